@@ -112,7 +112,7 @@ public static class Tests
     {
         [DataMember] public string severity;
         [DataMember] public string rule;
-        [DataMember] public string says;
+        [DataMember] public string message;
     }
 
     [DataContract]
@@ -126,7 +126,7 @@ public static class Tests
     static Course Verdict(Forewarn forewarn, string machine)
     {
         var found = forewarn.Get<Judged>("/v1/verdict?machine=" + machine);
-        var wrong = found.complaints.Where(one => one.severity == "wrong").Select(one => one.rule + ": " + one.says);
+        var wrong = found.complaints.Where(one => one.severity == "wrong").Select(one => one.rule + ": " + one.message);
         Equal("", string.Join("\n", wrong), "what was wrong");
         return found.courses.Single();
     }

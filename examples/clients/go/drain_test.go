@@ -109,12 +109,12 @@ func verdict(t *testing.T, machine string) Course {
 	t.Helper()
 	var found struct {
 		Courses    []Course
-		Complaints []struct{ Severity, Rule, Says string }
+		Complaints []struct{ Severity, Rule, Message string }
 	}
 	do(t, "GET", "/v1/verdict?machine="+machine, nil, &found)
 	for _, complaint := range found.Complaints {
 		if complaint.Severity == "wrong" {
-			t.Errorf("%s: %s", complaint.Rule, complaint.Says)
+			t.Errorf("%s: %s", complaint.Rule, complaint.Message)
 		}
 	}
 	if len(found.Courses) != 1 {

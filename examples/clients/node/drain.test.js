@@ -113,7 +113,7 @@ async function running(machine, prepare = () => {}) {
 async function verdict(machine) {
   const { courses, complaints } = await forewarn.get(`/v1/verdict?machine=${machine}`);
   const wrong = complaints.filter((one) => one.severity === "wrong");
-  assert.deepEqual(wrong.map((one) => `${one.rule}: ${one.says}`), []);
+  assert.deepEqual(wrong.map((one) => `${one.rule}: ${one.message}`), []);
   assert.equal(courses.length, 1);
   return courses[0];
 }

@@ -141,7 +141,7 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(
         [
             "*UsageError: forewarn(socket=…): expected one of fleet, sockets, state, *",
-            "*UsageError: forewarn takes one positional argument, a fleet; pass others by keyword*",
+            "*UsageError: forewarn takes one positional argument, a fleet; pass the others by *",
         ],
     )
     story = result.stdout.str()

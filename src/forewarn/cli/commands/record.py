@@ -132,7 +132,7 @@ def _told_to_stop(recorder: Recorder) -> Iterator[threading.Event]:
 
     def told(*_: object) -> None:
         stop.set()
-        if recorder.asking:
+        if recorder.waiting:
             raise KeyboardInterrupt
 
     before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}

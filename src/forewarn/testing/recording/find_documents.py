@@ -1,7 +1,7 @@
 """Finding documents in a text that people wrote: an issue thread, a log, a chat.
 
-In fences, behind quote marks and log prefixes, pretty-printed, escaped, as Python prints them, with
-the quotation marks of a word processor. What looks like one and is none is told with its line.
+They may be in fences, behind quote marks and log prefixes, pretty-printed, escaped, in Python's
+notation, or with typographic quotes. What looks like one and is none is noted with its line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPOGRAPHY = str.maketrans(
 
 
 class FoundDocument(msgspec.Struct, kw_only=True):
-    """A document, and where it stands: its line, and when it was seen if that is said."""
+    """A document, the line that it begins on, and when it was seen if the text says so."""
 
     line: int
     value: Mapping[str, Any]
@@ -48,12 +48,12 @@ class FoundDocument(msgspec.Struct, kw_only=True):
     stated: bool = False
 
 
-def searched(text: str, notes: list[str]) -> list[FoundDocument]:
-    """All documents, in the order in which they stand there."""
-    return _Searching(text, notes).found()
+def find_documents(text: str, notes: list[str]) -> list[FoundDocument]:
+    """Return all documents in a text, in order."""
+    return _Search(text, notes).found()
 
 
-class _Searching:
+class _Search:
     def __init__(self, text: str, notes: list[str]) -> None:
         plain = _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
         plain = plain.replace("&quot;", '"').translate(_TYPOGRAPHY)
@@ -83,8 +83,8 @@ class _Searching:
             stripped = None
             if taken is None and parallel:
                 stripped = _document(self._bare, bare[index], bare_until)
-            got = taken or stripped
-            if got is None:
+            result = taken or stripped
+            if result is None:
                 broken += 1
                 if broken > MAX_BROKEN:
                     self._notes.append(f"line {line}: too much before is broken; the rest is left")
@@ -93,14 +93,14 @@ class _Searching:
                     self._notes.append(f"line {line}: what begins here is no whole document")
                     blamed = line
                 continue
-            start, end, value = got
+            start, end, value = result
             if taken is not None:
                 here = self._line(start)
                 head = self._text[max(self._starts[here - 1], until, start - MAX_HEAD) : start]
                 until = end
             else:
                 bare_until = end
-                here = _line_starts_line(self._bare, start)
+                here = _line_number(self._bare, start)
                 head = self._lines[here - 1].split("{")[0][-MAX_HEAD:]
             document = recorded_document_of(value)
             if document is None:
@@ -111,7 +111,7 @@ class _Searching:
             found.append(
                 FoundDocument(line=here, value=value, document=document, t=t, stated=t is not None)
             )
-            previous = self._line(end) if taken else _line_starts_line(self._bare, end)
+            previous = self._line(end) if taken else _line_number(self._bare, end)
         return found
 
     def _when(
@@ -133,21 +133,21 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
-def _line_starts_line(text: str, at: int) -> int:
+def _line_number(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
 def _document(text: str, mark: int, after: int) -> tuple[int, int, Mapping[str, Any]] | None:
-    """The document whose key stands at `mark`: where it begins, where it ends, what it says."""
+    """Return the document with a key at `mark`: its start, its end and its value."""
     start = _opening(text, mark, after)
     if start is None:
         return None
     escaped = text[mark] == "\\"
-    for read in (_escaped,) if escaped else (_json, _python):
-        got = read(text, start)
-        if got is None:
+    for read in (_read_escaped,) if escaped else (_read_json, _read_python):
+        result = read(text, start)
+        if result is None:
             continue
-        end, value = got
+        end, value = result
         if isinstance(value, dict) and isinstance(value.get("Events"), list):
             return start, end, value
         if isinstance(value, dict) and "EventType" in value and "EventStatus" in value:
@@ -156,7 +156,7 @@ def _document(text: str, mark: int, after: int) -> tuple[int, int, Mapping[str, 
 
 
 def _opening(text: str, mark: int, after: int) -> int | None:
-    """The brace that is open where the key stands."""
+    """Return the position of the brace that encloses the key."""
     depth = 0
     for at in range(mark - 1, max(after, mark - MAX_BEFORE) - 1, -1):
         if text[at] in "}]":
@@ -168,8 +168,8 @@ def _opening(text: str, mark: int, after: int) -> int | None:
     return None
 
 
-def _json(text: str, start: int) -> tuple[int, Any] | None:
-    """JSON, also with raw control characters and a comma too many."""
+def _read_json(text: str, start: int) -> tuple[int, Any] | None:
+    """Read JSON, also with raw control characters and trailing commas."""
     end = _end(text, start)
     if end is None:
         return None
@@ -182,8 +182,8 @@ def _json(text: str, start: int) -> tuple[int, Any] | None:
     return None
 
 
-def _python(text: str, start: int) -> tuple[int, Any] | None:
-    """As Python prints it: {'Events': []}."""
+def _read_python(text: str, start: int) -> tuple[int, Any] | None:
+    """Read a document as Python prints it: {'Events': []}."""
     end = _end(text, start)
     if end is None:
         return None
@@ -195,19 +195,19 @@ def _python(text: str, start: int) -> tuple[int, Any] | None:
         return None
 
 
-def _escaped(text: str, start: int) -> tuple[int, Any] | None:
+def _read_escaped(text: str, start: int) -> tuple[int, Any] | None:
     """Inside a string of JSON: {\\"Events\\":[]}."""
     stop = text.find("\n", start)
     line = text[start : len(text) if stop < 0 else stop][:MAX_DOCUMENT]
     plain = line.replace('\\"', '"').replace("\\\\", "\\").replace("\\n", "\n")
-    got = _json(plain, 0)
-    if got is None:
+    result = _read_json(plain, 0)
+    if result is None:
         return None
-    return start + len(line), got[1]
+    return start + len(line), result[1]
 
 
 def _end(text: str, start: int) -> int | None:
-    """Behind the brace that closes the one at `start`."""
+    """Return the position after the brace that closes the one at `start`."""
     depth, quote, at = 0, "", start
     stop = min(len(text), start + MAX_DOCUMENT)
     while at < stop:

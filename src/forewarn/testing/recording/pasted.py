@@ -1,7 +1,7 @@
-"""Documents that were pasted into a text, as trace lines: in an order and at times that are taken
-from the text or, failing that, assumed. Every assumption is in the notes.
+"""Documents that were pasted into a text, as trace lines.
 
-How they are found is `find_documents.py`, how their times are `log_times.py`.
+Their order and times are taken from the text or, failing that, assumed; every assumption is in the
+notes. How documents are found is `find_documents.py`, how their times are `log_times.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
 from forewarn.testing.recording.documents import RecordedDocument, compact, fitting
 from forewarn.testing.recording.event_lives import PASTED
-from forewarn.testing.recording.find_documents import FoundDocument, searched
+from forewarn.testing.recording.find_documents import FoundDocument, find_documents
 from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.versions import NEWEST
 
@@ -29,45 +29,45 @@ class Pasted(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def pasted(text: str) -> Pasted:
-    """All documents in a text, as trace lines. Never raises, whatever the text."""
+def read_pasted(text: str) -> Pasted:
+    """Return all documents in a text as trace lines. Never raises, whatever the text."""
     notes: list[str] = []
-    found = searched(text, notes)
-    found = _ordered(found, notes)
-    _dated(found, notes)
+    documents = find_documents(text, notes)
+    documents = _ordered(documents, notes)
+    _dated(documents, notes)
     lines: list[Mapping[str, Any]] = []
-    if found:
-        lines.append({"kind": "partial", "t": found[0].t})
-    lines += [_exchange(one, notes) for one in found]
+    if documents:
+        lines.append({"kind": "partial", "t": documents[0].t})
+    lines += [_exchange(item, notes) for item in documents]
     return Pasted(lines=tuple(lines), notes=tuple(dict.fromkeys(notes)))
 
 
-def _ordered(found: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocument]:
-    """By the times that are said; where none is, by the incarnation if that tells them apart."""
-    if len(found) > 1 and all(one.t is not None for one in found):
-        return sorted(found, key=lambda one: one.t or 0.0)
-    numbers = [one.document.incarnation for one in found]
+def _ordered(documents: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocument]:
+    """Sort documents by their times or, if none has one, by their incarnations if they differ."""
+    if len(documents) > 1 and all(item.t is not None for item in documents):
+        return sorted(documents, key=lambda item: item.t or 0.0)
+    numbers = [item.document.incarnation for item in documents]
     known = [number for number in numbers if number is not None]
-    if any(one.t is not None for one in found) or len(known) != len(found):
-        return list(found)
+    if any(item.t is not None for item in documents) or len(known) != len(documents):
+        return list(documents)
     if len(set(known)) == len(known) and known != sorted(known):
-        notes.append("no times stand there, so documents are in the order of their incarnation")
-        return sorted(found, key=lambda one: one.document.incarnation or 0)
-    return list(found)
+        notes.append("the text has no times, so documents are in the order of their incarnation")
+        return sorted(documents, key=lambda item: item.document.incarnation or 0)
+    return list(documents)
 
 
-def _dated(found: Sequence[FoundDocument], notes: list[str]) -> None:
-    """A time for each that has none, no sooner than the one before it."""
+def _dated(documents: Sequence[FoundDocument], notes: list[str]) -> None:
+    """Give a time to each document that has none, not before the one before it."""
     last: float | None = None
     due: dict[str, float] = {}  # NotBefore, of events that were Scheduled
-    for index, one in enumerate(found):
-        later = next((other.t for other in found[index:] if other.t is not None), None)
-        if one.t is None or (last is not None and one.t < last):
-            one.t, why = _assumed(one.document, last, later, due)
-            one.stated = False
-            notes.append(f"line {one.line}: when it was seen is not said; {why}")
-        last = one.t
-        for event in one.document.events:
+    for index, item in enumerate(documents):
+        later = next((other.t for other in documents[index:] if other.t is not None), None)
+        if item.t is None or (last is not None and item.t < last):
+            item.t, why = _assumed(item.document, last, later, due)
+            item.stated = False
+            notes.append(f"line {item.line}: the text does not say when it was seen; {why}")
+        last = item.t
+        for event in item.document.events:
             if event.not_before is not None:
                 due[event.id] = event.not_before
 
@@ -94,22 +94,22 @@ def _assumed(
 
 
 def _deadlines(document: RecordedDocument) -> list[float]:
-    """What is still Scheduled was seen before it was due."""
+    """Return times before which the document was seen, since its events were not due yet."""
     return [e.not_before - 1.0 for e in document.events if e.not_before is not None]
 
 
-def _exchange(one: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
-    version = fitting(one.value)
+def _exchange(item: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
+    version = fitting(item.value)
     if version is None:
-        notes.append(f"line {one.line}: its keys are those of no api-version, so it is not judged")
+        notes.append(f"line {item.line}: its keys are those of no api-version, so it is not judged")
     return {
         "kind": "exchange",
-        "t": one.t,
-        **({"asked": one.t} if one.stated else {}),
+        "t": item.t,
+        **({"asked": item.t} if item.stated else {}),
         "method": "GET",
         "target": f"{EVENTS_PATH}?api-version={(version or NEWEST).name}",
         "headers": [["Metadata", "true"]],
         "status": 200,
-        "answer": compact(one.value),
+        "answer": compact(item.value),
         **({"fault": PASTED} if version is None else {}),
     }

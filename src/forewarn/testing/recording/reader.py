@@ -1,6 +1,6 @@
-"""Whatever a file holds, as trace lines: a trace, or text with documents pasted into it.
+"""Reading a recording from a trace, or from a text with documents pasted into it.
 
-A trace is taken as it is. What was found in a text, and what had to be assumed, is in the notes.
+The result is trace lines. What had to be assumed about a text is in the notes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
-from forewarn.testing.recording.pasted import MAX_TEXT, pasted
+from forewarn.testing.recording.pasted import MAX_TEXT, read_pasted
 from forewarn.traces.lines import decode, time_of
 
 MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace that is made a scenario of
@@ -21,7 +21,7 @@ SNIFFED = 64 * 1024  # bytes at the beginning that say what a file is
 
 
 class NotARecording(Exception):
-    """Neither a trace nor a text with documents in it; the message says what was found."""
+    """Neither a trace nor a text with documents in it; the message says why."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +34,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(paths: Sequence[Path]) -> Recording:
-    """What several files tell together, each of either form. Raises OSError for one that cannot
-    be read."""
+    """Read several files, each of either form, as one recording. Raises OSError."""
     found = [_file(path) for path in paths]
     return Recording(
         lines=tuple(_in_order([line for one in found for line in one.lines])),
@@ -78,7 +77,7 @@ def read_text(text: str) -> Recording:
 def read_data(data: bytes) -> Recording:
     if is_trace(data[:SNIFFED]):
         return _trace(data)
-    found = pasted(data.decode("utf-8", "replace"))
+    found = read_pasted(data.decode("utf-8", "replace"))
     if not found.lines:
         why = f" ({found.notes[0]})" if found.notes else ""
         raise NotARecording(
@@ -88,7 +87,7 @@ def read_data(data: bytes) -> Recording:
 
 
 def is_trace(head: bytes) -> bool:
-    """Do these bytes begin like a trace? Only a line that was torn may stand before its first."""
+    """Whether these bytes begin like a trace, possibly with a torn line before its first."""
     for line in head.splitlines()[:2]:
         try:
             value = json.loads(line)

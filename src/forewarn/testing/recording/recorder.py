@@ -1,7 +1,7 @@
-"""`Recorder`: asks an endpoint again and again, and tells what it saw as lines of a trace.
+"""`Recorder`: polls an endpoint, and writes what it saw as lines of a trace.
 
-What is the same as before is told once a minute only, since most answers are. When to ask next, and
-when to stop, is decided by whoever calls; nothing here waits.
+A response like the one before, as most are, is written once a minute only. When to poll next and
+when to stop is up to the caller; nothing here waits.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.versions import NEWEST
 
-HEARTBEAT = 60.0  # real seconds after which the same is told again
-REPEATED = 60  # failures of one kind in a row that are all told; of more, some are left out
+HEARTBEAT = 60.0  # real seconds after which the same is written again
+REPEATED = 60  # failures of one kind in a row that are all written; of more, some are left out
 FIRST_ANSWER = 130.0  # real seconds: the first may take two minutes on the real service
 DOUBT = 2.0  # seconds by which we may be wrong about the service's clock at first
 INSTANT = 2e-6  # seconds, at least, between one answer and the next question
@@ -29,14 +29,14 @@ NAME_TIMEOUT = 5.0  # of who we are, which may stay unknown
 _NAME = "/metadata/instance/compute/name?api-version=2017-08-01&format=text"
 _MAX_NAME = 80
 
-Tell = Callable[[Mapping[str, Any]], None]
+Write = Callable[[Mapping[str, Any]], None]
 
 
 class Recorder:
     def __init__(
         self,
         endpoint: Endpoint,
-        tell: Tell,
+        write: Write,
         *,
         version: str = NEWEST.name,
         machine: str | None = None,
@@ -44,28 +44,29 @@ class Recorder:
         timeout: float = TIMEOUT,
         after: float | None = None,
     ) -> None:
-        """`after` is the time of the last line that was told before, by another of us."""
+        """`after` is the time of the last line that another recorder has written."""
         self._endpoint = endpoint
-        self._tell = tell
+        self._write = write
         self._target = f"{EVENTS_PATH}?api-version={version}"
         self._everything = everything
         self._timeout = timeout
-        self._ticking = ServerClock(guard.wall_us() / 1e6 - guard.monotonic())
-        self._told: Answered | None = None  # the last one that was told
+        self._clock = ServerClock(guard.wall_us() / 1e6 - guard.monotonic())
+        self._last_written: Answered | None = None
         self._left_out: dict[str, Any] | None = None  # the line of the last one since that was not
         self._same = 0  # how many were not
         self._row = 0  # answers of the same kind
         self._asked = self._last = float("-inf")  # the times of the last answer
         self._after = after
         self.machine = machine
-        self.asking = False  # and nothing is being written
+        self.waiting = False  # and nothing is being written
         self.polls = 0
         self.documents = 0  # answers that were one
         self.current: RecordedDocument | None = None  # the last of them
-        self.met_events = False
+        self.saw_events = False
 
     def begin(self) -> None:
-        """Who we are, if that can be learnt. Nothing else of what the instance says is kept."""
+        """Ask the instance for its name, and write the first line. Nothing else of the instance
+        metadata is kept."""
         if self.machine is None:
             answer = self._endpoint.get(_NAME, NAME_TIMEOUT)
             self._learn(answer)
@@ -75,66 +76,66 @@ class Recorder:
         now = self._now()
         if self._after is not None and 0 <= self._after - now <= DOUBT:
             self._last = now = self._after + INSTANT
-        self._tell({"kind": "partial", "t": round(now, 6)})
+        self._write({"kind": "partial", "t": round(now, 6)})
 
     def poll(self) -> Answered:
-        """Ask once, and tell if there is anything to tell."""
+        """Poll once, and write a line if the response is news."""
         timeout = self._timeout if self.documents else max(self._timeout, FIRST_ANSWER)
-        self.asking = True
+        self.waiting = True
         try:
             answer = self._endpoint.get(self._target, timeout)
         finally:
-            self.asking = False
+            self.waiting = False
         self.polls += 1
-        if stepped := self._learn(answer):
+        if step := self._learn(answer):
             self._catch_up()
-            self._tell({"kind": "step", "t": self._now(), "seconds": round(stepped, 3)})
-            if stepped < 0:
+            self._write({"kind": "step", "t": self._now(), "seconds": round(step, 3)})
+            if step < 0:
                 self._last = float("-inf")
         self._stamp(answer)
-        found = recorded_document(answer.body) if answer.status == 200 else None
-        if found is not None:
+        document = recorded_document(answer.body) if answer.status == 200 else None
+        if document is not None:
             self.documents += 1
-            self.current = found
-            self.met_events |= bool(found.events)
-        if not self._worth_telling(answer, found is not None):
+            self.current = document
+            self.saw_events |= bool(document.events)
+        if not self._is_news(answer, document is not None):
             self._left_out = self._line(answer, self._same)
             self._same += 1
             return answer
         if self._row == 0:
             self._catch_up()
-        self._told, same, self._same = answer, self._same, 0
+        self._last_written, same, self._same = answer, self._same, 0
         self._left_out = None
-        self._tell(self._line(answer, same))
+        self._write(self._line(answer, same))
         return answer
 
     def _catch_up(self) -> None:
-        """Until when it was as before is a part of what has changed."""
+        """Write the last response that was left out, so that the time of a change is known."""
         if self._left_out is not None:
-            self._tell(self._left_out)
+            self._write(self._left_out)
             self._left_out, self._same = None, 0
 
     def end(self) -> None:
         self._catch_up()
-        self._tell({"kind": "end", "t": self._now()})
+        self._write({"kind": "end", "t": self._now()})
 
     def _learn(self, answer: Answered) -> float:
         date = next((value for name, value in answer.headers if name.lower() == "date"), None)
-        return self._ticking.learn(date, answer.sent_at, answer.received_at)
+        return self._clock.learn(date, answer.sent_at, answer.received_at)
 
     def _now(self) -> float:
-        return round(guard.monotonic() + self._ticking.offset, 6)
+        return round(guard.monotonic() + self._clock.offset, 6)
 
     def _stamp(self, answer: Answered) -> None:
-        """When it was, on the service's clock. That is known to a second at first, but one answer
-        came after the other, and their times say so."""
-        offset = self._ticking.offset
+        """Take the times on the service's clock. That is known to a second at first, but responses
+        that came after each other have times after each other."""
+        offset = self._clock.offset
         asked = max(answer.sent_at + offset, self._last + INSTANT)
         t = max(answer.received_at + offset, asked)
         self._asked, self._last = round(asked, 6), round(t, 6)
 
-    def _worth_telling(self, answer: Answered, good: bool) -> bool:
-        last = self._told
+    def _is_news(self, answer: Answered, good: bool) -> bool:
+        last = self._last_written
         self._row = self._row + 1 if last is not None and _alike(last, answer) else 0
         if self._everything or last is None or self._row == 0:
             return True
@@ -163,15 +164,15 @@ class Recorder:
         }
 
 
-def _alike(one: Answered, other: Answered) -> bool:
-    """But for Date and request id, which no two have in common."""
-    return (one.status, one.failure, one.body, _kept(one)) == (
-        *(other.status, other.failure, other.body),
-        _kept(other),
+def _alike(first: Answered, second: Answered) -> bool:
+    """Whether two responses are the same but for Date and request id."""
+    return (first.status, first.failure, first.body, _compared(first)) == (
+        *(second.status, second.failure, second.body),
+        _compared(second),
     )
 
 
-def _kept(answer: Answered) -> list[tuple[str, str]]:
+def _compared(answer: Answered) -> list[tuple[str, str]]:
     names = ("content-type", "etag")
     return [(n.lower(), value) for n, value in answer.headers if n.lower() in names]
 
@@ -184,7 +185,7 @@ def _content(data: bytes) -> dict[str, str]:
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """When to stop, but for being told to."""
+    """When to stop recording without being interrupted."""
 
     after: float | None = None  # real seconds
     when_quiet: bool = False  # there was an event, and none is left
@@ -193,5 +194,5 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         if self.after is not None and guard.monotonic() - begun >= self.after:
             return True
         current = recorder.current
-        quiet = recorder.met_events and current is not None and not current.events
+        quiet = recorder.saw_events and current is not None and not current.events
         return self.when_quiet and quiet

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forewarn.judge import judge
 from forewarn.testing.recording import NotARecording, read_text
-from forewarn.testing.recording.pasted import pasted
+from forewarn.testing.recording.pasted import read_pasted
 from forewarn.testing.scenarios import NoScenario, ScenarioError, find, parse, scenario_text
 from helpers.examples import examples
 
@@ -123,8 +123,8 @@ def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
     assert DUE - found.lines[-1]["t"] == 15 * 60
     assert "asked" not in found.lines[-1]  # so that nothing is held against anybody for it
     assert found.notes == (
-        "line 2: when it was seen is not said; it is taken to be as long before NotBefore as is"
-        " promised",
+        "line 2: the text does not say when it was seen; it is taken to be as long before NotBefore"
+        " as is promised",
     )
 
 
@@ -138,8 +138,8 @@ def test_a_time_inside_another_document_is_nobodys() -> None:
 
 def test_a_large_and_hostile_text_is_looked_through_all_the_same() -> None:
     for piece in ('{"Events":[', "{'Events': \"", '"Events":' + " " * 500, ": " * 50, "> " * 50):
-        assert pasted(piece * 5_000).lines == ()
-    assert pasted(" " * 500_000 + LINE + "," + " " * 500_000).lines
+        assert read_pasted(piece * 5_000).lines == ()
+    assert read_pasted(" " * 500_000 + LINE + "," + " " * 500_000).lines
 
 
 def test_a_whole_life_in_a_thread_becomes_a_scenario() -> None:
@@ -179,7 +179,9 @@ def test_documents_without_times_are_put_in_the_order_of_their_incarnation() -> 
     found = read_text(thread)
     numbers = [json.loads(line["answer"])["DocumentIncarnation"] for line in found.lines[1:]]
     assert numbers == [7, 8, 9]
-    assert "no times stand there, so documents are in the order of their incarnation" in found.notes
+    assert (
+        "the text has no times, so documents are in the order of their incarnation" in found.notes
+    )
     times = [line["t"] for line in found.lines[1:]]
     assert times == [DUE - 900, DUE, DUE + 60]
 
@@ -256,7 +258,7 @@ _PIECES = st.sampled_from(
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=20)), max_size=8).map("".join))
 def test_the_reader_never_raises(text: str) -> None:
-    found = pasted(text)
+    found = read_pasted(text)
     assert judge(found.lines) is not None
     if found.lines:
         try:

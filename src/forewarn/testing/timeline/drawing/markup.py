@@ -1,6 +1,6 @@
-"""Elements of XML and HTML as text, with whatever names and words there are in them made harmless.
+"""Elements of XML and HTML as text, with everything in them escaped.
 
-What others have written may hold anything: `<`, quotes, an escape sequence, half a character.
+Names in a trace may hold anything: `<`, quotes, escape sequences, half a character.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from forewarn.support.text import visible
 _ILLEGAL = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
-def escape(said: str) -> str:
-    """As text or as the value of an attribute."""
-    return entities.escape(_ILLEGAL.sub("\ufffd", visible(said)), quote=True)
+def escape(text: str) -> str:
+    """Escape a text for content and for the values of attributes."""
+    return entities.escape(_ILLEGAL.sub("\ufffd", visible(text)), quote=True)
 
 
 def tag(name: str, *content: str, **attributes: str | float | None) -> str:
-    """An element around content that is markup already. `class_` and `aria_label` are as they
-    read; an attribute that is None is left out."""
-    made = [name]
+    """Return an element around content that is markup already.
+
+    `class_` and `aria_label` stand for `class` and `aria-label`; None leaves an attribute out.
+    """
+    parts = [name]
     for key, value in attributes.items():
         if value is None:
             continue
-        said = number(value) if isinstance(value, int | float) else escape(value)
-        made.append(f'{key.rstrip("_").replace("_", "-")}="{said}"')
+        text = number(value) if isinstance(value, int | float) else escape(value)
+        parts.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
     inside = "".join(content)
-    return f"<{' '.join(made)}>{inside}</{name}>" if inside else f"<{' '.join(made)}/>"
+    return f"<{' '.join(parts)}>{inside}</{name}>" if inside else f"<{' '.join(parts)}/>"
 
 
 def number(value: float) -> str:
-    """A tenth of a pixel is as fine as anybody sees."""
+    """Format a length, to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
