@@ -18,7 +18,7 @@ import uvicorn.lifespan.off  # noqa: F401
 import uvloop  # noqa: F401
 
 import forewarn.cli.app
-import forewarn.cli.commands.dev_defaults
+import forewarn.cli.commands.dev_config
 import forewarn.control.app
 import forewarn.control.server.acceptor
 import forewarn.control.server.protocol

@@ -1,6 +1,6 @@
 """The command line as a whole: which commands there are, and where each lives.
 
-A room is read when its command is asked for, and all of them only for `--help`.
+A module is imported when its command is called, and all of them only for `--help`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from forewarn.cli import credentials
 
 
 class CommandModule(NamedTuple):
-    """A module: its function of the command's name or, with help, all that its `app` has."""
+    """Where a command is: a function of its name or, with `help`, the commands of `app`."""
 
     module: str
     help: str = ""
     settings: dict[str, Any] | None = None
 
 
-ROOMS = {
-    "dev": CommandModule("serve"),
+COMMANDS = {
+    "dev": CommandModule("dev"),
     "serve": CommandModule("serve"),
     "apply": CommandModule("apply"),
     "history": CommandModule("history"),
@@ -63,32 +63,32 @@ ROOMS = {
 }
 
 
-def entered(name: str) -> Any:
-    """The command, or the group of commands, that lives there."""
-    room = ROOMS[name]
-    module = import_module(f"forewarn.cli.commands.{room.module}")
-    hall = typer.Typer()
-    hall.callback()(lambda: None)  # with which it is a group, whatever is in it
-    if room.help:
-        hall.add_typer(module.app, name=name, help=room.help)
+def load_command(name: str) -> Any:
+    """Import a command, or a group of commands."""
+    entry = COMMANDS[name]
+    module = import_module(f"forewarn.cli.commands.{entry.module}")
+    parent = typer.Typer()
+    parent.callback()(lambda: None)  # so that it is a group, even with one command
+    if entry.help:
+        parent.add_typer(module.app, name=name, help=entry.help)
     else:
-        hall.command(name, context_settings=room.settings)(getattr(module, name))
-    return typer.main.get_group(hall).commands[name]
+        parent.command(name, context_settings=entry.settings)(getattr(module, name))
+    return typer.main.get_group(parent).commands[name]
 
 
 class LazyCommands(UserDict[str, Any]):
-    """By name; each is made when it is first wanted."""
+    """Commands by name; each is imported when it is first used."""
 
     def __getitem__(self, name: str) -> Any:
-        if (made := super().__getitem__(name)) is None:
-            made = self[name] = entered(name)
-        return made
+        if (command := super().__getitem__(name)) is None:
+            command = self[name] = load_command(name)
+        return command
 
 
 class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = LazyCommands(dict.fromkeys(ROOMS))
+        self.commands = LazyCommands(dict.fromkeys(COMMANDS))
 
 
 app = typer.Typer(

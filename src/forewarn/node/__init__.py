@@ -1,6 +1,6 @@
-"""The one place where everything is wired: `async with Node(config) as node`.
+"""A running service, wired together: `async with Node(config) as node`.
 
-Imported when asked for: the supervisor lives here too, and needs next to nothing of it.
+Imported when used: the supervisor is in this package too, and needs next to nothing of it.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "CannotListen", "Config", "Node"]
 
-_ROOMS = {
+_EXPORTS = {
     "Address": "config",
     "CannotListen": "listening.sockets",
     "Config": "config",
@@ -22,6 +22,6 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from forewarn.cli.commands.serve import (
+from forewarn.cli.commands.service_options import (
     ConfigFile,
     Control,
     FleetFile,

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from forewarn.cli.commands.record import from_
-from forewarn.cli.commands.serve import need_server
+from forewarn.cli.commands.service_options import need_server
 from forewarn.cli.output import Json, as_json, fail, say, say_text, table
 from forewarn.core.time import MAX_SPEED, MIN_SPEED
 from forewarn.support.text import parse_duration

@@ -181,7 +181,7 @@ def _listed(state: Path, url: str | None) -> list[t.Token]:
 def _no_service(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
-    from forewarn.cli.commands.serve import need_server
+    from forewarn.cli.commands.service_options import need_server
 
     need_server()
 

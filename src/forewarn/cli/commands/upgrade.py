@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.serve import ConfigFile, need_server
+from forewarn.cli.commands.service_options import ConfigFile, need_server
 from forewarn.cli.output import Json, as_json, fail, fail_all, say
 
 

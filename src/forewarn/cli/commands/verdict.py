@@ -42,8 +42,7 @@ def verdict(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Report which clients saw, prepared for and approved their events in time, and what they did
-    wrong. Exits with 1 if they did something wrong."""
+    """Report what clients did wrong about their events. Exits with 1 if they did anything wrong."""
     if rules:
         _rules(json)
         return

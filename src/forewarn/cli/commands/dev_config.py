@@ -1,4 +1,4 @@
-"""What makes `dev` a developer's service: loopback addresses, a sample fleet, a welcome."""
+"""The configuration of `forewarn dev`: loopback addresses, a sample fleet, and what it prints."""
 
 from __future__ import annotations
 

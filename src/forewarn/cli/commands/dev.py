@@ -1,0 +1,115 @@
+"""`forewarn dev`: a service on loopback for a developer. Its configuration is `dev_config.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.commands.service_options import (
+    Control,
+    FleetFile,
+    Metadata,
+    NoFront,
+    Record,
+    State,
+    need_server,
+    run_service,
+)
+from forewarn.cli.output import parsed
+from forewarn.core.deciding.announce import TIGHT_NOTICE
+from forewarn.core.events import EventType
+from forewarn.core.time import MAX_SPEED, MIN_SPEED, Durations
+from forewarn.support.text import in_words, parse_duration
+
+DEV_METADATA = "127.0.0.1:8169"
+DEV_CONTROL = "127.0.0.1:8170"
+
+
+def dev(
+    fleet: FleetFile = None,
+    speed: Annotated[
+        float, typer.Option(help="Divide durations, such as the notice, by this number.")
+    ] = 1.0,
+    clock: Annotated[
+        str, typer.Option(help="'real', or 'virtual': time only moves on command.")
+    ] = "real",
+    as_: Annotated[
+        str | None, typer.Option("--as", help="Machine that answers for addresses of no machine.")
+    ] = None,
+    metadata: Metadata = None,
+    control: Control = None,
+    state: State = None,
+    record: Record = None,
+    throttle: Annotated[
+        int,
+        typer.Option(help="Maximum number of requests per machine and second. 0: no limit.", min=0),
+    ] = 0,
+    enable_delay: Annotated[str, typer.Option(help="Delay of a group's first response.")] = "0s",
+    driver_command: Annotated[
+        str | None, typer.Option(help="Program that carries events out, with its arguments.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PROGRAM: a gate command for rollouts. Repeatable."),
+    ] = None,
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe/--no-observe",
+            help="Observe clients for 'forewarn verdict'. Makes polls slower.",
+        ),
+    ] = True,
+    no_front: NoFront = False,
+) -> None:
+    """Run a development service on loopback with a sample fleet."""
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise typer.BadParameter(
+            f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
+        )
+    if clock not in ("real", "virtual"):
+        raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
+    if clock == "virtual" and speed != 1.0:
+        raise typer.BadParameter("--speed cannot be combined with a virtual clock")
+    delay = parsed(parse_duration, enable_delay)
+    need_server()
+    from forewarn.cli.commands.dev_config import configure, welcome
+
+    with contextlib.ExitStack() as stack:
+        if state is None:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-"))
+            state = Path(scratch) / "forewarn.db"
+        config = configure(
+            fleet=fleet,
+            speed=speed,
+            virtual=clock == "virtual",
+            speak_as=as_,
+            metadata=metadata or [DEV_METADATA],
+            control=control or DEV_CONTROL,
+            state=state,
+            record=record,
+            throttle=throttle,
+            enable_delay=delay,
+            driver_command=driver_command,
+            gates=gate or [],
+            observe=observe,
+            front=not no_front,
+        )
+        if speed != 1.0:
+            _print_warnings(speed)
+        run_service(config, welcome)
+
+
+def _print_warnings(speed: float) -> None:
+    typer.echo(f"speed {speed:g}: durations are divided by {speed:g}", err=True)
+    for type in EventType:
+        notice = Durations(speed=speed).paced(type.traits.notice)
+        if notice < TIGHT_NOTICE:
+            typer.echo(
+                f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"
+                " a client that polls once a second may not see it in time",
+                err=True,
+            )

@@ -1,0 +1,75 @@
+"""What the commands about a service share: options, and how a node is run in this process."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forewarn.cli.output import fail
+
+if TYPE_CHECKING:
+    from forewarn.node import Config
+    from forewarn.node.settings import LoadedSettings
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", envvar="FOREWARN_CONFIG", help="Settings file (TOML)."),
+]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option(help="HOST:PORT of the metadata endpoint. Port 0 picks a free one. Repeatable."),
+]
+Control = Annotated[
+    str | None, typer.Option(help="HOST:PORT of the control API. Port 0 picks a free one.")
+]
+FleetFile = Annotated[Path | None, typer.Option("--fleet", help="Fleet file (YAML or JSON).")]
+State = Annotated[Path | None, typer.Option(help="SQLite file for the state.")]
+NoFront = Annotated[
+    bool, typer.Option("--no-front", help="Disable the fast path for polls; for comparison.")
+]
+Record = Annotated[
+    Path | None, typer.Option(help="Record all requests and responses in this file.")
+]
+
+
+def flags_of(
+    fleet: Path | None,
+    metadata: list[str] | None,
+    control: str | None,
+    state: Path | None,
+    record: Path | None,
+    no_front: bool,
+) -> dict[str, Any]:
+    """Return the values of the flags under the names of the settings."""
+    flags: dict[str, Any] = {"fleet": fleet, "metadata": metadata, "control": control}
+    return flags | {"state": state, "record": record, "no_front": no_front}
+
+
+def need_server() -> None:
+    """Fail unless the packages are installed that a service needs; the base install has none."""
+    missing = [name for name in ("litestar", "sqlalchemy", "uvicorn") if not find_spec(name)]
+    if missing:
+        fail("this command needs the server packages: pip install 'forewarn[server]'")
+
+
+def run_service(
+    config: Config, welcome: Any, loaded: LoadedSettings | None = None, load: Any = None
+) -> None:
+    """Run a node until it is stopped. With `load`, its settings can be reloaded."""
+    import uvloop
+
+    from forewarn.node import CannotListen
+    from forewarn.node.daemon.discovery import note
+    from forewarn.node.daemon.run import run
+    from forewarn.service.engine.otel import TracesUnusable
+    from forewarn.store import StoreFailed, StoreUnusable
+
+    try:
+        uvloop.run(run(config, welcome, note, loaded, load))
+    except (CannotListen, StoreFailed, StoreUnusable, TracesUnusable) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'cannot start'}: {error.strerror}")
