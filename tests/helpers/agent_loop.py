@@ -28,7 +28,7 @@ class Readiness(NamedTuple):
     waiting: tuple[str, ...]
 
 
-class Told:
+class ScriptedClient:
     """A client: its documents are what a test puts there."""
 
     def __init__(self) -> None:
@@ -84,11 +84,11 @@ class Told:
         return self.at
 
 
-class Running:
+class AgentLoop:
     """An agent in the test's own loop, with a real store and real runners."""
 
     def __init__(self, state: Path, hook: Hook = HOOK, **rule: Any) -> None:
-        self.client = Told()
+        self.client = ScriptedClient()
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self._changed = asyncio.Event()
         self.store = StateStore(state)
@@ -113,7 +113,7 @@ class Running:
                 await self._changed.wait()
         return found
 
-    async def __aenter__(self) -> Running:
+    async def __aenter__(self) -> AgentLoop:
         self._task = asyncio.get_running_loop().create_task(self.agent.run())
         return self
 

@@ -16,7 +16,7 @@ from forewarn.client.identity import Identity
 INTERVAL = 0.05  # seconds between two polls
 
 
-class Face(Protocol):
+class ClientVariant(Protocol):
     def events(self) -> tuple[Event, ...]: ...
     def approve(self, *events: str) -> None: ...
     def identity(self) -> Identity: ...
@@ -93,10 +93,10 @@ class Looping:
         self._runner.close()
 
 
-FACES: dict[str, Callable[..., Face]] = {"Client": Blocking, "AsyncClient": Looping}
+FACES: dict[str, Callable[..., ClientVariant]] = {"Client": Blocking, "AsyncClient": Looping}
 
 
-class Between:
+class CuttingProxy:
     """Takes connections and passes them on to `target`; or, while there are any, lets the next of
     `plays` loose on each."""
 
@@ -110,7 +110,7 @@ class Between:
         self._threads = [threading.Thread(target=self._serve, daemon=True)]
         self._threads[0].start()
 
-    def __enter__(self) -> Between:
+    def __enter__(self) -> CuttingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:

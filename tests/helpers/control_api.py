@@ -17,7 +17,7 @@ from forewarn.testing import Service
 OPERATIONS = {name: operation for name, (_, operation) in operations(handlers()).items()}
 
 
-class Told(msgspec.Struct, frozen=True):
+class ApiResponse(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]  # names in lower case
     raw: bytes
@@ -41,7 +41,7 @@ def ask(
     *,
     raw: bytes | None = None,
     **headers: str,
-) -> Told:
+) -> ApiResponse:
     """`if_match='"…"'` is the header If-Match."""
     url = service if isinstance(service, str) else service.control_url
     parts = urlsplit(url)
@@ -52,6 +52,6 @@ def ask(
         connection.request(method, target, data, {"Content-Type": "application/json", **said})
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
-        return Told(answer.status, found, answer.read())
+        return ApiResponse(answer.status, found, answer.read())
     finally:
         connection.close()

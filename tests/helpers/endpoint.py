@@ -15,7 +15,7 @@ import msgspec
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Node
 from forewarn.testing import Service
-from helpers.raw_http import Line, Place, Raw, request
+from helpers.raw_http import Place, RawConnection, RawResponse, request
 
 PATH = "/metadata/scheduledevents"
 NEWEST = "2020-07-01"
@@ -61,21 +61,21 @@ class Caller:
         """The newest version's document while nobody raises an event."""
         raise NotImplementedError
 
-    def line(self) -> Line:
-        return Line(self.place, source=self.source)
+    def line(self) -> RawConnection:
+        return RawConnection(self.place, source=self.source)
 
-    def say(self, data: bytes, *, to_head: bool = False) -> Raw:
+    def say(self, data: bytes, *, to_head: bool = False) -> RawResponse:
         with self.line() as line:
             line.send(data)
             return line.answer(to_head=to_head)
 
-    def get(self, version: str = NEWEST, *headers: str) -> Raw:
+    def get(self, version: str = NEWEST, *headers: str) -> RawResponse:
         return self.say(request("GET", events(version), METADATA, *headers))
 
-    def post(self, body: bytes, version: str = NEWEST, *headers: str) -> Raw:
+    def post(self, body: bytes, version: str = NEWEST, *headers: str) -> RawResponse:
         return self.say(request("POST", events(version), METADATA, *headers, body=body))
 
-    def approve(self, *ids: str) -> Raw:
+    def approve(self, *ids: str) -> RawResponse:
         return self.post(approval(*ids))
 
     def document(self, version: str = NEWEST) -> Any:
@@ -95,7 +95,7 @@ class Caller:
         """The status of every event listed, by its id."""
         return {event["EventId"]: event["EventStatus"] for event in self.events()}
 
-    def instance(self, path: str = "", query: str = "api-version=2021-02-01") -> Raw:
+    def instance(self, path: str = "", query: str = "api-version=2021-02-01") -> RawResponse:
         return self.say(request("GET", f"/metadata/instance{path}?{query}", METADATA))
 
 
@@ -175,13 +175,13 @@ class Groups:
         self._service = service
         self._left: Iterator[int] = iter(range(count))
 
-    def asleep(self) -> Group:
+    def unpolled(self) -> Group:
         """No machine of it has ever asked for events."""
         return Group(self._service, f"web{next(self._left)}")
 
-    def awake(self) -> Group:
+    def enabled(self) -> Group:
         """Enabled: its document is 1 and lists nothing."""
-        group = self.asleep()
+        group = self.unpolled()
         assert group[0].get().body == Guest.untouched
         return group
 

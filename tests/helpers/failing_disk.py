@@ -265,7 +265,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
     from forewarn.store.port import PollSightings
     from forewarn.store.sqlite.engine import SqliteStore
-    from helpers.state_files import NOW, defining
+    from helpers.state_files import NOW, define_group
 
     async def told(name: str, doing: Any) -> None:
         say(f"begun {name}")
@@ -303,13 +303,13 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
         say(OPENED)
         await store._in_thread(often, store)
         first, *together, fourth, last = list(names)
-        await told(first, store.transact(defining(first)))
-        await asyncio.gather(*(told(n, store.transact(defining(n))) for n in together))
+        await told(first, store.transact(define_group(first)))
+        await asyncio.gather(*(told(n, store.transact(define_group(n))) for n in together))
         await quietly(store.save(PollSightings(seen={"a": 1}, served_until=NOW.at)))
-        await told(fourth, store.transact(defining(fourth)))
+        await told(fourth, store.transact(define_group(fourth)))
         await quietly(store.prune(NOW.at + 1, lambda _: False))
         await quietly(copied(store))
-        await told(last, store.transact(defining(last)))
+        await told(last, store.transact(define_group(last)))
 
     try:
         asyncio.run(live())

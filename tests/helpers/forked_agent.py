@@ -29,10 +29,10 @@ def until(so: Callable[[], Any], what: str) -> Any:
     raise AssertionError(f"it never came to this: {what}")
 
 
-class Life:
+class ForkedAgent:
     """One agent, over all its lives."""
 
-    def __init__(self, lives: Lives, name: str, config: Path) -> None:
+    def __init__(self, lives: AgentForks, name: str, config: Path) -> None:
         self._lives = lives
         self._name = name
         self.config = config
@@ -59,21 +59,21 @@ class Life:
         return [line for line in self.log if what in (line.get("event"), line.get("what"))]
 
 
-class Lives:
+class AgentForks:
     def __init__(self, running: Running) -> None:
         self._running = running
         self._waiting: dict[str, list[dict[str, Any]]] = {}
         self._names = map(str, itertools.count())
-        self._alive: list[Life] = []
+        self._alive: list[ForkedAgent] = []
 
-    def begin(self, config: Path, kill: int = 0, **more: Any) -> Life:
+    def begin(self, config: Path, kill: int = 0, **more: Any) -> ForkedAgent:
         stdin = self._running.process.stdin
         assert stdin
         name = next(self._names)
         order = {"name": name, "config": str(config), "kill": kill, **more}
         stdin.write(json.dumps(order) + "\n")
         stdin.flush()
-        life = Life(self, name, config)
+        life = ForkedAgent(self, name, config)
         self._alive.append(life)
         return life
 
@@ -83,7 +83,7 @@ class Lives:
             self._waiting.setdefault(message["name"], []).append(message)
         return self._waiting[name].pop(0)
 
-    def over(self, life: Life) -> None:
+    def over(self, life: ForkedAgent) -> None:
         self._alive.remove(life)
 
     def end_all(self) -> None:
@@ -92,11 +92,11 @@ class Lives:
 
 
 @contextlib.contextmanager
-def living() -> Iterator[Lives]:
+def living() -> Iterator[AgentForks]:
     argv = [sys.executable, "-I", str(LIVES)]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        lives = Lives(Running(process, argv))
+        lives = AgentForks(Running(process, argv))
         try:
             yield lives
         finally:

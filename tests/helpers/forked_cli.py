@@ -132,7 +132,7 @@ def run(
     return done
 
 
-class Nursery:
+class Zygote:
     """The other side of the nursery, in the process that runs the tests."""
 
     def __init__(self) -> None:
@@ -155,9 +155,9 @@ class Nursery:
 
 
 @functools.cache
-def nursery() -> Nursery:
+def nursery() -> Zygote:
     assert not _namespaces(), "a nursery ends with the network that it was made in"
-    made = Nursery()
+    made = Zygote()
     atexit.register(made.close)
     return made
 

@@ -28,7 +28,7 @@ from helpers.guest_firewall import (
     nft,
 )
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
-from helpers.raw_http import Raw, exchange, request
+from helpers.raw_http import RawResponse, exchange, request
 
 CONTROL = ("127.0.0.1", 8170)
 FLEET = f"""
@@ -46,7 +46,7 @@ NAMES = {VICTIM: "web_0", PEER: "web_1", LIAR: "other"}
 POLL = request("GET", events(NEWEST), METADATA, "Connection: close")
 
 
-class Served:
+class GuestNetwork:
     """A host that serves its three guests, and what its operator types."""
 
     def __init__(self, lab: Lab, room: Path) -> None:
@@ -94,10 +94,12 @@ class Served:
             place.run(["ip", "neigh", "flush", "all"])
 
 
-def poll(guest: Namespace, address: str = METADATA_ADDRESS, source: str | None = None) -> Raw:
+def poll(
+    guest: Namespace, address: str = METADATA_ADDRESS, source: str | None = None
+) -> RawResponse:
     return guest.call(exchange, (address, 80), POLL, source=source)
 
 
-def approve(guest: Namespace, event: str, source: str | None = None) -> Raw:
+def approve(guest: Namespace, event: str, source: str | None = None) -> RawResponse:
     asked = request("POST", events(NEWEST), METADATA, body=approval(event))
     return guest.call(exchange, (METADATA_ADDRESS, 80), asked, source=source)

@@ -18,7 +18,7 @@ class Received:
         self.method, self.path, self.headers, self.body = method, path, headers, body
 
 
-class Served:
+class LocalServer:
     """A server that runs in a thread for as long as it is entered."""
 
     def __init__(self, server: socketserver.TCPServer) -> None:
@@ -45,7 +45,7 @@ class Served:
         self._server.server_close()
 
 
-class Web(Served):
+class Web(LocalServer):
     """Answers 204, or what `answers` says first: a status and headers."""
 
     def __init__(self, tls: Tls | None = None) -> None:
@@ -90,7 +90,7 @@ class Web(Served):
         return self
 
 
-class Mail(Served):
+class Mail(LocalServer):
     """Takes every letter."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ PATIENCE = 5.0  # seconds; a service that was killed answers sooner, by hanging 
 SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
 
 
-class Guests:
+class LoadGenerator:
     """Where guests are known by their source address (`by_source`), each asks from its own."""
 
     def __init__(

@@ -8,7 +8,7 @@ from types import TracebackType
 PATIENCE = 20.0
 
 
-class Manager:
+class NotifySocket:
     """As systemd's, but that it only listens."""
 
     def __init__(self, address: str) -> None:
@@ -51,7 +51,7 @@ class Manager:
             self._socket.settimeout(PATIENCE)
         return False
 
-    def __enter__(self) -> Manager:
+    def __enter__(self) -> NotifySocket:
         return self
 
     def __exit__(

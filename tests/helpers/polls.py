@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from forewarn.support import guard
 from helpers.endpoint import METADATA, NEWEST, events
-from helpers.raw_http import Line, Raw, request
+from helpers.raw_http import RawConnection, RawResponse, request
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
@@ -26,7 +26,7 @@ def until(says: Callable[[], bool], patience: float = 10.0) -> None:
         pause.wait(0.005)
 
 
-def asked(line: Line, data: bytes = GET) -> Raw:
+def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:
     line.send(data)
     return line.answer()
 

@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[str, int]  # address and port
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawResponse:
     """One answer. `lines` are the header lines as they came, without their ends."""
 
     line: str
@@ -53,15 +53,15 @@ class Raw:
         return json.loads(self.body)
 
 
-class Hangs(AssertionError):
+class NoAnswer(AssertionError):
     """The server neither answers nor hangs up."""
 
 
-class HungUp(AssertionError):
+class ConnectionClosed(AssertionError):
     """The server closed the connection where an answer was due."""
 
 
-class Line:
+class RawConnection:
     """One connection. What was read beyond an answer is kept for the next."""
 
     def __init__(self, place: Place, *, source: str | None = None) -> None:
@@ -71,7 +71,7 @@ class Line:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._kept = b""
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> RawConnection:
         return self
 
     def __exit__(
@@ -97,19 +97,19 @@ class Line:
         """Nothing more will be sent, but an answer is still welcome."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def answer(self, *, to_head: bool = False) -> Raw:
+    def answer(self, *, to_head: bool = False) -> RawResponse:
         """The next final answer, whole. An answer to HEAD has a length but no body."""
         interim: list[str] = []
         while 100 <= (raw := self.head()).status < 200:
             interim.append(raw.line)
-        return Raw(raw.line, raw.lines, b"" if to_head else self.body(raw), tuple(interim))
+        return RawResponse(raw.line, raw.lines, b"" if to_head else self.body(raw), tuple(interim))
 
-    def head(self) -> Raw:
+    def head(self) -> RawResponse:
         """The head of the next answer, interim or not."""
         line, *lines = self._until(b"\r\n\r\n").decode("latin-1")[:-4].split("\r\n")
-        return Raw(line, tuple(lines), b"")
+        return RawResponse(line, tuple(lines), b"")
 
-    def body(self, head: Raw) -> bytes:
+    def body(self, head: RawResponse) -> bytes:
         """What goes with such a head."""
         assert head.all("transfer-encoding") == [], "answers are sent with their length"
         return b"" if head.status == 304 else self._exactly(int(head.header("content-length")))
@@ -141,21 +141,23 @@ class Line:
     def _more(self) -> None:
         data = self._receive()
         if not data:
-            raise HungUp(f"hung up after {self._kept!r}")
+            raise ConnectionClosed(f"hung up after {self._kept!r}")
         self._kept += data
 
     def _receive(self) -> bytes:
         try:
             return self._socket.recv(65_536)
         except TimeoutError:
-            raise Hangs(f"silent after {self._kept!r}") from None
+            raise NoAnswer(f"silent after {self._kept!r}") from None
         except ConnectionResetError:
             return b""
 
 
-def exchange(place: Place, data: bytes, *, to_head: bool = False, source: str | None = None) -> Raw:
+def exchange(
+    place: Place, data: bytes, *, to_head: bool = False, source: str | None = None
+) -> RawResponse:
     """One request and its answer, on a connection of its own."""
-    with Line(place, source=source) as line:
+    with RawConnection(place, source=source) as line:
         line.send(data)
         return line.answer(to_head=to_head)
 

@@ -24,7 +24,7 @@ class Record(NamedTuple):
     rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
 
 
-async def recorded(path: Path) -> Record:
+async def read_state(path: Path) -> Record:
     store = SqliteStore(path)
     await store.open()
     replayed: dict[str, Group] = {}

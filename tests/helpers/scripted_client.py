@@ -48,7 +48,7 @@ def version(ask: Request) -> str:
     return ask.target.partition("api-version=")[2][:10]
 
 
-class Pretended:
+class ScriptedExchanges:
     """`script` answers each request, perhaps with the seconds that it takes."""
 
     def __init__(

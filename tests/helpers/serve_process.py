@@ -37,7 +37,7 @@ log = "json"
 """
 
 
-class Serving:
+class ServeProcess:
     def __init__(self, running: Running, urls: dict[str, str]) -> None:
         self.running = running
         self.metadata = urls["metadata"]
@@ -80,7 +80,7 @@ def _opened(request: urllib.request.Request) -> Any:
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20)
 
 
-def made(directory: Path, more: str = "") -> Path:
+def write_settings(directory: Path, more: str = "") -> Path:
     """A directory with all that a service needs; its settings."""
     (directory / "state").mkdir(mode=0o700, exist_ok=True)
     (directory / "fleet.yaml").write_text(FLEET)
@@ -95,14 +95,14 @@ def environment(directory: Path, **more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving(
+def running_service(
     directory: Path,
     settings: Path,
     *,
     before: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     **more: Any,
-) -> Iterator[Serving]:
+) -> Iterator[ServeProcess]:
     argv = [*before, *FOREWARN, "serve", "--config", str(settings)]
     process = start(
         argv,
@@ -117,6 +117,6 @@ def serving(
     try:
         word, _, urls = running.line(60).partition(" ")
         assert word == "ready", word
-        yield Serving(running, json.loads(urls))
+        yield ServeProcess(running, json.loads(urls))
     finally:
         running.stop()

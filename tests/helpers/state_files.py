@@ -29,7 +29,7 @@ NOW = Now(at=1_800_000_000_000_000)
 COPIED = NOW.at + 5
 
 
-def defining(group: str) -> Work:
+def define_group(group: str) -> Work:
     command = c.Define(kind=GroupKind.STANDALONE, machines=(Machine(name=f"{group}-0"),))
 
     def work(states: States) -> Batch:
@@ -40,7 +40,7 @@ def defining(group: str) -> Work:
     return work
 
 
-def grown(path: Path, *groups: str) -> Path:
+def state_with_groups(path: Path, *groups: str) -> Path:
     """A state with these groups in it, one commit each."""
 
     async def grow() -> None:
@@ -48,7 +48,7 @@ def grown(path: Path, *groups: str) -> Path:
         await store.open()
         try:
             for group in groups:
-                await store.transact(defining(group))
+                await store.transact(define_group(group))
         finally:
             await store.close()
 
@@ -76,14 +76,14 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from helpers.state_files import defining
+from helpers.state_files import define_group
 from forewarn.store.sqlite.engine import SqliteStore
 
 async def main():
     store = SqliteStore(Path(sys.argv[2]))
     await store.open()
     for group in sys.argv[3:]:
-        await store.transact(defining(group))
+        await store.transact(define_group(group))
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -101,7 +101,7 @@ def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
         return {part: companion(path, part).read_bytes() for part in parts}
 
 
-def killed(path: Path, *groups: str) -> Path:
+def state_of_killed_service(path: Path, *groups: str) -> Path:
     """A state whose service was killed: what it has committed is still in its log."""
     for part, content in _left_by_a_kill(*groups).items():
         companion(path, part).write_bytes(content)

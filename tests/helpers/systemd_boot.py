@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helpers.netns import require
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 
@@ -39,7 +39,7 @@ _MORTAL = ("setpriv", "--pdeathsig", "KILL", "--")  # it ends with us, also if w
 _READY = "[Unit]\nDefaultDependencies=no\n"
 
 
-class Booted:
+class BootedSystemd:
     """`units` by name; each has to say `DefaultDependencies=no`, as nothing else is there."""
 
     def __init__(self, directory: Path, units: Mapping[str, str]) -> None:
@@ -51,7 +51,7 @@ class Booted:
         written.mkdir()
         for name, text in {**units, "ready.target": _READY}.items():
             (written / name).write_text(text)
-        with Manager(str(directory / "told")) as manager:
+        with NotifySocket(str(directory / "told")) as manager:
             self._outer = subprocess.Popen(
                 [*_MORTAL, "sh", "-c", _BOOT, SYSTEMD, self._group, written, manager.address],
                 stdin=subprocess.DEVNULL,

@@ -110,5 +110,5 @@ def token(
     return made
 
 
-def bearing(service: Service, name: str, role: Role, **how: Any) -> Api:
+def api_with_token(service: Service, name: str, role: Role, **how: Any) -> Api:
     return Api(service.control_url, token(service, name, role, **how).secret.text)

@@ -56,20 +56,20 @@ class Control:
         return Node(self.config)
 
 
-def play(body: Callable[[], Awaitable[None]]) -> None:
+def run_within_limit(body: Callable[[], Awaitable[None]]) -> None:
     async def guarded() -> None:
         try:
             async with asyncio.timeout(30):
                 await body()
         finally:
-            while Mute.lines:
-                Mute.lines.pop().cut()
+            while ManualWorker.lines:
+                ManualWorker.lines.pop().cut()
             await guard.pause(0)
 
     asyncio.run(guarded())
 
 
-class Watching:
+class WorkerView:
     """A worker's face: what it shows now, None while a group has to wait."""
 
     def __init__(self, upstream: RemoteUpstream) -> None:
@@ -89,18 +89,18 @@ class Watching:
 
 
 @asynccontextmanager
-async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
+async def worker(control: Control, number: int = 0) -> AsyncIterator[WorkerView]:
     tasks = guard.Tasks()
     upstream = RemoteUpstream(dialler(control.path), number, FollowedClock(), control.service)
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
-        yield Watching(upstream)
+        yield WorkerView(upstream)
     finally:
         await tasks.end()
 
 
-class Mute:
+class ManualWorker:
     """A worker that takes part by hand."""
 
     lines: ClassVar[list[MessageStream[ToWorker]]] = []
@@ -109,7 +109,7 @@ class Mute:
         self.stream = line
 
     @classmethod
-    async def dialled(cls, control: Control) -> Mute:
+    async def dialled(cls, control: Control) -> ManualWorker:
         """Connected, but without a word so far."""
         reader, writer = await dialler(control.path)()
         line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
@@ -117,7 +117,7 @@ class Mute:
         return cls(line)
 
     @classmethod
-    async def connected(cls, control: Control, number: int, **other: Any) -> Mute:
+    async def connected(cls, control: Control, number: int, **other: Any) -> ManualWorker:
         mute = await cls.dialled(control)
         mute.greet(control, number, **other)
         return mute
@@ -139,7 +139,7 @@ class Mute:
             pass
         return message
 
-    async def join(self) -> Mute:
+    async def join(self) -> ManualWorker:
         await self.until(Welcome)
         await self.until(SnapshotPart)
         whole = await self.until(SnapshotEnd)

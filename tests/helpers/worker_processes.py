@@ -24,7 +24,14 @@ from typing import Any
 from helpers.forked_cli import start
 from helpers.polls import GET, LAST, until
 from helpers.process import Running
-from helpers.raw_http import Hangs, HungUp, Line, Raw, exchange, request
+from helpers.raw_http import (
+    ConnectionClosed,
+    NoAnswer,
+    RawConnection,
+    RawResponse,
+    exchange,
+    request,
+)
 
 METADATA = "Metadata: true"
 LAST_POLL = LAST
@@ -44,7 +51,7 @@ def fleet(machines: int = MACHINES) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Several:
+class MultiProcessService:
     """The service, by its supervisor; or in one process, with workers = 0."""
 
     def __init__(self, directory: Path, workers: int = 2, **settings: object) -> None:
@@ -150,7 +157,7 @@ class Several:
         assert isinstance(id, str)
         return id
 
-    def poll(self, n: int = 0) -> Raw:
+    def poll(self, n: int = 0) -> RawResponse:
         return exchange(self.place, LAST, source=source(n))
 
     def document(self, n: int = 0) -> Any:
@@ -184,8 +191,10 @@ def _children(pid: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def several(directory: Path, workers: int = 2, **settings: object) -> Iterator[Several]:
-    service = Several(directory, workers, **settings)
+def multi_process_service(
+    directory: Path, workers: int = 2, **settings: object
+) -> Iterator[MultiProcessService]:
+    service = MultiProcessService(directory, workers, **settings)
     service.start()
     try:
         service.wait_until_ready()
@@ -194,7 +203,7 @@ def several(directory: Path, workers: int = 2, **settings: object) -> Iterator[S
         service.stop()
 
 
-class Crowd:
+class Pollers:
     """Machines that poll again and again, each on connections of its own: every other one on a
     new connection each time, the others on one that they keep for as long as the server does."""
 
@@ -208,7 +217,7 @@ class Crowd:
             threading.Thread(target=self._poll, args=(n, n % 2 == 0), daemon=True) for n in machines
         ]
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> Pollers:
         for thread in self._threads:
             thread.start()
         return self
@@ -228,21 +237,21 @@ class Crowd:
         until(lambda: self.went["answered"] >= before + more, NEVER_LONGER)
 
     def _poll(self, n: int, once: bool) -> None:
-        line: Line | None = None
+        line: RawConnection | None = None
         while not self._stop.is_set():
             try:
                 if line is None:
-                    line = Line(self._place, source=source(n))
+                    line = RawConnection(self._place, source=source(n))
                     line._socket.settimeout(NEVER_LONGER)  # a start may take its time
                 line.send(LAST if once else GET)
                 raw = line.answer()
             except ConnectionRefusedError:
                 self._note("refused", n)
                 raw = None
-            except (HungUp, OSError) as error:
+            except (ConnectionClosed, OSError) as error:
                 self._note("cut", n, repr(error))
                 raw = None
-            except Hangs as error:
+            except NoAnswer as error:
                 self._note("hung", n, repr(error))
                 raw = None
             if raw is not None:

@@ -95,4 +95,4 @@ def guest(request: pytest.FixtureRequest, endpoint: Place | None) -> Caller:
     if name := getattr(request.module, "GUEST", None):
         return Guest(request.getfixturevalue("service"), name)
     groups: Groups = request.getfixturevalue("groups")
-    return groups.awake()[0]
+    return groups.enabled()[0]

@@ -21,7 +21,7 @@ from helpers.endpoint import (
     approval,
     events,
 )
-from helpers.raw_http import HungUp, request
+from helpers.raw_http import ConnectionClosed, request
 
 COUNT = 70
 
@@ -52,7 +52,7 @@ BODIES = {
 
 
 def an_event(groups: Groups, service: Service) -> tuple[Guest, str]:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     return guest, service.schedule("Reboot", guest.name).id
 
 
@@ -90,7 +90,7 @@ def test_success_is_200_with_an_empty_body(groups: Groups, service: Service) -> 
 
 def test_reading_and_approving_may_use_different_versions(groups: Groups, service: Service) -> None:
     for version in VERSIONS:
-        guest = groups.awake()[0]
+        guest = groups.enabled()[0]
         service.schedule("Freeze", guest.name)
         id = guest.events(NEWEST)[0]["EventId"]
         assert guest.post(approval(id), version).status == 200
@@ -98,7 +98,7 @@ def test_reading_and_approving_may_use_different_versions(groups: Groups, servic
 
 
 def test_several_events_are_approved_at_once(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     ids = [service.schedule("Reboot", group[n].name).id for n in (0, 2)]
     assert group[1].approve(*ids).status == 200
     assert group[1].statuses() == dict.fromkeys(ids, "Started")
@@ -108,7 +108,7 @@ def test_several_events_are_approved_at_once(groups: Groups, service: Service) -
 def test_it_may_come_from_any_machine_of_the_group_and_covers_all_resources(
     groups: Groups, service: Service, n: int
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = service.schedule("Reboot", *group.names(0, 2)).id
     assert group[n].approve(id).status == 200
     assert group[0].statuses() == {id: "Started"}
@@ -126,7 +126,7 @@ def test_the_approvers_next_get_shows_it_started_on_the_same_connection_too(
 
 
 def test_it_is_200_for_whatever_the_group_has_ever_listed(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     started = service.schedule("Reboot", group[0].name)
     withdrawn = service.schedule("Freeze", group[1].name)
     service.cancel(withdrawn)
@@ -142,7 +142,7 @@ def test_it_is_200_for_whatever_the_group_has_ever_listed(groups: Groups, servic
 def test_an_event_that_ended_before_the_group_ever_asked_was_never_listed(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     event = service.schedule("Reboot", group[0].name)
     service.cancel(event)
     group[0].get()
@@ -188,7 +188,7 @@ def test_a_bad_approval_is_refused_and_nothing_in_it_takes_effect(
 
 
 def test_a_post_without_a_body_is_refused(groups: Groups) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     for data in (
         request("POST", events(NEWEST), METADATA),
         request("POST", events(NEWEST), METADATA, "Content-Length: 0"),
@@ -200,7 +200,7 @@ def test_a_post_without_a_body_is_refused(groups: Groups) -> None:
 
 
 def test_it_cannot_be_taken_back(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Reboot", group[0].name)
     second = service.schedule("Reboot", group[1].name)
     group[0].approve(first.id)
@@ -258,7 +258,7 @@ def test_an_approval_whose_outcome_is_unknown_is_closed_without_an_answer() -> N
         guest.get()
         event = service.schedule("Reboot", guest.name)
         disk.loses_count = True
-        with pytest.raises(HungUp, match="hung up after b''"):
+        with pytest.raises(ConnectionClosed, match="hung up after b''"):
             guest.approve(event.id)
         disk.loses_count = False
         assert guest.approve(event.id).status == 200

@@ -53,14 +53,14 @@ def test_a_body_in_chunks_that_becomes_too_large_is_refused(guest: Caller) -> No
 
 
 def test_the_largest_body_that_is_taken(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     assert guest.post(approval(event.id).ljust(65_536)).status == 200
     assert guest.statuses() == {event.id: "Started"}
 
 
 def test_an_approval_may_come_in_chunks(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     body = approval(event.id)
     chunks = b"".join(b"1;ext=1\r\n" + body[at : at + 1] + b"\r\n" for at in range(len(body)))
@@ -124,7 +124,7 @@ def test_what_is_not_http_is_told_so_like_everybody_else(guest: Caller, data: by
 
 
 def test_nothing_of_a_malformed_approval_takes_effect(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     body = approval(event.id)
     chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n"
@@ -138,7 +138,7 @@ def test_nothing_of_a_malformed_approval_takes_effect(groups: Groups, service: S
 def test_a_good_request_is_answered_as_such_whatever_follows_it(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     with guest.line() as line:
         line.send(

@@ -65,7 +65,7 @@ def test_no_header_makes_a_stranger_somebody(groups: Groups, service: Service, h
 def test_every_machine_of_a_group_sees_all_of_it_and_may_approve_any_of_it(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule("Reboot", group[0].name)
     bodies = {guest.get().body for guest in group.guests}
     assert len(bodies) == 1
@@ -76,7 +76,7 @@ def test_every_machine_of_a_group_sees_all_of_it_and_may_approve_any_of_it(
 def test_a_group_sees_nothing_of_another_and_cannot_approve_its_events(
     groups: Groups, service: Service
 ) -> None:
-    mine, other = groups.awake(), groups.awake()
+    mine, other = groups.enabled(), groups.enabled()
     event = service.schedule("Reboot", other[0].name)
     assert mine[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}'
     refused, nonsense = mine[0].approve(event.id), mine[0].approve("nonsense")
@@ -86,7 +86,7 @@ def test_a_group_sees_nothing_of_another_and_cannot_approve_its_events(
 
 
 def test_nor_events_of_another_that_are_started_or_over(groups: Groups, service: Service) -> None:
-    mine, other = groups.awake(), groups.awake()
+    mine, other = groups.enabled(), groups.enabled()
     event = service.schedule("Freeze", other[0].name)
     other[0].approve(event.id)
     assert mine[0].approve(event.id).status == 400
@@ -99,7 +99,7 @@ def test_nor_events_of_another_that_are_started_or_over(groups: Groups, service:
 def test_a_machine_that_was_deleted_finds_nothing_any_more(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule("Preempt", group[3].name)
     service.clock.advance("30s")
     assert group[3].statuses() == {event.id: "Started"}, "until it is gone it may watch"
@@ -113,7 +113,7 @@ def test_a_machine_that_was_deleted_finds_nothing_any_more(
 def test_a_removed_machine_stays_named_and_a_new_one_joins_no_event(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     both = service.schedule("Reboot", *group.names(0, 2))
     alone = service.schedule("Reboot", group[2].name, notice="5h")
     fleet = service.node.config.fleet

@@ -22,7 +22,7 @@ def test_a_connection_is_kept(guest: Caller) -> None:
 
 
 def test_it_is_kept_over_errors_and_approvals_too(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     with guest.line() as line:
         for data, status in [
@@ -60,7 +60,7 @@ def test_an_old_client_gets_its_answer_and_the_line_closes(guest: Caller) -> Non
 
 
 def test_an_old_client_can_approve(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     data = request("POST", events(NEWEST), METADATA, body=approval(event.id))
     answer = guest.say(data.replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -72,7 +72,7 @@ def test_an_old_client_can_approve(groups: Groups, service: Service) -> None:
 def test_a_client_that_has_said_all_it_will_say_is_still_answered(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.asleep()[0]
+    guest = groups.unpolled()[0]
     with guest.line() as line:
         line.send(GET)
         line.finish()
@@ -86,7 +86,7 @@ def test_a_client_that_has_said_all_it_will_say_is_still_answered(
 
 
 def test_a_request_may_come_in_single_bytes(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     with guest.line() as line:
         line.send_in_bytes(GET)
@@ -117,7 +117,7 @@ def test_a_target_may_be_absolute(guest: Caller) -> None:
 def test_expect_continue_is_answered_before_the_body_is_sent(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     body = approval(event.id)
     with guest.line() as line:
@@ -140,7 +140,7 @@ def test_expect_continue_is_answered_before_the_body_is_sent(
 def test_a_client_may_send_the_body_without_waiting_for_it(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     with guest.line() as line:
         data = request(
@@ -175,7 +175,7 @@ def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Caller, proto
 def test_an_approval_with_such_an_offer_is_read_whole(
     groups: Groups, service: Service, sent: str, coding: str
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     body, framing = approval(event.id), f"Content-Length: {len(approval(event.id))}"
     if coding == "chunked":

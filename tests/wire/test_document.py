@@ -15,7 +15,7 @@ COUNT = 30
 def test_it_is_compact_json_with_its_keys_in_order_and_no_newline(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule(
         "Reboot", *group.names(2, 0), description='Host "b" – maintenance.', duration=0
     )
@@ -33,7 +33,7 @@ def test_it_is_compact_json_with_its_keys_in_order_and_no_newline(
 def test_the_first_document_is_one_and_holds_what_is_already_pending(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     ids = [service.schedule("Reboot", group[n].name).id for n in (0, 1)]
     document = group[3].document()
     assert document["DocumentIncarnation"] == 1
@@ -41,13 +41,13 @@ def test_the_first_document_is_one_and_holds_what_is_already_pending(
 
 
 def test_the_incarnation_is_an_integer(groups: Groups) -> None:
-    assert type(groups.awake()[0].document()["DocumentIncarnation"]) is int
+    assert type(groups.enabled()[0].document()["DocumentIncarnation"]) is int
 
 
 def test_it_changes_when_an_event_is_added_starts_and_is_gone(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     seen = [guest.incarnation()]
     event = service.schedule("Reboot", guest.name)
     seen.append(guest.incarnation())
@@ -65,7 +65,7 @@ def test_it_changes_when_an_event_is_added_starts_and_is_gone(
 
 
 def test_it_does_not_change_by_polling_or_as_time_goes_by(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     service.schedule("Reboot", group[0].name, notice="20m")
     before = group[0].get().body
     service.clock.advance("19m")
@@ -77,7 +77,7 @@ def test_it_does_not_change_by_polling_or_as_time_goes_by(groups: Groups, servic
 def test_it_does_not_change_by_an_approval_that_has_to_wait_or_is_repeated(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Reboot", group[0].name)
     second = service.schedule("Reboot", group[1].name)
     group[0].approve(first.id)
@@ -92,7 +92,7 @@ def test_it_does_not_change_by_an_approval_that_has_to_wait_or_is_repeated(
 def test_it_does_not_change_by_a_refused_approval_or_by_another_groups_events(
     groups: Groups, service: Service
 ) -> None:
-    group, other = groups.awake(), groups.awake()
+    group, other = groups.enabled(), groups.enabled()
     service.schedule("Reboot", group[0].name)
     before = group[0].get().body
     assert group[0].approve("nonsense").status == 400
@@ -103,7 +103,7 @@ def test_it_does_not_change_by_a_refused_approval_or_by_another_groups_events(
 def test_it_starts_over_at_one_when_the_group_was_disabled_and_enabled_again(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule("Reboot", group[0].name)
     service.schedule("Freeze", group[1].name)
     assert group[0].incarnation() == 3
@@ -117,7 +117,7 @@ def test_it_starts_over_at_one_when_the_group_was_disabled_and_enabled_again(
 
 
 def test_a_tag_does_not_repeat_when_an_incarnation_does(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = group[0].get()
     service.schedule("Reboot", group[0].name)
     service.disable(group.name)
@@ -127,7 +127,7 @@ def test_a_tag_does_not_repeat_when_an_incarnation_does(groups: Groups, service:
 
 
 def test_events_stand_in_the_order_they_were_raised(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     late = service.schedule("Freeze", group[0].name, notice="5h")
     early = service.schedule("Reboot", group[0].name, notice="1h")
     middle = service.schedule("Redeploy", group[1].name, notice="3h")
@@ -141,7 +141,7 @@ def test_events_stand_in_the_order_they_were_raised(groups: Groups, service: Ser
 def test_resources_stand_in_one_order_for_every_machine_version_and_poll(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule("Reboot", *group.names(2, 0))
     for status in ("Scheduled", "Started"):
         for guest in group.guests:
@@ -158,7 +158,7 @@ def test_resources_stand_in_one_order_for_every_machine_version_and_poll(
 def test_an_id_is_an_upper_case_guid_and_stays_the_same_to_the_end(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = service.schedule("Reboot", group[0].name).id
     assert GUID.fullmatch(id)
     for status in ("Scheduled", "Started"):
@@ -171,7 +171,7 @@ def test_an_id_is_an_upper_case_guid_and_stays_the_same_to_the_end(
 def test_there_is_no_status_after_started_a_finished_event_is_gone(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     seen = []
     for _ in range(30):
@@ -181,7 +181,7 @@ def test_there_is_no_status_after_started_a_finished_event_is_gone(
 
 
 def test_a_withdrawn_event_is_gone(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     service.cancel(event)
     assert guest.get().body == b'{"DocumentIncarnation":3,"Events":[]}'
@@ -192,7 +192,7 @@ def test_a_withdrawn_event_is_gone(groups: Groups, service: Service) -> None:
 def test_not_before_is_a_whole_second_rounded_up_and_nothing_starts_sooner(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.clock.advance(0.4)
     now = service.clock.now  # to the second, rounded down
     service.schedule("Reboot", guest.name, notice="15m")
@@ -210,7 +210,7 @@ def test_not_before_is_a_whole_second_rounded_up_and_nothing_starts_sooner(
 def test_started_by_approval_the_time_is_the_empty_string_too(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     guest.approve(event.id)
     assert b'"EventStatus":"Started"' in guest.get().body
@@ -220,14 +220,14 @@ def test_started_by_approval_the_time_is_the_empty_string_too(
 def test_resources_are_matched_by_the_name_in_the_instance_metadata(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[2]
+    guest = groups.enabled()[2]
     service.schedule("Preempt", guest.name)
     name = guest.instance("/compute/name", "api-version=2021-02-01&format=text").text
     assert guest.events()[0]["Resources"] == [name]
 
 
 def test_what_is_not_said_of_an_event_is_empty_or_unknown(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name)
     (event,) = guest.events()
     assert (event["Description"], event["DurationInSeconds"]) == ("", -1)
@@ -238,7 +238,7 @@ def test_what_is_not_said_of_an_event_is_empty_or_unknown(groups: Groups, servic
 def test_the_duration_of_the_impact_is_an_integer(
     groups: Groups, service: Service, duration: int
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Freeze", guest.name, duration=duration)
     assert f'"DurationInSeconds":{duration}}}'.encode() in guest.get().body
 
@@ -246,7 +246,7 @@ def test_the_duration_of_the_impact_is_an_integer(
 def test_the_duration_is_not_how_long_the_event_stays_started(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name, duration=5)
     guest.approve(event.id)
     service.clock.advance("4m59s")

@@ -23,7 +23,7 @@ GET = request("GET", events(NEWEST), METADATA)
 
 
 def test_what_a_client_has_already_is_not_sent_again(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name)
     for version in VERSIONS:
         tag = guest.get(version).header("etag")
@@ -42,7 +42,7 @@ def test_what_a_client_has_already_is_not_sent_again(groups: Groups, service: Se
 
 
 def test_a_tag_is_the_same_for_the_same_bytes_only(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     before = group[0].get().header("etag")
     assert group[1].get().header("etag") == before
     event = service.schedule("Reboot", group[0].name)
@@ -66,7 +66,7 @@ def test_a_first_poll_with_a_tag_that_was_never_given_is_answered_in_full(
 
 
 def test_a_post_is_never_answered_by_its_tag(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     tag = guest.get().header("etag")
     for form in (f"If-None-Match: {tag}", "If-None-Match: 0", "If-None-Match: *", "If-Match: x"):

@@ -60,7 +60,7 @@ def service() -> Iterator[Service]:
 def test_the_default_notice_is_the_least_that_is_promised(
     groups: Groups, service: Service, type: str, n: int, notice: timedelta
 ) -> None:
-    guest = groups.awake()[n]
+    guest = groups.enabled()[n]
     service.schedule(type, guest.name)
     (event,) = guest.events()
     not_before = service.clock.now + notice
@@ -74,7 +74,7 @@ def test_the_default_notice_is_the_least_that_is_promised(
 def test_unapproved_an_event_starts_at_not_before_and_no_sooner(
     groups: Groups, service: Service, type: str
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule(type, guest.name, notice="15m")
     service.clock.advance("14m59s")
     assert guest.statuses() == {event.id: "Scheduled"}
@@ -83,7 +83,7 @@ def test_unapproved_an_event_starts_at_not_before_and_no_sooner(
 
 
 def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     other = service.schedule("Reboot", group[1].name)
     group[1].approve(other.id)
     failure = Fail(
@@ -103,7 +103,7 @@ def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Se
 def test_a_failure_seen_coming_is_days_ahead_and_a_redeploy_settles_it(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     predicted = service.schedule("Redeploy", guest.name, notice="7d")
     own = service.redeploy(guest.name)
     assert guest.statuses() == {predicted.id: "Scheduled", own.id: "Scheduled"}
@@ -116,7 +116,7 @@ def test_a_failure_seen_coming_is_days_ahead_and_a_redeploy_settles_it(
 def test_the_machines_of_an_event_lie_in_one_update_domain_of_one_group(
     groups: Groups, service: Service
 ) -> None:
-    group, other = groups.awake(), groups.awake()
+    group, other = groups.enabled(), groups.enabled()
     with pytest.raises(RefusedByService):
         service.schedule("Reboot", *group.names(0, 1))
     with pytest.raises(RefusedByService):
@@ -161,7 +161,7 @@ def test_placement_groups_of_a_scale_set_are_groups_of_their_own(service: Servic
 def test_a_users_maintenance_is_announced_and_waits_like_any_other(
     groups: Groups, service: Service, verb: str, type: str, minutes: int, says: str
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = getattr(service, verb)(guest.name)
     (listed,) = guest.events()
     not_before = service.clock.now + timedelta(minutes=minutes)
@@ -185,7 +185,7 @@ def test_a_users_maintenance_is_announced_and_waits_like_any_other(
 def test_a_second_restart_while_one_is_scheduled_is_the_same_event(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.restart(group[0].name)
     before = group[0].get().body
     assert service.restart(group[0].name).id == first.id
@@ -198,7 +198,7 @@ def test_a_second_restart_while_one_is_scheduled_is_the_same_event(
 def test_while_the_group_is_not_listening_it_happens_at_once_unannounced(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     event = service.restart(group[0].name)
     assert event.status == "Started"
     assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}', "under way"
@@ -212,7 +212,7 @@ def test_while_the_group_is_not_listening_it_happens_at_once_unannounced(
 def test_everything_else_stays_pending_while_nobody_listens(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     service.disable(group.name)
     event = service.schedule("Reboot", group[0].name, notice="1h")
     service.clock.advance("59m")
@@ -237,7 +237,7 @@ def test_so_many_user_events_may_be_scheduled_and_the_next_is_told_which(service
 
 
 def test_by_default_there_is_no_such_limit(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     for guest in group.guests:
         service.restart(guest.name)
         service.redeploy(guest.name)
@@ -256,7 +256,7 @@ def test_a_policy_may_approve_beforehand_so_that_it_appears_started(service: Ser
 
 
 def test_only_a_get_that_is_answered_enables(groups: Groups, service: Service) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     guest = group[0]
     for data in (
         request("GET", events(NEWEST)),
@@ -279,7 +279,7 @@ def test_only_a_get_that_is_answered_enables(groups: Groups, service: Service) -
 def test_a_day_without_a_get_disables_and_a_get_in_time_does_not(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     event = service.schedule("Reboot", group[0].name, notice="20d")
     tag = group[0].get().header("etag")
     for n in range(4):  # by whichever machine
@@ -295,7 +295,7 @@ def test_a_day_without_a_get_disables_and_a_get_in_time_does_not(
 
 
 def test_an_approval_is_not_a_sign_of_life(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name, notice="20d")
     ended = service.schedule("Reboot", guest.name, notice="20d")
     service.cancel(ended)
@@ -310,7 +310,7 @@ def test_an_approval_is_not_a_sign_of_life(groups: Groups, service: Service) -> 
 def test_silence_counts_only_while_somebody_could_have_asked(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name, notice="20d")
     service.clock.advance("12h")
     service.clock.interrupt("30h")
@@ -323,7 +323,7 @@ def test_silence_counts_only_while_somebody_could_have_asked(
 def test_after_an_outage_nothing_starts_by_its_time_for_a_minute(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     late = service.schedule("Reboot", group[0].name)
     approved = service.schedule("Reboot", group[2].name)
     service.clock.advance("14m")

@@ -16,7 +16,7 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
 from helpers.examples import examples
-from helpers.raw_http import Line, request
+from helpers.raw_http import RawConnection, request
 
 GET = request("GET", events(NEWEST), METADATA)
 POST = request("POST", events(NEWEST), METADATA)
@@ -61,7 +61,7 @@ def _undisturbed(hostile: Guest, other: Guest, caplog: pytest.LogCaptureFixture)
     assert broken == []
 
 
-def throw(line: Line, guest: Guest, data: bytes) -> None:
+def throw(line: RawConnection, guest: Guest, data: bytes) -> None:
     """Send this and then nothing more; read what comes back until the line closes."""
     with contextlib.suppress(OSError):  # it may hang up in the middle
         line.send(data)

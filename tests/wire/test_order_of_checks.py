@@ -20,7 +20,7 @@ from helpers.endpoint import (
     known_by_source,
     port_of,
 )
-from helpers.raw_http import Place, Raw, exchange, request
+from helpers.raw_http import Place, RawResponse, exchange, request
 
 # In the order in which they answer; each spoils an otherwise good request in one way.
 WRONG = [
@@ -92,14 +92,14 @@ def spoiled(wrong: tuple[str, ...]) -> bytes:
 
 
 @pytest.fixture
-def ask(request: pytest.FixtureRequest, endpoint: Place | None) -> Callable[..., Raw]:
+def ask(request: pytest.FixtureRequest, endpoint: Place | None) -> Callable[..., RawResponse]:
     """Requests of one machine that has asked for nothing yet, or of a stranger."""
     if endpoint is not None:
         return functools.partial(exchange, endpoint)
     port = port_of(request.getfixturevalue("service"))
     own = next(request.getfixturevalue("machines"))
 
-    def ask(data: bytes, *, stranger: bool = False) -> Raw:
+    def ask(data: bytes, *, stranger: bool = False) -> RawResponse:
         return exchange(("127.0.0.1", port), data, source="127.9.9.9" if stranger else own)
 
     return ask
@@ -107,7 +107,7 @@ def ask(request: pytest.FixtureRequest, endpoint: Place | None) -> Callable[...,
 
 @pytest.mark.parametrize("wrong", SOME)
 def test_of_several_wrongs_the_first_answers(
-    ask: Callable[..., Raw], wrong: tuple[str, ...]
+    ask: Callable[..., RawResponse], wrong: tuple[str, ...]
 ) -> None:
     who = {"stranger": True} if "caller" in wrong else {}
     if "rate" in wrong:
@@ -117,12 +117,14 @@ def test_of_several_wrongs_the_first_answers(
     assert answer.header("content-type") == "application/json; charset=utf-8"
 
 
-def test_an_oversized_body_is_looked_at_last_of_all(ask: Callable[..., Raw]) -> None:
+def test_an_oversized_body_is_looked_at_last_of_all(ask: Callable[..., RawResponse]) -> None:
     answer = ask(oversized("never"))
     assert (answer.status, answer.body) == SAID["version"]
 
 
-def test_an_oversized_body_is_refused_where_all_else_is_right(ask: Callable[..., Raw]) -> None:
+def test_an_oversized_body_is_refused_where_all_else_is_right(
+    ask: Callable[..., RawResponse],
+) -> None:
     assert ask(oversized("2020-07-01")).status == 413
 
 

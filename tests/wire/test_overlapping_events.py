@@ -25,7 +25,7 @@ def waits(group: Group, id: str, service: Service) -> None:
 def test_a_machine_has_many_scheduled_events_but_one_started(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     ids = [service.schedule(type, group[0].name).id for type in ("Freeze", "Reboot", "Redeploy")]
     group[0].approve(ids[0])
     assert list(group[0].statuses().values()) == ["Started", "Scheduled", "Scheduled"]
@@ -39,7 +39,7 @@ def test_a_machine_has_many_scheduled_events_but_one_started(
 
 
 def test_one_busy_machine_holds_an_event_of_several(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Freeze", group[0].name)
     both = service.schedule("Reboot", *group.names(2, 0))
     group[0].approve(first.id)
@@ -49,7 +49,7 @@ def test_one_busy_machine_holds_an_event_of_several(groups: Groups, service: Ser
 
 
 def test_a_users_restart_waits_for_its_machine_too(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Freeze", group[0].name)
     group[0].approve(first.id)
     own = service.restart(group[0].name)
@@ -62,7 +62,7 @@ def test_a_users_restart_waits_for_its_machine_too(groups: Groups, service: Serv
 def test_a_delete_never_waits_and_ends_what_lists_only_that_machine(
     groups: Groups, service: Service, type: str, n: int
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     busy = service.schedule("Reboot", group[n].name)
     pending = service.schedule("Freeze", group[n].name)
     both = service.schedule("Reboot", *group.names(0, 2), notice="1h")
@@ -81,7 +81,7 @@ def test_a_delete_never_waits_and_ends_what_lists_only_that_machine(
 def test_when_all_its_machines_are_gone_an_event_is_withdrawn(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     both = service.schedule("Reboot", *group.names(0, 2), notice="1h")
     for n in (2, 0):
         assert both.id in group[1].statuses()
@@ -93,7 +93,7 @@ def test_when_all_its_machines_are_gone_an_event_is_withdrawn(
 def test_a_finished_redeploy_settles_what_was_planned_for_the_host(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     freeze = service.schedule("Freeze", group[0].name, notice="7d")
     both = service.schedule("Reboot", *group.names(0, 2), notice="7d")
     other = service.schedule("Freeze", group[2].name, notice="7d")
@@ -106,7 +106,7 @@ def test_a_finished_redeploy_settles_what_was_planned_for_the_host(
 
 
 def test_a_users_own_restart_is_not_settled_by_moving(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     restart = service.restart(group[0].name)
     redeploy = service.redeploy(group[0].name)
     group[0].approve(redeploy.id)
@@ -118,7 +118,7 @@ def test_a_users_own_restart_is_not_settled_by_moving(groups: Groups, service: S
 
 
 def test_one_domain_of_a_group_is_disturbed_at_a_time(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Reboot", group[0].name)
     same_domain = service.schedule("Reboot", group[2].name)
     other_domain = service.schedule("Reboot", group[1].name)
@@ -135,7 +135,7 @@ def test_one_domain_of_a_group_is_disturbed_at_a_time(groups: Groups, service: S
 def test_an_event_whose_time_has_come_waits_for_the_domain_too(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     other_domain = service.schedule("Reboot", group[1].name, notice="15m")
     first = service.schedule("Reboot", group[0].name)
     service.clock.advance("8m")
@@ -148,7 +148,7 @@ def test_an_event_whose_time_has_come_waits_for_the_domain_too(
 
 
 def test_the_slot_is_not_taken_by_waiting(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     busy = service.schedule("Freeze", group[0].name)
     waiting = service.schedule("Reboot", group[1].name)
     joins = service.schedule("Freeze", group[2].name)
@@ -163,7 +163,7 @@ def test_the_slot_is_not_taken_by_waiting(groups: Groups, service: Service) -> N
 
 
 def test_users_do_not_wait_for_the_domain_but_occupy_it(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Reboot", group[0].name)
     group[0].approve(first.id)
     own = service.restart(group[1].name)
@@ -179,7 +179,7 @@ def test_users_do_not_wait_for_the_domain_but_occupy_it(groups: Groups, service:
 def test_a_delete_does_not_wait_for_the_domain_but_occupies_it(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     first = service.schedule("Freeze", group[0].name)
     group[0].approve(first.id)
     delete = service.schedule("Preempt", group[3].name)
@@ -199,7 +199,7 @@ def test_a_delete_does_not_wait_for_the_domain_but_occupies_it(
 def test_an_approved_terminate_waits_for_those_that_are_due_no_later(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     early = service.schedule("Terminate", group[0].name, notice="5m")
     late = service.schedule("Terminate", group[1].name, notice="10m")
     waits(group, late.id, service)
@@ -208,7 +208,7 @@ def test_an_approved_terminate_waits_for_those_that_are_due_no_later(
 
 
 def test_those_that_are_due_together_start_together(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     ids = [service.schedule("Terminate", group[n].name, notice="5m").id for n in (0, 1, 2)]
     waits(group, ids[0], service)
     waits(group, ids[2], service)
@@ -219,7 +219,7 @@ def test_those_that_are_due_together_start_together(groups: Groups, service: Ser
 def test_an_earlier_terminate_does_not_wait_for_a_later_one(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     early = service.schedule("Terminate", group[0].name, notice="5m")
     late = service.schedule("Terminate", group[1].name, notice="10m")
     group[2].approve(early.id)
@@ -227,7 +227,7 @@ def test_an_earlier_terminate_does_not_wait_for_a_later_one(
 
 
 def test_an_expired_terminate_holds_nobody(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     early = service.schedule("Terminate", group[0].name, notice="5m")
     late = service.schedule("Terminate", group[1].name, notice="10m")
     waits(group, late.id, service)
@@ -236,7 +236,7 @@ def test_an_expired_terminate_holds_nobody(groups: Groups, service: Service) -> 
 
 
 def test_at_its_own_time_a_terminate_starts_regardless(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     ids = [service.schedule("Terminate", group[n].name, notice="5m").id for n in (0, 1)]
     waits(group, ids[0], service)
     service.clock.advance("4m59s")
@@ -246,7 +246,7 @@ def test_at_its_own_time_a_terminate_starts_regardless(groups: Groups, service: 
 
 
 def test_other_deletes_and_other_groups_are_not_coupled(groups: Groups, service: Service) -> None:
-    group, other = groups.awake(), groups.awake()
+    group, other = groups.enabled(), groups.enabled()
     preempt = service.schedule("Preempt", group[2].name, notice="1m")
     terminate = service.schedule("Terminate", group[0].name, notice="5m")
     elsewhere = service.schedule("Terminate", other[0].name, notice="5m")
@@ -261,7 +261,7 @@ def test_other_deletes_and_other_groups_are_not_coupled(groups: Groups, service:
 def test_cancelling_withdraws_what_is_scheduled_and_not_what_has_started(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     gone = service.schedule("Reboot", group[0].name)
     started = service.schedule("Reboot", group[2].name)
     group[0].approve(started.id)

@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.testing import Service
 from helpers.endpoint import NO_METADATA_HEADER, Groups, Guest, fleet_of
-from helpers.raw_http import Raw
+from helpers.raw_http import RawResponse
 
 CLOUD_SERVICE = """
   - name: shop
@@ -29,7 +29,7 @@ def service() -> Iterator[Service]:
 # The shell.
 
 
-def curl_get(guest: Guest, version: str, path: str = "/metadata/scheduledevents") -> Raw:
+def curl_get(guest: Guest, version: str, path: str = "/metadata/scheduledevents") -> RawResponse:
     return guest.say(
         f"GET {path}?api-version={version} HTTP/1.1\r\n"
         "Host: 169.254.169.254\r\n"
@@ -40,7 +40,7 @@ def curl_get(guest: Guest, version: str, path: str = "/metadata/scheduledevents"
     )
 
 
-def curl_post(guest: Guest, version: str, body: str) -> Raw:
+def curl_post(guest: Guest, version: str, body: str) -> RawResponse:
     return guest.say(
         f"POST /metadata/scheduledevents?api-version={version} HTTP/1.1\r\n"
         "Host: 169.254.169.254\r\n"
@@ -59,7 +59,7 @@ def curl_post(guest: Guest, version: str, body: str) -> Raw:
 def test_the_shell_reads_and_approves(
     groups: Groups, service: Service, version: str, incarnation: str
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     listed = curl_get(guest, version).json()
     assert listed["Events"][0]["EventId"] == event.id
@@ -70,14 +70,14 @@ def test_the_shell_reads_and_approves(
 
 
 def test_the_shell_asks_with_a_capital_letter_in_the_path(groups: Groups) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     assert curl_get(guest, "2020-07-01", "/metadata/scheduledEvents").status == 200
 
 
 # Python.
 
 
-def urllib_get(guest: Guest, version: str) -> Raw:
+def urllib_get(guest: Guest, version: str) -> RawResponse:
     return guest.say(
         f"GET /metadata/scheduledevents?api-version={version} HTTP/1.1\r\n"
         "Accept-Encoding: identity\r\n"
@@ -99,7 +99,7 @@ def handled(document: dict[str, list[dict[str, str]]], name: str) -> list[tuple[
 
 
 def test_python_finds_itself_and_can_take_the_time_apart(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     answer = urllib_get(guest, "2017-08-01")
     assert answer.header("connection") == "close"
@@ -125,7 +125,7 @@ def test_python_finds_itself_in_the_preview_on_a_cloud_service(service: Service)
 
 
 def test_powershell_reads_and_approves_over_several_lines(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     service.schedule("Reboot", guest.name)
     agent = "User-Agent: Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1\r\n"
     with guest.line() as line:
@@ -167,7 +167,7 @@ def test_powershell_reads_and_approves_over_several_lines(groups: Groups, servic
 # C#.
 
 
-def dotnet_post(guest: Guest, version: str, body: str, *, metadata: bool = False) -> Raw:
+def dotnet_post(guest: Guest, version: str, body: str, *, metadata: bool = False) -> RawResponse:
     """Waits to be told to go on before it sends the body."""
     header = "Metadata: true\r\n" if metadata else ""
     with guest.line() as line:
@@ -183,7 +183,7 @@ def dotnet_post(guest: Guest, version: str, body: str, *, metadata: bool = False
         )
         head = line.head()
         if head.status != 100:
-            return Raw(head.line, head.lines, line.body(head))
+            return RawResponse(head.line, head.lines, line.body(head))
         line.send(body.encode())
         return line.answer()
 
@@ -199,7 +199,7 @@ def dotnet_body(document: dict[str, object], ids: list[str]) -> str:
 def test_csharp_approves_every_event_once_for_each_without_the_header_in_the_preview(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     guest = group[0]
     for n in (0, 2):
         service.schedule("Reboot", group[n].name)
@@ -214,7 +214,7 @@ def test_csharp_approves_every_event_once_for_each_without_the_header_in_the_pre
 def test_csharp_is_refused_without_the_header_in_later_versions_before_it_sends_the_body(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Reboot", guest.name)
     body = dotnet_body(guest.document(), [event.id])
     answer = dotnet_post(guest, "2017-08-01", body)

@@ -21,13 +21,13 @@ from helpers.endpoint import (
     approval,
     events,
 )
-from helpers.raw_http import Raw, request
+from helpers.raw_http import RawResponse, request
 
 JSON = "application/json; charset=utf-8"
 COUNT = 12
 
 
-def standing(answer: Raw) -> None:
+def standing(answer: RawResponse) -> None:
     """What is on every answer."""
     assert answer.header("content-type") == JSON
     assert int(answer.header("content-length")) >= len(answer.body)
@@ -193,7 +193,7 @@ def test_without_it_a_get_is_refused_in_every_version(
 def test_without_it_a_post_is_refused_in_every_version_but_the_preview(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     for version in VERSIONS[1:]:
         answer = guest.say(request("POST", events(version), body=approval(event.id)))
@@ -202,7 +202,7 @@ def test_without_it_a_post_is_refused_in_every_version_but_the_preview(
 
 
 def test_without_it_a_post_is_taken_in_the_preview(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     answer = guest.say(request("POST", events("2017-03-01"), body=approval(event.id)))
     assert (answer.status, answer.body) == (200, b"")
@@ -212,7 +212,7 @@ def test_without_it_a_post_is_taken_in_the_preview(groups: Groups, service: Serv
 def test_but_not_from_a_browser_nor_with_a_header_that_says_no(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Freeze", guest.name)
     for header in ("Origin: http://example.org", "Origin: null", "Metadata: false"):
         answer = guest.say(request("POST", events("2017-03-01"), header, body=approval(event.id)))

@@ -124,7 +124,7 @@ def test_every_version_has_its_own_fields_types_and_times(guest: Caller, version
 def test_once_started_the_time_is_an_empty_string_in_every_version(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     guest.approve(service.schedule("Freeze", guest.name).id)
     for version in VERSIONS:
         (event,) = guest.events(version)
@@ -145,7 +145,7 @@ def test_a_role_instance_finds_itself_in_the_preview_and_nobody_else_does(
 def test_one_incarnation_for_all_versions_counts_events_that_some_do_not_show(
     groups: Groups, service: Service
 ) -> None:
-    guest = groups.awake()[2]
+    guest = groups.enabled()[2]
     service.schedule("Preempt", guest.name)
     documents = {version: guest.document(version) for version in VERSIONS}
     assert {document["DocumentIncarnation"] for document in documents.values()} == {2}
@@ -154,7 +154,7 @@ def test_one_incarnation_for_all_versions_counts_events_that_some_do_not_show(
 
 
 def test_an_event_is_found_by_a_post_in_any_version(groups: Groups, service: Service) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     event = service.schedule("Terminate", guest.name)
     assert guest.events("2017-03-01") == []
     assert guest.post(approval(event.id), "2017-03-01").status == 200

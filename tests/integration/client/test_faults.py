@@ -14,7 +14,7 @@ import pytest
 from forewarn.client import AsyncClient, NotApproved, pace
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
-from helpers.client_variants import FACES, Between, Face
+from helpers.client_variants import FACES, ClientVariant, CuttingProxy
 
 ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("throttled", {}),
@@ -59,13 +59,13 @@ def web(service: Service) -> Iterator[Group]:
 
 
 @pytest.fixture(params=list(FACES))
-def face(request: pytest.FixtureRequest, web: Group) -> Iterator[Face]:
+def face(request: pytest.FixtureRequest, web: Group) -> Iterator[ClientVariant]:
     made = FACES[request.param](web[0].url)
     yield made
     made.close()
 
 
-def lived(face: Face, service: Service, event: Event) -> list[str]:
+def lived(face: ClientVariant, service: Service, event: Event) -> list[str]:
     """What is told from its being approved to its end."""
     face.approve(event.id)
     kinds = [str(face.next().kind)]
@@ -77,7 +77,7 @@ def lived(face: Face, service: Service, event: Event) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "more"), ON_REQUESTS, ids=lambda value: str(value))
 def test_answers_that_are_not_in_order(
-    face: Face,
+    face: ClientVariant,
     service: Service,
     web: Group,
     kind: str,
@@ -102,7 +102,9 @@ def test_answers_that_are_not_in_order(
     service.verdict().check()
 
 
-def test_a_first_answer_that_takes_two_minutes(face: Face, service: Service, web: Group) -> None:
+def test_a_first_answer_that_takes_two_minutes(
+    face: ClientVariant, service: Service, web: Group
+) -> None:
     web[0].restart()
     slow = service.faults.add("slow", machine="web_0", times=1)
     with ThreadPoolExecutor(1) as threads:
@@ -115,7 +117,7 @@ def test_a_first_answer_that_takes_two_minutes(face: Face, service: Service, web
     service.verdict().check()
 
 
-def test_started_without_scheduled(face: Face, service: Service, web: Group) -> None:
+def test_started_without_scheduled(face: ClientVariant, service: Service, web: Group) -> None:
     service.faults.add("sudden", machine="web_0", times=1)
     event = web[0].restart()
     told = [face.next(), face.next()]
@@ -128,7 +130,7 @@ def test_started_without_scheduled(face: Face, service: Service, web: Group) -> 
     service.verdict().check()
 
 
-def test_scheduled_that_vanishes(face: Face, service: Service, web: Group) -> None:
+def test_scheduled_that_vanishes(face: ClientVariant, service: Service, web: Group) -> None:
     service.faults.add("vanish", machine="web_0", times=1)
     event = web[0].restart()
     told = [face.next(), face.next()]
@@ -139,7 +141,9 @@ def test_scheduled_that_vanishes(face: Face, service: Service, web: Group) -> No
     service.verdict().check()
 
 
-def test_notice_much_shorter_than_documented(face: Face, service: Service, web: Group) -> None:
+def test_notice_much_shorter_than_documented(
+    face: ClientVariant, service: Service, web: Group
+) -> None:
     service.faults.add("short-notice", machine="web_0", times=1)
     event = web[0].restart()
     appeared = face.next()
@@ -152,7 +156,7 @@ def test_notice_much_shorter_than_documented(face: Face, service: Service, web: 
 
 
 def test_what_ended_unseen_is_presumed_to_be_finished(
-    face: Face, service: Service, web: Group
+    face: ClientVariant, service: Service, web: Group
 ) -> None:
     web[0].restart()
     assert face.next().kind == "appeared"
@@ -166,7 +170,7 @@ def test_what_ended_unseen_is_presumed_to_be_finished(
 
 @pytest.mark.parametrize("hours", [-5, 5])
 def test_a_step_of_this_machines_own_clock_does_not_matter(
-    face: Face, service: Service, web: Group, hours: int, monkeypatch: pytest.MonkeyPatch
+    face: ClientVariant, service: Service, web: Group, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = web[0].restart()
     assert face.next().kind == "appeared"
@@ -177,7 +181,9 @@ def test_a_step_of_this_machines_own_clock_does_not_matter(
     assert abs(face.client.now() - service.clock.now) < timedelta(seconds=5)
 
 
-def test_an_unknown_event_is_not_approved(face: Face, service: Service, web: Group) -> None:
+def test_an_unknown_event_is_not_approved(
+    face: ClientVariant, service: Service, web: Group
+) -> None:
     with pytest.raises(NotApproved, match=r"answered 400 to the approval of nobody: .*error"):
         face.approve("nobody")
     face.approve()
@@ -217,9 +223,9 @@ def test_one_task_watches_while_another_approves(service: Service, web: Group) -
 
 
 @pytest.fixture
-def between(web: Group) -> Iterator[Between]:
+def between(web: Group) -> Iterator[CuttingProxy]:
     host, _, port = web[0].url.removeprefix("http://").partition(":")
-    with Between((host, int(port))) as between:
+    with CuttingProxy((host, int(port))) as between:
         yield between
 
 
@@ -230,7 +236,7 @@ GARBAGE = b"\x00\xff\x15\x03\x01garbage\r\n\r\n"
 
 @pytest.mark.parametrize("kind", list(FACES))
 def test_whoever_misbehaves_between_is_outlasted(
-    service: Service, web: Group, between: Between, kind: str, monkeypatch: pytest.MonkeyPatch
+    service: Service, web: Group, between: CuttingProxy, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "FIRST_ANSWER", 0.2)  # of one that never answers
     monkeypatch.setattr(pace, "ANSWER", 0.2)

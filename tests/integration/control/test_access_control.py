@@ -22,7 +22,7 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import CreatedToken
 from forewarn.support import guard
 from forewarn.testing import Service
-from helpers.token_api import FLEET, Api, bearing, token
+from helpers.token_api import FLEET, Api, api_with_token, token
 
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
 
@@ -162,7 +162,7 @@ def test_the_first_token_closes_the_door(service: Service) -> None:
 
 
 def test_a_secret_is_in_one_answer_only(service: Service) -> None:
-    admin = bearing(service, "alice", Role.ADMIN)
+    admin = api_with_token(service, "alice", Role.ADMIN)
     made = admin.post("/v1/tokens", {"name": "bot", "role": "viewer", "expires_in": 3600}).json()
     everywhere = [
         admin.get(f"/v1/{path}").body
@@ -178,8 +178,8 @@ def test_a_secret_is_in_one_answer_only(service: Service) -> None:
 
 @pytest.mark.parametrize("role", list(Role))
 def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, role: Role) -> None:
-    bearing(service, "root", Role.ADMIN)
-    api = bearing(service, "somebody", role)
+    api_with_token(service, "root", Role.ADMIN)
+    api = api_with_token(service, "somebody", role)
     before = service.node.store.seq
     for name, (needed, _) in ROLES.items():
         method, path = name.split(" ")
@@ -192,9 +192,9 @@ def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, ro
 
 
 def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
-    admin = bearing(service, "alice", Role.ADMIN)
-    bot = bearing(service, "bot", Role.VIEWER)
-    short = bearing(service, "short", Role.VIEWER, lasts=60 * 1_000_000)
+    admin = api_with_token(service, "alice", Role.ADMIN)
+    bot = api_with_token(service, "bot", Role.VIEWER)
+    short = api_with_token(service, "short", Role.VIEWER, lasts=60 * 1_000_000)
     assert bot.get("/v1/status").status == short.get("/v1/status").status == 200
     assert admin.post("/v1/tokens/bot/revoke", {}).json()["state"] == "revoked"
     service.clock.advance("1m")
@@ -207,7 +207,7 @@ def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
 
 
 def test_the_last_admins_token_is_revoked_only_with_force(service: Service) -> None:
-    admin = bearing(service, "alice", Role.ADMIN)
+    admin = api_with_token(service, "alice", Role.ADMIN)
     refused = admin.post("/v1/tokens/alice/revoke", {})
     assert (refused.status, "--state" in refused.detail) == (409, True)
     assert admin.post("/v1/tokens/alice/revoke", {"force": True}).status == 200
@@ -216,8 +216,8 @@ def test_the_last_admins_token_is_revoked_only_with_force(service: Service) -> N
 
 
 def test_it_is_said_when_a_token_was_last_used(service: Service) -> None:
-    admin = bearing(service, "alice", Role.ADMIN)
-    bot = bearing(service, "bot", Role.VIEWER)
+    admin = api_with_token(service, "alice", Role.ADMIN)
+    bot = api_with_token(service, "bot", Role.VIEWER)
     assert admin.get("/v1/tokens/bot").json()["last_used"] is None
     service.clock.advance("5m")
     bot.get("/v1/status")
@@ -315,8 +315,8 @@ def test_the_count_of_failures_is_bounded_and_takes_networks_for_one() -> None:
 
 
 def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
-    admin = bearing(service, "alice", Role.ADMIN)
-    bot = bearing(service, "bot", Role.VIEWER)
+    admin = api_with_token(service, "alice", Role.ADMIN)
+    bot = api_with_token(service, "bot", Role.VIEWER)
     connection = bot.connection()
     connection.request("GET", "/v1/feed", headers={"Authorization": f"Bearer {bot.token}"})
     stream = connection.getresponse()
@@ -339,7 +339,7 @@ def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
 
 
 def test_winding_the_clock_is_logged_with_who_did_it(service: Service) -> None:
-    api = bearing(service, "alice", Role.ADMIN)
+    api = api_with_token(service, "alice", Role.ADMIN)
     with structlog.testing.capture_logs() as logs:
         assert api.post("/v1/clock/advance", {"by": 60}).status == 200
         assert api.post("/v1/clock/play", {"by": 1}).status == 200
@@ -379,8 +379,8 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
         Service(FLEET, sockets=True, state=tmp_path / "state.db") as there,
     ):
         store = there.node.store
-        bearing(there, "alice", Role.ADMIN)
-        bot = bearing(there, "bot", Role.ADMIN)
+        api_with_token(there, "alice", Role.ADMIN)
+        bot = api_with_token(there, "bot", Role.ADMIN)
         for _ in range(20):
             there.schedule("Freeze", "web_0")
         monkeypatch.setattr(authorization, "still_or_ended", revoked_meanwhile)

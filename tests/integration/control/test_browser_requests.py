@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.token_api import FLEET, Answer, Api, bearing
+from helpers.token_api import FLEET, Answer, Api, api_with_token
 
 NAME = "forewarn.example.net"
 
@@ -216,7 +216,7 @@ def test_every_answer_keeps_browsers_from_doing_more_with_it(api: Api) -> None:
 
 def test_all_this_holds_with_tokens_too() -> None:
     with Service(FLEET, sockets=True) as service:
-        api = bearing(service, "alice", Role.ADMIN)
+        api = api_with_token(service, "alice", Role.ADMIN)
         assert api.get("/v1/status").status == 200
         assert api.get("/v1/status", Host="evil.example").status == 421
         assert api.get("/v1/status", Origin="https://evil.example").status == 403

@@ -16,7 +16,7 @@ from forewarn.core.access import Role
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key
 from forewarn.testing import Service
-from helpers.token_api import FLEET, Answer, Api, bearing
+from helpers.token_api import FLEET, Answer, Api, api_with_token
 
 ROLLOUT = {"type": "Reboot", "groups": ["amber"]}
 
@@ -81,7 +81,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     ids = (f"AAAA{n:04X}-0000-4000-8000-000000000000" for n in count())
     state = tmp_path_factory.mktemp("limited") / "state.db"
     with Service(FLEET, sockets=True, state=state, new_id=lambda: next(ids)) as service:
-        admin = bearing(service, "alice", Role.ADMIN)
+        admin = api_with_token(service, "alice", Role.ADMIN)
         for machine in ("web_0", "amber_0"):
             service.document(machine)
         event = admin.post("/v1/machines/amber_0/restart").json()["id"]
@@ -135,7 +135,7 @@ LIMITS: list[dict[str, Any]] = [{"groups": ("web",)}, {"label": "tier=web"}]
 def test_no_call_tells_of_what_is_outside_or_moves_it(
     scene: Scene, role: Role, limit: dict[str, Any]
 ) -> None:
-    api = bearing(scene.service, f"{role.value}-{'-'.join(limit)}", role, **limit)
+    api = api_with_token(scene.service, f"{role.value}-{'-'.join(limit)}", role, **limit)
     before = scene.seq
     walked = 0
     for method, path in calls(scene):
@@ -181,7 +181,7 @@ def test_no_call_tells_of_what_is_outside_or_moves_it(
     ],
 )
 def test_no_filter_tells_of_what_is_outside(scene: Scene, target: str) -> None:
-    api = bearing(scene.service, f"f{abs(hash(target))}", Role.VIEWER, groups=("web",))
+    api = api_with_token(scene.service, f"f{abs(hash(target))}", Role.VIEWER, groups=("web",))
     answer = api.get(target)
     assert answer.status == 403
     assert leaks(scene, answer, target) == set()
@@ -192,7 +192,7 @@ def test_no_filter_tells_of_what_is_outside(scene: Scene, target: str) -> None:
 
 
 def test_events_of_others_are_not_found_by_their_id_either(scene: Scene) -> None:
-    api = bearing(scene.service, "finder", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, "finder", Role.OPERATOR, groups=("web",))
     before = scene.seq
     for word in (scene.theirs["event"], scene.theirs["event"][:8], "AAAA", "0"):
         for target in (f"/v1/events/{word}", f"/v1/history?event={word}"):
@@ -204,7 +204,7 @@ def test_events_of_others_are_not_found_by_their_id_either(scene: Scene) -> None
 
 @pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "Idempotency-Key"])
 def test_conditions_and_keys_tell_nothing_either(scene: Scene, header: str) -> None:
-    api = bearing(scene.service, f"h-{header}", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, f"h-{header}", Role.OPERATOR, groups=("web",))
     for exists in (True, False):
         for path in ("/v1/machines/{name}/restart", "/v1/groups/{name}/disable"):
             target = filled(scene, path, exists=exists)
@@ -218,7 +218,7 @@ def test_conditions_and_keys_tell_nothing_either(scene: Scene, header: str) -> N
 
 
 def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
-    api = bearing(scene.service, "owner", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, "owner", Role.OPERATOR, groups=("web",))
     assert [one["name"] for one in api.get("/v1/groups").json()] == ["web"]
     assert [m["name"] for m in api.get("/v1/machines").json()] == ["web_0", "web_1", "web_2"]
     assert {host["name"] for host in api.get("/v1/hosts").json()} == {"granite", "shared"}
@@ -249,7 +249,7 @@ def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
 
 
 def test_a_host_is_moved_only_by_whoever_has_all_that_is_on_it(scene: Scene) -> None:
-    api = bearing(scene.service, "half", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, "half", Role.OPERATOR, groups=("web",))
     shown = api.get("/v1/hosts/shared")
     assert (shown.status, shown.json()["machines"]) == (200, ["web_2"])
     assert leaks(scene, shown, "") == set()
@@ -261,7 +261,7 @@ def test_a_host_is_moved_only_by_whoever_has_all_that_is_on_it(scene: Scene) -> 
 
 
 def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Scene) -> None:
-    api = bearing(scene.service, "partner", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, "partner", Role.OPERATOR, groups=("web",))
     (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
     told = api.get(f"/v1/events/{event['id']}/explain")
     assert (told.status, leaks(scene, told, "")) == (200, set())
@@ -289,7 +289,9 @@ def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Sc
     ],
 )
 def test_a_rollout_goes_over_nothing_else(scene: Scene, wanted: dict[str, Any]) -> None:
-    api = bearing(scene.service, f"r{abs(hash(str(wanted)))}", Role.OPERATOR, groups=("web",))
+    api = api_with_token(
+        scene.service, f"r{abs(hash(str(wanted)))}", Role.OPERATOR, groups=("web",)
+    )
     before = scene.seq
     for target in ("/v1/rollouts", "/v1/rollouts/plan"):
         refused = api.post(target, {"type": "Reboot", **wanted})
@@ -300,7 +302,7 @@ def test_a_rollout_goes_over_nothing_else(scene: Scene, wanted: dict[str, Any]) 
 
 
 def test_the_feed_tells_of_ones_own_groups_only(scene: Scene) -> None:
-    api = bearing(scene.service, "follower", Role.OPERATOR, groups=("web",))
+    api = api_with_token(scene.service, "follower", Role.OPERATOR, groups=("web",))
     after = api.get("/v1/changes").json()["next"]
     scene.admin.post("/v1/events", {"type": "Freeze", "machines": ["amber_1"]})
     scene.admin.post("/v1/hosts/dune/repair")
@@ -314,8 +316,8 @@ def test_the_feed_tells_of_ones_own_groups_only(scene: Scene) -> None:
 
 def test_the_labels_that_count_are_those_of_the_moment(scene: Scene) -> None:
     with Service(FLEET, sockets=True) as service:
-        bearing(service, "root", Role.ADMIN)
-        api = bearing(service, "bot", Role.VIEWER, label="tier=web")
+        api_with_token(service, "root", Role.ADMIN)
+        api = api_with_token(service, "bot", Role.VIEWER, label="tier=web")
         assert api.get("/v1/machines/amber_0").status == 403
         relabelled = FLEET.replace("tier: vault", "tier: web")
         done = service.run(service.node.fleet_apply.text(relabelled, by="test"))
@@ -342,8 +344,8 @@ def test_a_scale_sets_name_leads_to_no_suggestion_of_others(
     method: str, target: str, body: object
 ) -> None:
     with Service(SETS, sockets=True) as service:
-        bearing(service, "root", Role.ADMIN)
-        api = bearing(service, "bot", Role.OPERATOR, label="team=a")
+        api_with_token(service, "root", Role.ADMIN)
+        api = api_with_token(service, "bot", Role.OPERATOR, label="team=a")
         refused = api.call(method, target, body)
         assert refused.status == 403
         assert "fleets" not in refused.body.decode()
@@ -353,7 +355,7 @@ def test_a_scale_sets_name_leads_to_no_suggestion_of_others(
 
 
 def test_nobody_is_told_when_something_of_others_is_due(scene: Scene) -> None:
-    api = bearing(scene.service, "hurried", Role.VIEWER, groups=("web",))
+    api = api_with_token(scene.service, "hurried", Role.VIEWER, groups=("web",))
     assert scene.admin.get("/v1/clock").json()["next_due"] is not None
     assert api.get("/v1/clock").json()["next_due"] is None
     assert api.get("/v1/status").json()["clock"]["next_due"] is None
@@ -387,9 +389,9 @@ def test_what_left_the_limit_is_not_told_again_under_a_key(
 ) -> None:
     store = _Forgets()
     with Service(FLEET, sockets=True, store=store) as service:
-        bearing(service, "root", Role.ADMIN)
+        api_with_token(service, "root", Role.ADMIN)
         service.document("web_0")
-        api = bearing(service, "bot", Role.OPERATOR, label="tier=web")
+        api = api_with_token(service, "bot", Role.OPERATOR, label="tier=web")
         store.forgets = not kept
         key = {"Idempotency-Key": "k"}
         first = api.call("POST", target, body, key)

@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.token_api import FLEET, Api, bearing
+from helpers.token_api import FLEET, Api, api_with_token
 
 GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}
 ROLLOUT = {"type": "Reboot", "groups": ["web"]}
@@ -24,7 +24,7 @@ KEPT_NOWHERE |= {"POST /v1/verdict/forget"}  # which changes nothing that anybod
 def alice() -> Iterator[Api]:
     with Service(FLEET, sockets=True) as service:
         service.document("web_0")
-        yield bearing(service, "alice", Role.ADMIN)
+        yield api_with_token(service, "alice", Role.ADMIN)
 
 
 def done(api: Api, method: str, target: str, body: object = None) -> Any:

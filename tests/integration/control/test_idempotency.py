@@ -21,7 +21,7 @@ from forewarn.store.memory import Disk, MemoryStore
 from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
-from helpers.control_api import OPERATIONS, Told, ask
+from helpers.control_api import OPERATIONS, ApiResponse, ask
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet
@@ -172,7 +172,7 @@ class _Dying(MemoryStore):
         pass
 
 
-def _what_was_done(told: Told) -> object:
+def _what_was_done(told: ApiResponse) -> object:
     """What does not change while time goes by."""
     body = told.body
     if "events" in body and "notes" in body and "group" not in body:
@@ -214,7 +214,7 @@ def test_of_two_at_once_one_is_carried_out() -> None:
     store = _Slow()
     with Service(SAMPLE, sockets=True, store=store) as service:
         store.slow = True
-        answers: list[Told] = []
+        answers: list[ApiResponse] = []
 
         def post() -> None:
             answers.append(ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k"))

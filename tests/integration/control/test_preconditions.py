@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.control.http import preconditions
 from forewarn.testing import Service
-from helpers.control_api import OPERATIONS, Told, ask
+from helpers.control_api import OPERATIONS, ApiResponse, ask
 
 FLEET = """
 hosts: [h1, h2]
@@ -150,7 +150,7 @@ def test_of_two_who_have_seen_the_same_one_succeeds(service: Service, what: str)
     _thing, where, method, verb, body = CHANGES[what]
     path = where(service)
     etag = tag(service, path)
-    answers: list[Told] = []
+    answers: list[ApiResponse] = []
     waiting = threading.Barrier(2)
 
     def change() -> None:

@@ -15,7 +15,7 @@ from forewarn.control.routes import machines
 from forewarn.service.engine.writer import Writer
 from forewarn.store.port import StoreFailed
 from forewarn.testing import SAMPLE, Service
-from helpers.control_api import Told, ask
+from helpers.control_api import ApiResponse, ask
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def is_problem(told: Told, kind: str) -> dict[str, object]:
+def is_problem(told: ApiResponse, kind: str) -> dict[str, object]:
     found = problems.BY_NAME[kind]
     assert told.headers["content-type"] == "application/problem+json"
     body: dict[str, object] = told.body

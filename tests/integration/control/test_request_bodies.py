@@ -14,7 +14,7 @@ import pytest
 
 from forewarn.control.http.errors import MAX_BODY
 from forewarn.testing import SAMPLE, Service
-from helpers.control_api import Told, ask
+from helpers.control_api import ApiResponse, ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}
@@ -39,7 +39,7 @@ def operations(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-def refusal(told: Told) -> str:
+def refusal(told: ApiResponse) -> str:
     assert told.status == 400, told
     assert told.headers["content-type"] == "application/problem+json"
     assert told.body["type"] == "/docs#problem-invalid"

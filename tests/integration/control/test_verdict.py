@@ -18,7 +18,7 @@ from forewarn.node.settings import Settings
 from forewarn.testing import SAMPLE, Service
 from forewarn.verdict.rules import RULES
 from helpers.control_api import ask
-from helpers.token_api import FLEET, bearing
+from helpers.token_api import FLEET, api_with_token
 
 ASK = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -165,8 +165,8 @@ def test_a_service_for_real_looks_if_its_settings_say_so_and_no_workers_answer()
 
 def test_whoever_is_limited_sees_its_own_machines() -> None:
     with Service(FLEET) as service:
-        bearing(service, "root", Role.ADMIN)
-        api = bearing(service, "bot", Role.VIEWER, groups=("web",))
+        api_with_token(service, "root", Role.ADMIN)
+        api = api_with_token(service, "bot", Role.VIEWER, groups=("web",))
         for machine in ("web_0", "amber_0"):
             service.document(machine)
             service.schedule("Reboot", machine)

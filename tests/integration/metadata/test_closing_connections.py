@@ -17,8 +17,8 @@ from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, asked, until
-from helpers.raw_http import Line, request
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until
+from helpers.raw_http import RawConnection, request
 
 TRIES = 10  # of what went wrong nine times in ten
 REST = b"x" * 900_000  # what a caller sends before it looks for an answer
@@ -52,7 +52,7 @@ def guest(service: Service) -> Guest:
     return Guest(service, "web0_0")
 
 
-def sent(line: Line, data: bytes) -> None:
+def sent(line: RawConnection, data: bytes) -> None:
     """Send in pieces, so that there is more to be sent when the answer comes."""
     for at in range(0, len(data), PIECE):
         line.send(data[at : at + PIECE])
@@ -92,7 +92,7 @@ def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest,
 def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
-            assert asked(stack.enter_context(guest.line())).status == 200
+            assert send_poll(stack.enter_context(guest.line())).status == 200
         for data in (with_length("POST"), CHUNKED + CHUNKS, GET):
             for _ in range(TRIES):
                 with guest.line() as line:
@@ -116,7 +116,7 @@ def test_connections_that_are_refused_and_kept_open_are_few(service: Service, gu
     refused = service.node.endpoint.connections._refused
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
-            assert asked(stack.enter_context(guest.line())).status == 200
+            assert send_poll(stack.enter_context(guest.line())).status == 200
         for _ in range(10):
             line = stack.enter_context(guest.line())
             line.send(GET)
@@ -158,7 +158,7 @@ HALF_CLOSED: dict[str, tuple[bytes, list[int]]] = {
 def test_all_that_was_asked_before_a_half_close_is_answered(guest: Guest, what: str) -> None:
     data, statuses = HALF_CLOSED[what]
 
-    async def asked_and_finished(line: Line) -> None:
+    async def asked_and_finished(line: RawConnection) -> None:
         """While the service's loop stands still, so that it finds both at once."""
         line.send(data)
         line.finish()
@@ -217,14 +217,14 @@ def test_a_fault_of_ours_is_answered_500_and_told_of_once(
     assert [line["event"] for line in lines] == ["a guest's request could not be answered"]
 
 
-def reset(line: Line) -> None:
+def reset(line: RawConnection) -> None:
     line._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     line.close()
 
 
-@pytest.mark.parametrize("gone", [reset, Line.close], ids=["reset", "closed"])
+@pytest.mark.parametrize("gone", [reset, RawConnection.close], ids=["reset", "closed"])
 def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
-    service: Service, guest: Guest, gone: Callable[[Line], None]
+    service: Service, guest: Guest, gone: Callable[[RawConnection], None]
 ) -> None:
     for data, _ in CLOSED.values():
         line = guest.line()
@@ -239,13 +239,13 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
 def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
     service: Service, guest: Guest, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def send_and_go(line: Line) -> None:  # while the service's loop stands still
+    async def send_and_go(line: RawConnection) -> None:  # while the service's loop stands still
         line.send(data)
         line.close()
 
     with capture_logs() as lines:
         line = guest.line()
-        assert asked(line, ODD).status == 200
+        assert send_poll(line, ODD).status == 200
         service.run(send_and_go(line))
         until(lambda: service.node.endpoint.connections.total == 0)
     assert [record.getMessage() for record in caplog.records] == []

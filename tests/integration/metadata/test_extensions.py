@@ -40,8 +40,8 @@ from helpers.endpoint import (
     fleet_of,
     known_by_source,
 )
-from helpers.polls import GET, asked, metrics, until
-from helpers.raw_http import Line, Raw, request
+from helpers.polls import GET, metrics, send_poll, until
+from helpers.raw_http import RawConnection, RawResponse, request
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"
@@ -88,7 +88,7 @@ def wait_for(tag: str = "", *headers: str, **parameters: str) -> bytes:
 
 
 @contextlib.contextmanager
-def waits(guest: Guest, *headers: str, **parameters: str) -> Iterator[Line]:
+def waits(guest: Guest, *headers: str, **parameters: str) -> Iterator[RawConnection]:
     """A connection on which the machine waits for what is not its document now."""
     tag = guest.get(parameters.get("api_version", NEWEST)).header("etag")
     with guest.line() as line:
@@ -103,7 +103,7 @@ def an_event(group: Group, *numbers: int) -> str:
     return group.service.schedule("Reboot", *group.names(*(numbers or (0,)))).id
 
 
-def same(one: Raw, other: Raw) -> bool:
+def same(one: RawResponse, other: RawResponse) -> bool:
     """The same answer, but for when it was given and which it was."""
     fresh = ("date", "x-ms-request-id")
     kept = [[x for x in raw.lines if x.split(":")[0].lower() not in fresh] for raw in (one, other)]
@@ -117,7 +117,7 @@ def same(one: Raw, other: Raw) -> bool:
 def test_whoever_knows_no_document_is_told_the_document_at_once(
     groups: Groups, service: Service, version: str
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     an_event(group)
     for query in ({}, {"etag": "0"}, {"etag": "%22%22"}):
         said = group[1].say(wait_for(api_version=version, timeout="5m", **query))
@@ -127,7 +127,7 @@ def test_whoever_knows_no_document_is_told_the_document_at_once(
 
 
 def test_without_a_version_it_is_the_newest(groups: Groups) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     assert same(guest.say(wait_for()), guest.get(NEWEST))
 
 
@@ -135,20 +135,20 @@ def test_without_a_version_it_is_the_newest(groups: Groups) -> None:
 def test_whoever_knows_the_document_is_told_when_it_is_another(
     groups: Groups, version: str
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[1], api_version=version) as line:
         id = an_event(group)
         said = line.answer()
         assert said.status == 200
         assert [event["EventId"] for event in said.json()["Events"]] == [id]
         assert same(said, group[1].get(version))
-        assert asked(line).status == 200, "the line is kept"
+        assert send_poll(line).status == 200, "the line is kept"
 
 
 @pytest.mark.parametrize("form", ['"{}"', "{}", 'W/"{}"', '"zzz", "{}"', "*"])
 @pytest.mark.parametrize("where", ["the header", "the query"])
 def test_a_tag_may_be_written_as_clients_write_it(groups: Groups, form: str, where: str) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     guest = group[0]
     tag = form.format(guest.get().header("etag").strip('"'))
     with guest.line() as line:
@@ -163,17 +163,17 @@ def test_a_tag_may_be_written_as_clients_write_it(groups: Groups, form: str, whe
 
 @pytest.mark.parametrize("timeout", ["0", "0s", "0.05", "PT0.05S"])
 def test_when_the_time_is_up_the_answer_is_304(groups: Groups, timeout: str) -> None:
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     tag = guest.get().header("etag")
     with guest.line() as line:
         for _ in range(2):
-            said = asked(line, wait_for(tag, timeout=timeout))
+            said = send_poll(line, wait_for(tag, timeout=timeout))
             assert said.line == "HTTP/1.1 304 Not Modified"
             assert same(said, guest.get(NEWEST, f"If-None-Match: {tag}"))
 
 
 def test_a_wait_across_an_approval_shows_that_the_event_has_started(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     with waits(group[1]) as line:
         assert group[0].approve(id).status == 200
@@ -182,7 +182,7 @@ def test_a_wait_across_an_approval_shows_that_the_event_has_started(groups: Grou
 
 
 def test_a_wait_ends_with_its_event(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     an_event(group)
     with waits(group[1]) as line:
         service.clock.advance("16m")
@@ -194,7 +194,7 @@ def test_a_wait_ends_with_its_event(groups: Groups, service: Service) -> None:
 
 
 def test_only_the_group_that_changes_is_told(groups: Groups) -> None:
-    one, other = groups.awake(), groups.awake()
+    one, other = groups.enabled(), groups.enabled()
     with waits(one[0]) as waits_on, waits(other[0]) as is_told:
         an_event(other)
         assert is_told.answer().status == 200
@@ -205,7 +205,7 @@ def test_only_the_group_that_changes_is_told(groups: Groups) -> None:
 
 def test_nobody_is_told_of_what_changes_no_document(groups: Groups, service: Service) -> None:
     """An approval that has to wait, and a machine's readiness."""
-    group = groups.awake()
+    group = groups.enabled()
     first, second = an_event(group, 0), an_event(group, 1)
     assert group[0].approve(first).status == 200  # its domain is taken from here on
     with waits(group[2]) as line:
@@ -219,7 +219,7 @@ def test_nobody_is_told_of_what_changes_no_document(groups: Groups, service: Ser
 
 
 def test_a_thousand_who_wait_are_all_told(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     tag = group[0].get().header("etag")
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(group[n % 4].line()) for n in range(CROWD)]
@@ -233,7 +233,7 @@ def test_a_thousand_who_wait_are_all_told(groups: Groups, service: Service) -> N
 
 
 def test_requests_behind_a_wait_are_answered_after_it(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     tag = group[0].get().header("etag")
     with group[0].line() as line:
         line.send(wait_for(tag, timeout="5m") + GET + wait_for("x"))
@@ -247,7 +247,7 @@ def test_requests_behind_a_wait_are_answered_after_it(groups: Groups) -> None:
     "header", ["Content-Length: 2", "Expect: 100-continue\r\nContent-Length: 2"]
 )
 def test_a_wait_may_have_a_body_that_means_nothing(groups: Groups, header: str) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[0]) as line:
         an_event(group)
         tag = line.answer().header("etag")
@@ -259,14 +259,14 @@ def test_a_wait_may_have_a_body_that_means_nothing(groups: Groups, header: str) 
 
 
 def test_an_offer_to_upgrade_is_passed_over(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[0], "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c") as line:
         an_event(group)
         assert line.answer().status == 200
 
 
 def test_whoever_wants_one_answer_gets_it_and_the_line_is_closed(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[0], "Connection: close") as line:
         an_event(group)
         said = line.answer()
@@ -277,7 +277,7 @@ def test_whoever_wants_one_answer_gets_it_and_the_line_is_closed(groups: Groups)
 
 
 def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(waits(group[n])) for n in range(4)]
         for left, line in reversed(list(enumerate(lines))):
@@ -288,7 +288,7 @@ def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service)
 
 def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> None:
     """It may have gone, or it may be listening: nobody can tell, so it is not kept waiting."""
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     with waits(guest) as line:
         line.finish()
         assert line.answer().status == 304
@@ -306,7 +306,7 @@ def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> No
 
 
 def test_a_machine_that_is_gone_while_it_waits_is_nobody(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = service.schedule("Preempt", group[2].name).id
     group[0].approve(id)
     with waits(group[2]) as gone, waits(group[0]) as stays:
@@ -319,7 +319,7 @@ def test_a_machine_that_is_gone_while_it_waits_is_nobody(groups: Groups, service
 def test_a_machine_that_is_removed_while_it_waits_is_nobody(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[3]) as removed, waits(group[0]) as stays:
         state = service.node.store.groups[group.name]
         command = Define(kind=state.kind, machines=state.machines[:3], place=state.place)
@@ -332,7 +332,7 @@ def test_a_machine_that_is_removed_while_it_waits_is_nobody(
 
 
 def test_whoever_waits_keeps_its_group_enabled(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     an_event(group)
     with waits(group[0]) as line:
         service.disable(group.name)
@@ -344,7 +344,7 @@ def test_whoever_waits_keeps_its_group_enabled(groups: Groups, service: Service)
 def test_whoever_knows_the_first_document_is_not_told_it_again(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     with waits(group[0]) as line:
         service.disable(group.name)
         until(lambda: service.node.store.groups[group.name].enabled and waiting(service) == 1)
@@ -378,15 +378,15 @@ def test_when_the_service_stops_whoever_waits_is_told_so_at_once(
 
 
 def test_a_wait_enables_its_group(groups: Groups, service: Service) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     said = group[0].say(wait_for("anything", timeout="0"))
     assert (said.status, said.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
     assert service.node.store.groups[group.name].enabled
 
 
 def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> None:
-    known = groups.awake()[0].get().header("etag")  # the empty document is the same everywhere
-    group = groups.asleep()
+    known = groups.enabled()[0].get().header("etag")  # the empty document is the same everywhere
+    group = groups.unpolled()
     with group[0].line() as line:
         line.send(wait_for(known, timeout="5m"))
         until(lambda: waiting(service) == 1)
@@ -411,7 +411,7 @@ def test_enabling_takes_the_time_it_takes(front: bool) -> None:
 def test_a_wait_is_a_poll_when_it_begins_and_when_it_is_answered(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     poll_index = service.node.poll_index
 
     def polls() -> int:
@@ -435,7 +435,7 @@ def test_an_answered_wait_counts_as_one_document(groups: Groups, service: Servic
         name = f'forewarn_polls_total{{api_version="2019-01-01",status="{status}"}}'
         return metrics(service.control_url)[name]
 
-    guest = groups.awake()[0]
+    guest = groups.enabled()[0]
     tag = guest.get().header("etag")
     before = count(200), count(304)
     guest.say(wait_for(api_version="2019-01-01"))
@@ -526,7 +526,7 @@ def test_waits_are_throttled_and_still_signs_of_life(front: bool, time: list[flo
 
 
 def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     for target in (f"PUT {READY}/{id}", f"GET {WAIT}"):
         method, _, path = target.partition(" ")
@@ -557,7 +557,7 @@ def test_a_body_is_not_larger_than_any_other(groups: Groups) -> None:
 def test_what_is_wrong_is_refused_as_on_the_endpoint_and_enables_nobody(
     groups: Groups, service: Service, said: bytes, status: int
 ) -> None:
-    group = groups.asleep()
+    group = groups.unpolled()
     answer = group[0].say(said, to_head=said.startswith(b"HEAD"))
     assert answer.status == status
     assert {"date", "server", "x-ms-request-id", "content-type"} <= set(answer.names)
@@ -573,8 +573,8 @@ def test_a_caller_that_is_no_machine_finds_nothing(front: bool) -> None:
     with known_by_source(Service(fleet_of(1), sockets=True, front=front)) as service:
         place = Guest(service, "web0_0").place
         for said in (wait_for(), request("GET", f"{READY}/X", METADATA), request("PUT", WAIT)):
-            with Line(place, source="127.9.9.9") as line:
-                answer = asked(line, said)
+            with RawConnection(place, source="127.9.9.9") as line:
+                answer = send_poll(line, said)
             assert (answer.status, answer.body) == (404, NOT_FOUND)
         with waits(Guest(service, "web0_0")) as line:
             service.schedule("Reboot", "web0_1")
@@ -584,7 +584,7 @@ def test_a_caller_that_is_no_machine_finds_nothing(front: bool) -> None:
 # Readiness.
 
 
-def put(guest: Guest, id: str, body: bytes = b"") -> Raw:
+def put(guest: Guest, id: str, body: bytes = b"") -> RawResponse:
     return guest.say(request("PUT", f"{READY}/{id}", METADATA, body=body))
 
 
@@ -601,7 +601,7 @@ def ready(guest: Guest, id: str) -> list[str]:
 def test_readiness_is_said_by_a_machine_and_seen_by_its_group(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group, 0, 2)
     first, third = group.names(0, 2)
     assert readiness(group[3], id) == {"EventId": id, "Ready": [], "Waiting": [first, third]}
@@ -622,7 +622,7 @@ def test_readiness_is_said_by_a_machine_and_seen_by_its_group(
 
 
 def test_a_machine_that_is_not_concerned_may_say_so_too(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group, 0)
     said = put(group[1], id).json()
     assert [word["Machine"] for word in said["Ready"]] == [group[1].name]
@@ -630,7 +630,7 @@ def test_a_machine_that_is_not_concerned_may_say_so_too(groups: Groups) -> None:
 
 
 def test_a_word_can_be_taken_back(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     put(group[0], id)
     said = put(group[0], id, b'{"ready": false}')
@@ -641,7 +641,7 @@ def test_a_word_can_be_taken_back(groups: Groups) -> None:
 def test_the_same_word_twice_is_one_and_other_words_replace_it(
     groups: Groups, service: Service
 ) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     first = put(group[0], id, b'{"note": "a"}')
     committed = service.node.store.seq
@@ -656,7 +656,7 @@ def test_the_same_word_twice_is_one_and_other_words_replace_it(
 
 
 def test_readiness_changes_no_document(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     before = [group[0].get(version) for version in VERSIONS]
     put(group[0], id)
@@ -664,7 +664,7 @@ def test_readiness_changes_no_document(groups: Groups) -> None:
 
 
 def test_readiness_may_be_said_of_an_event_that_has_started(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     group[0].approve(id)
     assert group[0].statuses() == {id: "Started"}
@@ -680,7 +680,7 @@ def nothing_there(guest: Guest, id: str) -> None:
 def test_there_is_no_readiness_for_what_a_group_is_not_shown(
     groups: Groups, service: Service
 ) -> None:
-    group, other = groups.awake(), groups.awake()
+    group, other = groups.enabled(), groups.enabled()
     id = an_event(group)
     nothing_there(other[0], id)
     nothing_there(group[0], "28512AF7-C957-4500-9BC4-842D6FB531E4")
@@ -691,7 +691,7 @@ def test_there_is_no_readiness_for_what_a_group_is_not_shown(
     assert put(group[0], id).status == 200
     service.cancel(service.node.store.groups[group.name].events[0])
     nothing_there(group[0], id)
-    asleep = groups.asleep()
+    asleep = groups.unpolled()
     nothing_there(asleep[0], an_event(asleep))
     silent = "28512AF7-C957-4500-9BC4-842D6FB531E5"  # its group is not told of deletes
     delete = Delete(id=silent, machine=other[1].name, by="test")
@@ -701,7 +701,7 @@ def test_there_is_no_readiness_for_what_a_group_is_not_shown(
 
 
 def test_nobody_waits_for_a_machine_that_is_gone(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group, 0, 2)
     preempt = service.schedule("Preempt", group[2].name).id
     group[0].approve(preempt)
@@ -710,7 +710,7 @@ def test_nobody_waits_for_a_machine_that_is_gone(groups: Groups, service: Servic
 
 
 def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     before = service.node.poll_index.seen(group.name)
     service.clock.advance("1m")
@@ -725,7 +725,7 @@ def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
     [b"yes", b"{", b"[]", b"true", b'{"ready":1}', b'{"note":5}', b'{"note":"%b"}'],
 )
 def test_a_word_that_is_none_is_refused_and_says_nothing(groups: Groups, body: bytes) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     said = put(group[0], id, body.replace(b"%b", b"a" * (MAX_READY_NOTE + 1)))
     assert said.status == 400
@@ -734,7 +734,7 @@ def test_a_word_that_is_none_is_refused_and_says_nothing(groups: Groups, body: b
 
 
 def test_a_note_may_be_long_and_in_any_language(groups: Groups) -> None:
-    group = groups.awake()
+    group = groups.enabled()
     id = an_event(group)
     note = "ö\\u0000" + "界" * (MAX_READY_NOTE - 2)
     said = put(group[0], id, f'{{"note":"{note}"}}'.encode())

@@ -21,8 +21,8 @@ from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, asked, until
-from helpers.raw_http import Line, request
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until
+from helpers.raw_http import RawConnection, request
 
 LIMITS = Limits()
 LARGE = request("POST", events(NEWEST), METADATA, body=b" " * LIMITS.max_body)
@@ -52,15 +52,15 @@ def other(service: Service) -> Guest:
 
 
 @contextlib.contextmanager
-def on_the_long_way(guest: Guest, count: int) -> Iterator[list[Line]]:
+def on_the_long_way(guest: Guest, count: int) -> Iterator[list[RawConnection]]:
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(guest.line()) for _ in range(count)]
         for line in lines:
-            assert asked(line, ODD).status == 200
+            assert send_poll(line, ODD).status == 200
         yield lines
 
 
-def at_once(service: Service, *sends: tuple[Line, bytes]) -> None:
+def at_once(service: Service, *sends: tuple[RawConnection, bytes]) -> None:
     """Send all of these while the service's loop stands still."""
 
     async def send() -> None:
@@ -157,7 +157,7 @@ def test_connections_that_are_handed_over_at_once_have_their_turns(
         lines = [stack.enter_context(busy.line()) for _ in range(30)]
         line = stack.enter_context(other.line())
         for each in (*lines, line):
-            assert asked(each).status == 200
+            assert send_poll(each).status == 200
         served.begun.clear()
         at_once(service, *((each, ODD) for each in lines), (line, ODD))
         assert line.answer().status == 200

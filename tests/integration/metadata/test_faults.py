@@ -15,7 +15,7 @@ from forewarn.testing import Service
 from forewarn.testing.kit.events import Event
 from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
-from helpers.raw_http import Line, Place, Raw, exchange, request
+from helpers.raw_http import Place, RawConnection, RawResponse, exchange, request
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 POLL = request("GET", TARGET, "Metadata: true")
@@ -52,7 +52,7 @@ def place(service: Service, machine: str = "web_0") -> Place:
     return service[machine].address, int(service.url().rpartition(":")[2])
 
 
-def polled(service: Service, machine: str = "web_0") -> Raw:
+def polled(service: Service, machine: str = "web_0") -> RawResponse:
     return exchange(place(service, machine), POLL)
 
 
@@ -70,7 +70,7 @@ def held(service: Service, count: int = 1) -> None:
     service.run(there())
 
 
-def in_order(answer: Raw) -> None:
+def in_order(answer: RawResponse) -> None:
     """What every answer has, spoiled or not."""
     assert answer.header("server").startswith("IMDS/")
     assert answer.header("date").endswith("GMT")
@@ -91,7 +91,7 @@ def test_an_answer_without_a_document(
     service: Service, kind: str, words: dict[str, object], status: int, body: bytes
 ) -> None:
     service.faults.add(kind, machine="web_0", times=1, **words)  # type: ignore[arg-type]
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         answer = line.answer()
         assert (answer.status, answer.body) == (status, body)
@@ -139,7 +139,7 @@ def test_raw_control_characters_wait_for_an_event_to_be_in(service: Service, ver
 def test_half_a_document_and_a_closed_connection(service: Service) -> None:
     whole = polled(service).body
     service.faults.add("truncated", times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         head = line.head()
         assert (head.status, int(head.header("content-length"))) == (200, len(whole))
@@ -149,7 +149,7 @@ def test_half_a_document_and_a_closed_connection(service: Service) -> None:
 def test_an_answer_that_does_not_go_on_until_the_client_gives_up(service: Service) -> None:
     whole = polled(service).body
     service.faults.add("stalled", times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         head = line.head()
         assert int(head.header("content-length")) == len(whole)
@@ -161,7 +161,7 @@ def test_an_answer_that_does_not_go_on_until_the_client_gives_up(service: Servic
 def test_a_stalled_answer_is_cut_when_its_time_is_over(service: Service) -> None:
     whole = polled(service).body
     service.faults.add("stalled", seconds=30, times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         line.head()
         held(service)
@@ -171,7 +171,7 @@ def test_a_stalled_answer_is_cut_when_its_time_is_over(service: Service) -> None
 
 def test_a_connection_that_is_cut_without_an_answer(service: Service) -> None:
     service.faults.add("reset", times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         with pytest.raises(ConnectionResetError):
             line._socket.recv(1)
@@ -199,7 +199,7 @@ def test_the_slowest_first_answer_takes_no_time_on_a_virtual_clock(
 def test_who_gives_up_on_a_slow_answer_has_seen_nothing(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.faults.add("slow", machine="web_0", times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         held(service)
     held(service, 0)
@@ -216,7 +216,7 @@ def test_in_real_time_it_is_held_no_longer_than_it_says(service: Service) -> Non
 def test_a_slow_approval_counts_at_once(service: Service, threads: ThreadPoolExecutor) -> None:
     event = service.restart("web_0")
     service.faults.add("slow", method="POST", seconds=60, times=1)
-    asking: Future[Raw] = threads.submit(exchange, place(service), approving(event))
+    asking: Future[RawResponse] = threads.submit(exchange, place(service), approving(event))
     held(service)
     assert event.status == "Started"
     service.clock.advance("1m")
@@ -245,7 +245,7 @@ def test_an_approval_whose_answer_is_lost(
 ) -> None:
     event = service.restart("web_0")
     service.faults.add(kind, method="POST", times=1, takes_effect=takes_effect)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(approving(event))
         if kind == "stalled":
             held(service)
@@ -282,7 +282,7 @@ SPOILED += ["truncated", "stalled", "reset"]
 def test_who_got_a_spoiled_document_has_not_seen_it(service: Service, kind: str) -> None:
     event = service.schedule("Reboot", "web_0")
     service.faults.add(kind, machine="web_0", times=1)
-    with Line(place(service)) as line:
+    with RawConnection(place(service)) as line:
         line.send(POLL)
         if kind == "stalled":
             line.head()
@@ -301,7 +301,7 @@ def test_only_what_is_answered_200_enables_a_group(service: Service, kind: str) 
         polled(service, "jump")
     service.disable("jump")
     service.faults.add(kind, machine="jump", times=1)
-    with Line(place(service, "jump")) as line:
+    with RawConnection(place(service, "jump")) as line:
         line.send(POLL)
         if kind == "stalled":
             line.head()

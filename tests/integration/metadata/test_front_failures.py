@@ -20,7 +20,7 @@ from forewarn.metadata.http.request_parser import SLICE, RequestParser
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import Guest, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, asked, until
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
         first = stack.enter_context(bad.line())
         others = [stack.enter_context(good.line()) for _ in range(20)]
         for line in (first, *others):
-            assert asked(line).status == 200
+            assert send_poll(line).status == 200
         monkeypatch.setattr(MetadataApp, "answer_poll", moody)
 
         async def all_at_once() -> None:  # so that one look finds them all

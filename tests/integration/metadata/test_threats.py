@@ -34,7 +34,7 @@ from helpers.endpoint import (
     events,
     fleet_of,
 )
-from helpers.raw_http import Raw, request
+from helpers.raw_http import RawResponse, request
 from helpers.token_api import Api
 
 READY = "/forewarn/v1/ready"
@@ -54,7 +54,7 @@ def typed(service: Service, *words: str) -> str:
     return result.output
 
 
-def put_ready(guest: Guest, id: str, note: str) -> Raw:
+def put_ready(guest: Guest, id: str, note: str) -> RawResponse:
     body = json.dumps({"ready": True, "note": note}).encode()
     return guest.say(request("PUT", f"{READY}/{id}", METADATA, body=body))
 

@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 import pytest
 
 from forewarn.testing import Group, Service
-from helpers.forked_agent import Bench, Life, Lives, living, until
+from helpers.forked_agent import AgentForks, Bench, ForkedAgent, living, until
 
 RULE = '[[rule]]\nhooks = ["hook"]\napprove = "coordinated"\n[hook.hook]\nprepare = EFFECT\n'
 
 
 @pytest.fixture(scope="module")
-def every() -> Iterator[Lives]:
+def every() -> Iterator[AgentForks]:
     with living() as lives:
         yield lives
 
 
 @pytest.fixture
-def lives(every: Lives) -> Iterator[Lives]:
+def lives(every: AgentForks) -> Iterator[AgentForks]:
     yield every
     every.end_all()
 
@@ -42,13 +42,15 @@ def three(service: Service) -> Group:
     return service.scale_set("web", 3, update_domains=1)
 
 
-def begun(lives: Lives, directory: Path, endpoint: str, shared: Path | None = None) -> Life:
+def begun(
+    lives: AgentForks, directory: Path, endpoint: str, shared: Path | None = None
+) -> ForkedAgent:
     more = "" if shared is None else f'shared = "{shared}"'
     return lives.begin(Bench(directory, endpoint, more).says(RULE).config)
 
 
 def test_the_first_machine_approves_when_all_are_ready(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
     event = service.schedule("Reboot", "web_2", "web_0", "web_1")
@@ -64,7 +66,7 @@ def test_the_first_machine_approves_when_all_are_ready(
 
 
 def test_if_the_first_is_dead_the_next_takes_over(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
     event = service.schedule("Reboot", "web_0", "web_1")
@@ -79,7 +81,7 @@ def test_if_the_first_is_dead_the_next_takes_over(
 
 
 def test_who_never_gets_ready_blocks_nobody_beyond_not_before(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
     event = service.schedule("Reboot", "web_0", "web_1")
@@ -136,7 +138,7 @@ def elsewhere(url: str) -> Iterator[str]:
 
 
 def test_where_the_endpoint_offers_nothing_a_shared_directory_does(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
     shared = tmp_path / "shared"
@@ -156,7 +158,7 @@ def test_where_the_endpoint_offers_nothing_a_shared_directory_does(
 
 
 def test_where_there_is_no_way_to_tell_each_other_the_agent_says_so(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     web = three(service)
     event = service.schedule("Reboot", "web_0", "web_1")

@@ -15,19 +15,19 @@ import pytest
 
 from forewarn.testing import Service
 from helpers.agent_zygote import pids_under
-from helpers.forked_agent import EVERY_STAGE, Bench, Lives, living, until
+from helpers.forked_agent import EVERY_STAGE, AgentForks, Bench, living, until
 
 RULE = '[[rule]]\nname = "all"\nhooks = ["hook"]\n'
 
 
 @pytest.fixture(scope="module")
-def lives() -> Iterator[Lives]:
+def lives() -> Iterator[AgentForks]:
     with living() as lives:
         yield lives
 
 
 @pytest.fixture
-def ended(lives: Lives, tmp_path: Path) -> Iterator[Lives]:
+def ended(lives: AgentForks, tmp_path: Path) -> Iterator[AgentForks]:
     """Agents end with the test, and so do commands, which would go on by themselves."""
     yield lives
     lives.end_all()
@@ -58,7 +58,7 @@ def alive(pid: str) -> bool:
 
 
 def test_a_hook_is_given_the_event_and_a_room_of_its_own(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("contract")
     bench = Bench(tmp_path, machine.url)
@@ -118,7 +118,7 @@ def test_a_hook_is_given_the_event_and_a_room_of_its_own(
 
 
 def test_a_command_that_hangs_delays_nothing_and_is_stopped_when_it_has_become_pointless(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("hangs")
     bench = Bench(tmp_path, machine.url)
@@ -141,7 +141,7 @@ def test_a_command_that_hangs_delays_nothing_and_is_stopped_when_it_has_become_p
 
 
 def test_commands_go_on_while_the_agent_is_away_and_are_found_by_the_next(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("away")
     bench = Bench(tmp_path, machine.url)
@@ -165,7 +165,7 @@ def test_commands_go_on_while_the_agent_is_away_and_are_found_by_the_next(
 
 
 def test_what_ended_while_the_agent_was_away_is_put_back_by_the_hooks_of_then(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     """Also with a configuration that knows nothing of them any more."""
     machine = service.machine("changed")
@@ -183,7 +183,7 @@ def test_what_ended_while_the_agent_was_away_is_put_back_by_the_hooks_of_then(
 
 
 def test_killed_together_with_its_commands_they_are_run_again_and_undone_once(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     """As by the death of the machine."""
     machine = service.machine("together")
@@ -208,7 +208,7 @@ def test_killed_together_with_its_commands_they_are_run_again_and_undone_once(
 
 
 def test_a_command_that_lost_its_runner_is_ended_before_it_is_run_again(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("orphan")
     bench = Bench(tmp_path, machine.url)
@@ -227,7 +227,7 @@ def test_a_command_that_lost_its_runner_is_ended_before_it_is_run_again(
 
 
 def test_an_approval_that_is_not_answered_is_sent_again(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("unanswered")
     bench = Bench(tmp_path, machine.url).says('[[rule]]\napprove = "when-done"\n')
@@ -238,7 +238,7 @@ def test_an_approval_that_is_not_answered_is_sent_again(
 
 
 def test_preparing_begins_a_lead_time_before_not_before(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("lead")
     bench = Bench(tmp_path, machine.url)
@@ -259,7 +259,7 @@ def test_preparing_begins_a_lead_time_before_not_before(
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing_of_it(
-    ended: Lives, service: Service, tmp_path: Path
+    ended: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("dry")
     bench = Bench(tmp_path, machine.url)

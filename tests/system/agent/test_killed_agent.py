@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import Event, Service
-from helpers.forked_agent import Bench, Lives, living, until
+from helpers.forked_agent import AgentForks, Bench, living, until
 
 MOST = 200  # points at which one story could be killed
 
 
 @pytest.fixture(scope="module")
-def lives() -> Iterator[Lives]:
+def lives() -> Iterator[AgentForks]:
     with living() as lives:
         yield lives
 
@@ -54,7 +54,7 @@ def rule(approve: str, stages: str) -> str:
     ],
 )
 def test_killed_at_every_step_each_stage_takes_effect_exactly_once(
-    lives: Lives,
+    lives: AgentForks,
     service: Service,
     tmp_path: Path,
     progress: Callable[[Event, Bench], list[str]],
@@ -80,7 +80,7 @@ def test_killed_at_every_step_each_stage_takes_effect_exactly_once(
 
 
 def test_killed_at_every_turn_it_comes_to_an_end_all_the_same(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     """Every one of its lives ends after a few steps."""
     machine = service.machine("again")
@@ -94,7 +94,7 @@ def test_killed_at_every_turn_it_comes_to_an_end_all_the_same(
 
 
 def test_killed_with_the_whole_machine_each_stage_takes_effect_at_least_once_and_in_order(
-    lives: Lives, service: Service, tmp_path: Path
+    lives: AgentForks, service: Service, tmp_path: Path
 ) -> None:
     machine = service.machine("machine")
     for point in range(2, MOST, 3):

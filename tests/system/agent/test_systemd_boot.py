@@ -16,7 +16,7 @@ from helpers.paths import ROOT
 from helpers.polls import until
 from helpers.process import Running
 from helpers.running_agent import RunningAgent
-from helpers.systemd_boot import Booted
+from helpers.systemd_boot import BootedSystemd
 
 DEPLOY = ROOT / "deploy/agent"
 HERE = "/var/lib/forewarn-agent"  # of the agent, there
@@ -62,7 +62,7 @@ with Service(real_time=True) as service:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Booted]:
+def machine(tmp_path: Path) -> Iterator[BootedSystemd]:
     unit = (DEPLOY / "forewarn-agent.service").read_text()
     unit = unit.replace("[Unit]", "[Unit]\nDefaultDependencies=no")
     unit = unit.replace("After=network.target local-fs.target time-sync.target", "")
@@ -73,7 +73,7 @@ def machine(tmp_path: Path) -> Iterator[Booted]:
         unit,
     )
     unit = unit.replace("[Install]", f"{READABLE}\n[Install]")
-    machine = Booted(tmp_path, {"forewarn-agent.service": unit})
+    machine = BootedSystemd(tmp_path, {"forewarn-agent.service": unit})
     try:
         machine.done("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/var/lib")
         machine.done("ip", "link", "set", "lo", "up")
@@ -84,7 +84,7 @@ def machine(tmp_path: Path) -> Iterator[Booted]:
 
 
 def test_a_hook_outlives_a_restart_of_its_agent_and_is_undone_by_the_next(
-    machine: Booted, tmp_path: Path
+    machine: BootedSystemd, tmp_path: Path
 ) -> None:
     argv = [*machine.enter(), sys.executable, "-c", FLEET]
     pipe = subprocess.PIPE

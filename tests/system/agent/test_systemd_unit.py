@@ -18,7 +18,7 @@ from forewarn.agent.telemetry.health import BEAT, LOOP_PATIENCE
 from forewarn.cli.commands.agent import DEFAULT_CONFIG
 from forewarn.testing import Service
 from helpers.clean_root import needed
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
 from helpers.polls import until
 from helpers.running_agent import configured, running_agent
@@ -120,7 +120,7 @@ def test_the_agent_does_all_it_has_to_within_what_its_unit_allows(tmp_path: Path
     drained = tmp_path / "drained"
     with (
         Service() as fleet,
-        Manager(env["NOTIFY_SOCKET"]) as manager,
+        NotifySocket(env["NOTIFY_SOCKET"]) as manager,
         running_agent(
             machine := fleet.scale_set("web", 1)[0], config, before=before, env=env
         ) as agent,

@@ -20,7 +20,7 @@ import pytest
 from forewarn.testing import Service
 from helpers.polls import until
 from helpers.process import end
-from helpers.serve_process import environment, made
+from helpers.serve_process import environment, write_settings
 from helpers.worker_processes import NEVER_LONGER
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -110,7 +110,7 @@ def assert_harmless(pid: int, closed: Sequence[int]) -> None:
 def test_the_service_answers_and_its_state_stays_whole(
     closed: tuple[int, ...], workers: int, tmp_path: Path
 ) -> None:
-    settings = made(tmp_path, f"workers = {workers}\nlog_level = 'debug'\n")
+    settings = write_settings(tmp_path, f"workers = {workers}\nlog_level = 'debug'\n")
     with started(["serve", "--config", str(settings)], closed, tmp_path) as pid:
         service = urls(tmp_path, pid)
         assert ask(service["metadata"] + POLL)["Events"] == []

@@ -22,7 +22,7 @@ from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from helpers import forked_cli as forking
 from helpers.paths import STORED_SCHEMAS
-from helpers.serve_process import FOREWARN, environment, made
+from helpers.serve_process import FOREWARN, environment, write_settings
 
 RUNNER = CliRunner()
 SCHEMAS = STORED_SCHEMAS
@@ -58,7 +58,7 @@ def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "forewarn")])
     issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody")])
     now = datetime.now(UTC)  # noqa: TID251 - certificates are about real time
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(issuer)
@@ -70,7 +70,7 @@ def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]
         .sign(signer, hashes.SHA256())
     )
     files = directory / "cert.pem", directory / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     files[1].write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
@@ -87,7 +87,7 @@ def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]
 
 def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
     """As a process: nothing is started, and nothing is left."""
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     checked = forking.run(
         [*FOREWARN, "config", "check", "--config", settings],
         capture_output=True,
@@ -101,13 +101,13 @@ def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
 
 
 def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
-    settings = made(tmp_path, 'histroy = "1d"\n')
+    settings = write_settings(tmp_path, 'histroy = "1d"\n')
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 1
     assert checked.stderr == (
         f"forewarn: {settings}:6: histroy: unknown key; did you mean 'history'?\n"
     )
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     settings.chmod(0o666)
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 0
@@ -115,7 +115,7 @@ def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
 
 
 def test_a_program_is_told_the_same(tmp_path: Path) -> None:
-    settings = made(tmp_path, 'tls_key = "k"\nthrottle = -1\n')
+    settings = write_settings(tmp_path, 'tls_key = "k"\nthrottle = -1\n')
     checked = run("check", "--config", str(settings), "--json")
     assert checked.exit_code == 1
     told = json.loads(checked.stdout)
@@ -123,7 +123,7 @@ def test_a_program_is_told_the_same(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
-    settings = made(tmp_path, '[gates]\nwell = ["sh"]\n')
+    settings = write_settings(tmp_path, '[gates]\nwell = ["sh"]\n')
     env = {
         "FOREWARN_TRACES": "http://me:secret@collector:4318/v1",
         "FOREWARN_CONFIG": str(settings),

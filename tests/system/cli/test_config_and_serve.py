@@ -19,7 +19,7 @@ from forewarn.cli.app import app
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from helpers.forked_cli import run
-from helpers.serve_process import FOREWARN, environment, made, serving
+from helpers.serve_process import FOREWARN, environment, running_service, write_settings
 
 RUNNER = CliRunner()
 
@@ -63,7 +63,7 @@ def listening() -> Iterator[int]:
 
 
 def test_operators_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> None:
-    settings = made(tmp_path, "allow_plain_control = true\n")
+    settings = write_settings(tmp_path, "allow_plain_control = true\n")
     settings.write_text(settings.read_text().replace('control = "127.0.0.1', 'control = "0.0.0.0'))
     state = tmp_path / "state/forewarn.db"
     for says in both(tmp_path, settings):
@@ -81,7 +81,7 @@ def test_operators_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> 
 
 
 def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     with listening() as port:
         pass
     text = settings.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}")
@@ -92,9 +92,9 @@ def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:
 
 
 def test_a_damaged_state_is_found_unless_a_service_is_at_work_on_it(tmp_path: Path) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     state = tmp_path / "state/forewarn.db"
-    with serving(tmp_path, settings):
+    with running_service(tmp_path, settings):
         checked = typed("config", "check", "--config", settings)
         assert (checked.exit_code, checked.stderr) == (0, "")
     with state.open("r+b") as file:  # the root of some table, on a page of its own
@@ -117,8 +117,8 @@ def test_a_port_that_somebody_has_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_port_that_the_service_itself_has_is_not(tmp_path: Path) -> None:
-    settings = made(tmp_path)
-    with serving(tmp_path, settings) as service:
+    settings = write_settings(tmp_path)
+    with running_service(tmp_path, settings) as service:
         control = service.control.removeprefix("http://")
         checked = typed("config", "check", "--config", settings, "--control", control)
     assert (checked.exit_code, checked.stderr) == (0, "")
@@ -149,7 +149,7 @@ def test_directories_that_the_unit_makes_are_only_warned_of(
 
 
 def test_check_and_show_take_what_serve_takes(tmp_path: Path) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     flags = ("--control", "nowhere", "--state", "x.db", "--no-front")
     checked = typed("config", "check", "--config", settings, *flags)
     assert checked.exit_code == 1
@@ -175,7 +175,7 @@ well = ["sh", "-c", "curl http://x/?token=hush-3"]
 
 
 def test_what_programs_are_given_is_shown_only_when_asked_for(tmp_path: Path) -> None:
-    settings = made(tmp_path, SECRETS)
+    settings = write_settings(tmp_path, SECRETS)
     for form in ((), ("--json",)):
         shown = typed("config", "show", "--config", settings, *form)
         assert shown.exit_code == 0, shown.output

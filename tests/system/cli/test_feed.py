@@ -38,7 +38,7 @@ from forewarn.testing.kit.service import START
 from helpers.forked_cli import Forked
 from helpers.paths import ROOT
 from helpers.polls import metrics, until
-from helpers.token_api import bearing
+from helpers.token_api import api_with_token
 
 STATE = "state.db"
 
@@ -310,7 +310,7 @@ def test_there_is_a_limit_to_how_many_follow(
 
 def test_one_token_has_its_share_of_them(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_feed, "MAX_STREAMS_OF_ONE", 1)
-    one, other = (bearing(service, name, Role.ADMIN) for name in ("one", "other"))
+    one, other = (api_with_token(service, name, Role.ADMIN) for name in ("one", "other"))
     asked = f"/v1/changes?after={one.get('/v1/changes').json()['next']}"
     with closing(Stream(one.url, Authorization=f"Bearer {one.token}")) as stream:
         hello(stream)

@@ -22,7 +22,7 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
 from helpers.process import Running
-from helpers.token_api import FLEET, Api, bearing
+from helpers.token_api import FLEET, Api, api_with_token
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
@@ -249,7 +249,7 @@ def test_beyond_loopback_nothing_is_served_without_tls_and_a_token(tmp_path: Pat
 
 
 def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Service) -> None:
-    api = bearing(service, "alice", Role.ADMIN)
+    api = api_with_token(service, "alice", Role.ADMIN)
     env = {"FOREWARN_TOKEN": api.token, "FOREWARN_URL": "http://192.0.2.1:1"}
     from forewarn.cli.credentials import door, in_the_clear
 
@@ -339,7 +339,7 @@ def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
 ) -> None:
     state = tmp_path / "state.db"
     with Service(FLEET, sockets=True, state=state, start=guard.wall_us() - ago * DAY) as service:
-        bearing(service, "alice", Role.ADMIN, lasts=20 * DAY)
+        api_with_token(service, "alice", Role.ADMIN, lasts=20 * DAY)
     running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True, log="json")
     try:
         ready = json.loads(running.line().removeprefix("ready "))

@@ -14,8 +14,8 @@ import pytest
 
 from forewarn.client import Change, pace
 from forewarn.testing import Service
-from helpers.client_variants import FACES, Between, Face
-from helpers.serve_process import made, serving
+from helpers.client_variants import FACES, ClientVariant, CuttingProxy
+from helpers.serve_process import running_service, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 class Watching:
     """One client that watches in a thread of its own, and what it has told."""
 
-    def __init__(self, face: Face) -> None:
+    def __init__(self, face: ClientVariant) -> None:
         self.face = face
         self._told: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -68,7 +68,7 @@ def test_a_service_that_is_started_anew_tells_nothing_twice(tmp_path: Path, kind
         return host, int(port)
 
     state = tmp_path / "forewarn.db"
-    with Between() as between:
+    with CuttingProxy() as between:
         face = FACES[kind](between.url)
         with Service(state=state) as service:
             event = service.scale_set("web", 2)[0].restart()
@@ -87,7 +87,7 @@ def test_a_service_that_is_started_anew_tells_nothing_twice(tmp_path: Path, kind
 
 
 def test_a_service_that_is_killed_comes_back_on_its_port(tmp_path: Path) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     said = settings.read_text().replace(
@@ -95,14 +95,14 @@ def test_a_service_that_is_killed_comes_back_on_its_port(tmp_path: Path) -> None
     )
     settings.write_text(said)
     with watching(f"http://127.0.0.1:{port}") as both:  # nobody is there yet
-        with serving(tmp_path, settings) as service:
+        with running_service(tmp_path, settings) as service:
             service.poll()  # its group listens from now on
             raised = service.post("/v1/machines/web-0/restart")
             for one in both:
                 assert one.next() == ("appeared", "Reboot")
             service.running.process.send_signal(signal.SIGKILL)
             service.running.process.wait(10)
-        with serving(tmp_path, settings) as service:
+        with running_service(tmp_path, settings) as service:
             id = raised["id"]
             both[0].face.approve(id)
             for one in both:

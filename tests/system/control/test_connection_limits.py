@@ -14,8 +14,8 @@ from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.polls import until
-from helpers.serve_process import made, serving
-from helpers.token_api import FLEET, Api, bearing
+from helpers.serve_process import running_service, write_settings
+from helpers.token_api import FLEET, Api, api_with_token
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setattr(protocol, "OPERATOR_HEAD_TIMEOUT", 1.0)
     monkeypatch.setattr(protocol, "UNREAD_TIMEOUT", 1.0)
     with Service(FLEET, sockets=True) as service:
-        yield bearing(service, "alice", Role.ADMIN)
+        yield api_with_token(service, "alice", Role.ADMIN)
 
 
 def connected(api: Api, source: str = "127.0.0.1") -> socket.socket:
@@ -214,7 +214,7 @@ def place(
             yield "127.0.0.1", int(service.control_url.rpartition(":")[2])
         return
     directory = tmp_path_factory.mktemp("served")
-    with serving(directory, made(directory)) as running:
+    with running_service(directory, write_settings(directory)) as running:
         yield "127.0.0.1", int(running.control.rpartition(":")[2])
 
 

@@ -21,7 +21,7 @@ from forewarn.node.config import Tls
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.process import Running
-from helpers.token_api import FLEET, Api, bearing
+from helpers.token_api import FLEET, Api, api_with_token
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 
@@ -201,7 +201,7 @@ def test_secrets_stay_where_they_belong(scene: Scene) -> None:
 def test_a_fault_of_ours_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to whoever asked, and to the log only where its own filter stands before it."""
     with Service(FLEET, sockets=True) as service:
-        api = bearing(service, "alice", Role.ADMIN)
+        api = api_with_token(service, "alice", Role.ADMIN)
 
         def broken(_name: str) -> None:
             raise KeyError(api.token)

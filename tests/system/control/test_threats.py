@@ -24,8 +24,8 @@ from forewarn.node.daemon import discovery
 from forewarn.testing import Service
 from helpers.certificates import Authority
 from helpers.endpoint import Guest, fleet_of
-from helpers.serve_process import made, serving
-from helpers.token_api import FLEET, Api, bearing
+from helpers.serve_process import running_service, write_settings
+from helpers.token_api import FLEET, Api, api_with_token
 
 NOBODY = 65_534  # a user that is not us
 
@@ -73,7 +73,7 @@ def test_a_gate_is_asked_by_the_service_itself_and_by_no_proxy(
         proxy.settimeout(0)
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:{1}".format(*proxy.getsockname()))
-        operator = bearing(service, "root", Role.ADMIN)
+        operator = api_with_token(service, "root", Role.ADMIN)
         asked = {"type": "Reboot", "groups": ["web0"], "gate_http": gate.url}
         assert operator.post("/v1/rollouts", asked).status == 201
         service.clock.advance("26m")
@@ -89,7 +89,7 @@ def test_a_gate_is_asked_by_the_service_itself_and_by_no_proxy(
 
 def test_nobody_can_unwrite_the_history(service: Service) -> None:
     """There is no call for it, whatever one's role."""
-    admin = bearing(service, "root", Role.ADMIN)
+    admin = api_with_token(service, "root", Role.ADMIN)
     paths = admin.get("/schema/openapi.json").json()["paths"]
     told = {path for path in paths if path.startswith(("/v1/history", "/v1/feed", "/v1/changes"))}
     assert len(told) >= 4
@@ -129,12 +129,12 @@ def test_silence_instead_of_a_handshake_takes_no_files_from_guests(tmp_path: Pat
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     tls = f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'
-    settings = made(tmp_path, f"{tls}max_connections = 60\n")
+    settings = write_settings(tmp_path, f"{tls}max_connections = 60\n")
 
     def few_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (320, 320))
 
-    with serving(tmp_path, settings, preexec_fn=few_files) as service:
+    with running_service(tmp_path, settings, preexec_fn=few_files) as service:
         port = int(service.control.rpartition(":")[2])
         silent = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(400)]
         try:
@@ -152,8 +152,8 @@ def test_silence_instead_of_a_handshake_takes_no_files_from_guests(tmp_path: Pat
 def test_who_is_limited_has_no_address_asked_by_the_service() -> None:
     with Service(FLEET, sockets=True) as service, socket.create_server(("127.0.0.1", 0)) as inner:
         inner.settimeout(0)
-        root = bearing(service, "root", Role.ADMIN)
-        some = bearing(service, "some", Role.OPERATOR, groups=("web",))
+        root = api_with_token(service, "root", Role.ADMIN)
+        some = api_with_token(service, "some", Role.OPERATOR, groups=("web",))
         url = "http://127.0.0.1:{1}/admin".format(*inner.getsockname())
         asked = {"type": "Reboot", "groups": ["web"], "gate_http": url}
         for path in ("/v1/rollouts", "/v1/rollouts/plan"):
@@ -181,15 +181,15 @@ def test_what_a_gates_address_answers_is_not_repeated(
     api = Api(service.control_url)
     with Gate(banner) as gate:
         asked = {"type": "Reboot", "groups": ["web0"], "gate_http": gate.url}
-        made = api.post("/v1/rollouts", asked)
+        rollout = api.post("/v1/rollouts", asked)
         service.clock.advance("26m")
-        said = api.get(f"/v1/rollouts/{made.json()['id']}/explain").body
+        said = api.get(f"/v1/rollouts/{rollout.json()['id']}/explain").body
     assert told.encode() in said
     assert b"secret" not in said
 
 
 def test_who_is_not_let_in_does_not_fill_the_log(service: Service) -> None:
-    bearing(service, "root", Role.ADMIN)
+    api_with_token(service, "root", Role.ADMIN)
     nobody = Api(service.control_url)
     with structlog.testing.capture_logs() as logs:
         for _ in range(30):
@@ -203,9 +203,9 @@ def test_who_is_not_let_in_does_not_fill_the_log(service: Service) -> None:
 
 
 def test_what_a_service_keeps_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     (tmp_path / "state").chmod(0o755)
-    with serving(tmp_path, settings, umask=0o000) as service:
+    with running_service(tmp_path, settings, umask=0o000) as service:
         service.poll()
         kept = {path.name: path for path in (tmp_path / "state").iterdir()}
         for name in ("forewarn.db", "forewarn.db-wal", "forewarn.db-shm"):

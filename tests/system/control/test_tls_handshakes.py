@@ -14,7 +14,7 @@ import pytest
 
 from helpers.certificates import Authority
 from helpers.polls import until
-from helpers.serve_process import Serving, made, serving
+from helpers.serve_process import ServeProcess, running_service, write_settings
 from helpers.worker_processes import NEVER_LONGER
 
 FAILED = "a TLS handshake with the control API failed"
@@ -50,16 +50,18 @@ SENT = {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, Authority]]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServeProcess, Authority]]:
     directory = tmp_path_factory.mktemp("tls")
     authority = Authority(directory)
     pair = authority.issue("127.0.0.1")
-    settings = made(directory, f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n')
-    with serving(directory, settings) as running:
+    settings = write_settings(
+        directory, f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'
+    )
+    with running_service(directory, settings) as running:
         yield running, authority
 
 
-def lines(service: Serving, words: str) -> list[str]:
+def lines(service: ServeProcess, words: str) -> list[str]:
     return [line for line in service.running.stderr if words in line]
 
 
@@ -89,10 +91,10 @@ def assert_cut_off_after_noise(place: tuple[str, int], authority: Authority) -> 
 
 
 def test_a_handshake_that_fails_is_one_line_of_the_log(
-    service: tuple[Serving, Authority],
+    service: tuple[ServeProcess, Authority],
 ) -> None:
-    serving, authority = service
-    place = "127.0.0.1", int(serving.control.rpartition(":")[2])
+    process, authority = service
+    place = "127.0.0.1", int(process.control.rpartition(":")[2])
     answers = {what: said_to(place, sent) for what, sent in SENT.items()}
     # One certificate serves all names: the handshake goes on, and the caller decides.
     assert answers["a name that is not ASCII"].startswith(HANDSHAKE)
@@ -101,13 +103,13 @@ def test_a_handshake_that_fails_is_one_line_of_the_log(
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=authority.trusted())
     )
-    with opener.open(f"{serving.control}/v1/status", timeout=20) as answer:
+    with opener.open(f"{process.control}/v1/status", timeout=20) as answer:
         assert answer.status == 200
-    until(lambda: bool(lines(serving, FAILED)), NEVER_LONGER)
-    (line,) = lines(serving, FAILED)  # once a minute, however often
+    until(lambda: bool(lines(process, FAILED)), NEVER_LONGER)
+    (line,) = lines(process, FAILED)  # once a minute, however often
     told = json.loads(line)
     assert (told["address"], told["times"]) == ("127.0.0.1", 1)
     assert told["why"]
-    assert serving.running.stop() == 0
-    for said in serving.running.stderr:
+    assert process.running.stop() == 0
+    for said in process.running.stderr:
         assert isinstance(json.loads(said), dict), said  # no traceback in between

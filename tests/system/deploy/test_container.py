@@ -21,7 +21,7 @@ import pytest
 from helpers.clean_root import CleanRoot, needed
 from helpers.paths import ROOT
 from helpers.process import Running
-from helpers.serve_process import Serving
+from helpers.serve_process import ServeProcess
 
 WHEELS = Path(sys.executable).parents[1] / "wheels"
 FILE = ROOT / "deploy/container/Containerfile"
@@ -149,7 +149,7 @@ def test_what_it_builds_serves_with_a_read_only_root_as_its_user(image: CleanRoo
     try:
         word, _, urls = running.line(60).partition(" ")
         assert word == "ready"
-        service = Serving(running, json.loads(urls))
+        service = ServeProcess(running, json.loads(urls))
         assert Path(f"/proc/{process.pid}").stat().st_uid == int(user.partition(":")[0])
         (health,) = said("HEALTHCHECK")
         command = json.loads(health.partition("CMD ")[2])

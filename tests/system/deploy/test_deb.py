@@ -14,7 +14,7 @@ import pytest
 from helpers.clean_root import CleanRoot, needed
 from helpers.paths import ROOT
 from helpers.process import Running
-from helpers.serve_process import Serving
+from helpers.serve_process import ServeProcess
 
 PYTHON = "/usr/bin/python3"
 SETTINGS = "/etc/forewarn/forewarn.toml"
@@ -120,7 +120,7 @@ def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
     try:
         word, _, urls = running.line(60).partition(" ")
         assert word == "ready"
-        service = Serving(running, json.loads(urls))
+        service = ServeProcess(running, json.loads(urls))
         assert service.get("/v1/machines") is not None
         assert Path(f"/proc/{process.pid}").stat().st_uid != 0
     finally:

@@ -14,7 +14,7 @@ import pytest
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
 from helpers.process import Running
-from helpers.systemd_boot import Booted
+from helpers.systemd_boot import BootedSystemd
 
 DEPLOY = ROOT / "deploy/systemd"
 SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
@@ -56,7 +56,7 @@ for _ in sys.stdin:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Booted]:
+def machine(tmp_path: Path) -> Iterator[BootedSystemd]:
     units = {}
     for name in (SERVICE, *SOCKETS, OPTIONAL):
         unit = (DEPLOY / name).read_text().replace("[Unit]", "[Unit]\nDefaultDependencies=no")
@@ -69,7 +69,7 @@ def machine(tmp_path: Path) -> Iterator[Booted]:
         # The unit's own lines come after those of the test, and would win.
         unit = re.sub(r"(?m)^(CapabilityBoundingSet|AmbientCapabilities)=\n", "", unit)
         units[name] = re.sub(r"(?m)^(ProtectHome|PrivateUsers)=yes\n", "", unit)
-    machine = Booted(tmp_path, units)
+    machine = BootedSystemd(tmp_path, units)
     try:
         machine.done("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/var/lib")
         machine.done("ip", "link", "set", "lo", "up")
@@ -86,7 +86,7 @@ def machine(tmp_path: Path) -> Iterator[Booted]:
 
 
 class Poller:
-    def __init__(self, machine: Booted) -> None:
+    def __init__(self, machine: BootedSystemd) -> None:
         argv = [*machine.enter(), sys.executable, "-c", POLLER]
         pipe = subprocess.PIPE
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -103,7 +103,7 @@ class Poller:
 
 
 def test_the_second_port_is_handed_over_once_it_is_enabled_and_outlives_a_restart(
-    machine: Booted,
+    machine: BootedSystemd,
 ) -> None:
     poller = Poller(machine)
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from helpers.clean_root import needed
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 from helpers.paths import HELPERS, ROOT
-from helpers.serve_process import made, serving
+from helpers.serve_process import running_service, write_settings
 
 UNIT = ROOT / "deploy/systemd/forewarn.service"
 CONFINED = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT)]
@@ -36,13 +36,13 @@ def test_the_service_does_all_it_has_to_within_what_its_unit_allows(
     program = tmp_path / "carry"
     program.write_text("#!/bin/sh\nenv > carried\nexit 0\n")
     program.chmod(0o755)
-    settings = made(tmp_path, f"workers = {workers}\n" 'driver = "command"\n'
+    settings = write_settings(tmp_path, f"workers = {workers}\n" 'driver = "command"\n'
                     '[command]\nprogram = ["./carry"]\n')  # fmt: skip
     before = [*CONFINED, str(tmp_path), SOCKETS]
     env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
     with (
-        Manager(env["NOTIFY_SOCKET"]) as manager,
-        serving(tmp_path, settings, before=before, env=env, cwd=tmp_path) as service,
+        NotifySocket(env["NOTIFY_SOCKET"]) as manager,
+        running_service(tmp_path, settings, before=before, env=env, cwd=tmp_path) as service,
     ):
         assert manager.until("READY")["READY"] == "1"
         assert service.poll()["Events"] == []

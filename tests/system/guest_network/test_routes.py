@@ -32,7 +32,7 @@ from helpers.guest_firewall import (
     until_dropped,
     within,
 )
-from helpers.guest_network import Served, poll
+from helpers.guest_network import GuestNetwork, poll
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"  # the host's other interface, and who is behind it
@@ -180,7 +180,7 @@ def test_on_taps_without_a_bridge_a_guest_is_held_to_its_address(lab: Lab, tmp_p
 
 def test_an_endpoint_with_an_ipv6_address_is_guarded_alike(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "forewarn.toml").write_text("allow_other_addresses = true\n")
-    served = Served(lab, tmp_path)
+    served = GuestNetwork(lab, tmp_path)
     served.serve("--config", str(tmp_path / "forewarn.toml"), "--metadata", f"[{ENDPOINT6}]:80")
     within(lab.guests[VICTIM], lambda ip: ip.flush_addr(address=SIX[VICTIM]))
     give(served.liar, "eth0", SIX[VICTIM])

@@ -32,9 +32,9 @@ from helpers.guest_firewall import (
     until_dropped,
     within,
 )
-from helpers.guest_network import CONTROL, POLL, Served, approve, poll
+from helpers.guest_network import CONTROL, POLL, GuestNetwork, approve, poll
 from helpers.netns import METADATA_ADDRESS, Namespace
-from helpers.raw_http import Raw, exchange, request
+from helpers.raw_http import RawResponse, exchange, request
 
 SECOND_ADDRESS = "10.77.0.254"  # of the host, and for nothing but the endpoint
 PLACES = (METADATA_ADDRESS, 80), (METADATA_ADDRESS, 8080), (SECOND_ADDRESS, 80)
@@ -95,17 +95,17 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestNetwork]:
     needs_rules()
     with three_guests() as lab:
-        served = Served(lab, tmp_path_factory.mktemp("served"))
+        served = GuestNetwork(lab, tmp_path_factory.mktemp("served"))
         served.environment["FOREWARN_ALLOW_OTHER_ADDRESSES"] = "true"
         give(lab.host, "lo", SECOND_ADDRESS, 32)
         served.serve(*(f"--metadata={host}:{port}" for host, port in PLACES))
         yield served
 
 
-def test_honest_guests_poll_and_approve_under_the_rules(served: Served) -> None:
+def test_honest_guests_poll_and_approve_under_the_rules(served: GuestNetwork) -> None:
     with served.rules():
         for guest in served.lab.guests.values():
             assert poll(guest).status == 200
@@ -116,7 +116,7 @@ def test_honest_guests_poll_and_approve_under_the_rules(served: Served) -> None:
         assert dropped(served.lab.host) == {}
 
 
-def test_a_guest_cannot_approve_as_another(served: Served) -> None:
+def test_a_guest_cannot_approve_as_another(served: GuestNetwork) -> None:
     assert poll(served.victim).status == 200
     event = served.said("event", "schedule", "Reboot", "web_0")["id"]
     give(served.liar, "eth0", VICTIM)
@@ -139,7 +139,7 @@ def test_a_guest_cannot_approve_as_another(served: Served) -> None:
         served.forget()
 
 
-def test_a_guest_cannot_answer_anothers_poll(served: Served) -> None:
+def test_a_guest_cannot_answer_anothers_poll(served: GuestNetwork) -> None:
     give(served.liar, "lo", METADATA_ADDRESS, 32)
     impostor = served.liar.popen([sys.executable, "-c", IMPOSTOR])
     assert impostor.line() == "ready"
@@ -159,7 +159,7 @@ def test_a_guest_cannot_answer_anothers_poll(served: Served) -> None:
         served.forget()
 
 
-def test_a_guest_cannot_reach_the_control_api_on_loopback(served: Served) -> None:
+def test_a_guest_cannot_reach_the_control_api_on_loopback(served: GuestNetwork) -> None:
     """It can where the host routes such addresses, as some load balancers ask it to."""
     for place, link in ((served.lab.host, "br0"), (served.liar, "eth0")):
         place.call(Path(f"/proc/sys/net/ipv4/conf/{link}/route_localnet").write_text, "1")
@@ -178,7 +178,7 @@ def test_a_guest_cannot_reach_the_control_api_on_loopback(served: Served) -> Non
 
 @pytest.mark.parametrize(("to", "counter"), [(HOST, "control"), (METADATA_ADDRESS, "other_ports")])
 def test_a_guest_reaches_the_endpoint_and_no_control_port(
-    served: Served, to: str, counter: str
+    served: GuestNetwork, to: str, counter: str
 ) -> None:
     with served.lab.host.call(socket.create_server, (to, CONTROL[1])):
         with knock(served.liar, (to, CONTROL[1])) as knocking:
@@ -189,7 +189,7 @@ def test_a_guest_reaches_the_endpoint_and_no_control_port(
 
 
 def test_further_addresses_and_ports_are_open_if_the_rules_name_them_and_guarded_alike(
-    served: Served,
+    served: GuestNetwork,
 ) -> None:
     with served.rules(), knock(served.liar, PLACES[1]) as knocking:  # the rules as shipped
         until_dropped(served.lab.host, "other_ports")
@@ -220,7 +220,7 @@ def test_further_addresses_and_ports_are_open_if_the_rules_name_them_and_guarded
         served.forget()
 
 
-def test_polls_fill_no_table_of_connections(served: Served) -> None:
+def test_polls_fill_no_table_of_connections(served: GuestNetwork) -> None:
     table = Path("/proc/thread-self/net/nf_conntrack")
     # A rule that looks at connections is what makes the kernel keep them.
     looks = "table ip kept { chain c { type filter hook input priority 0; ct state new; }; }"
@@ -234,12 +234,12 @@ def test_polls_fill_no_table_of_connections(served: Served) -> None:
     assert "dport=80 " not in kept
 
 
-def test_a_strangers_request_through_a_guests_proxy_is_refused(served: Served) -> None:
+def test_a_strangers_request_through_a_guests_proxy_is_refused(served: GuestNetwork) -> None:
     proxy = served.victim.popen([sys.executable, "-c", PROXY])
     assert proxy.line() == "ready"
     target = events(NEWEST)
 
-    def through(asked: bytes) -> Raw:
+    def through(asked: bytes) -> RawResponse:
         return served.liar.call(exchange, (VICTIM, 8080), asked)
 
     try:
@@ -254,7 +254,7 @@ def test_a_strangers_request_through_a_guests_proxy_is_refused(served: Served) -
         proxy.stop()
 
 
-def test_guests_are_replaced_in_one_step_while_they_poll(served: Served) -> None:
+def test_guests_are_replaced_in_one_step_while_they_poll(served: GuestNetwork) -> None:
     with served.rules():
         # All are known throughout: even one that does nothing says something now and then.
         known = {guest: [guest, SIX[guest]] for guest in (VICTIM, PEER, LIAR)}

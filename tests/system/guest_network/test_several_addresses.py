@@ -17,17 +17,17 @@ import pytest
 from helpers.forked_cli import start
 from helpers.polls import LAST, until
 from helpers.process import Running
-from helpers.raw_http import Raw, exchange, request
+from helpers.raw_http import RawResponse, exchange, request
 from helpers.serve_process import FOREWARN, environment
 from helpers.worker_processes import (
     MANAGER,
     METADATA,
     NEVER_LONGER,
     TARGET,
-    Crowd,
-    Several,
+    MultiProcessService,
+    Pollers,
     listening,
-    several,
+    multi_process_service,
     source,
 )
 
@@ -51,7 +51,7 @@ def ready_line(running: Running) -> dict[str, object]:
     return urls
 
 
-def places(service: Several) -> list[Place]:
+def places(service: MultiProcessService) -> list[Place]:
     """Both addresses, as the line that says ready and the control API have them."""
     assert service.running is not None
     urls = ready_line(service.running)["metadata_urls"]
@@ -62,12 +62,12 @@ def places(service: Several) -> list[Place]:
     return [place_of(url) for url in status["metadata_urls"]]
 
 
-def process_of(raw: Raw) -> str:
+def process_of(raw: RawResponse) -> str:
     """Every process has a part of its own in the ids of its answers."""
     return raw.header("x-ms-request-id")[:23]
 
 
-class HandedOver(Several):
+class HandedOver(MultiProcessService):
     """A service whose sockets, on two addresses, are held by somebody else."""
 
     def __init__(self, directory: Path, workers: int, **settings: object) -> None:
@@ -93,7 +93,7 @@ class HandedOver(Several):
 
 
 @contextlib.contextmanager
-def handed_over(directory: Path, workers: int) -> Iterator[Several]:
+def handed_over(directory: Path, workers: int) -> Iterator[MultiProcessService]:
     service = HandedOver(directory, workers)
     try:
         service.start_handed_over()
@@ -103,10 +103,10 @@ def handed_over(directory: Path, workers: int) -> Iterator[Several]:
 
 
 MODES = {
-    "one process": lambda at: several(at, 0, metadata=ANY_TWO),
-    "without the short way": lambda at: several(at, 0, metadata=ANY_TWO, front=False),
-    "recording": lambda at: several(at, 0, metadata=ANY_TWO, record="trace.jsonl"),
-    "workers": lambda at: several(at, 2, metadata=ANY_TWO),
+    "one process": lambda at: multi_process_service(at, 0, metadata=ANY_TWO),
+    "without the short way": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, front=False),
+    "recording": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, record="trace.jsonl"),
+    "workers": lambda at: multi_process_service(at, 2, metadata=ANY_TWO),
     "handed over": lambda at: handed_over(at, 0),
     "handed over to workers": lambda at: handed_over(at, 2),
 }
@@ -145,7 +145,7 @@ def test_a_restart_refuses_no_poll_at_any_address(workers: int, tmp_path: Path) 
         # As the settings list them, in whatever order they were handed over.
         assert first[1] == service.guests[-1].getsockname()[1]
         service.document(0)
-        with Crowd(first, range(4)) as one, Crowd(second, range(4, 8)) as other:
+        with Pollers(first, range(4)) as one, Pollers(second, range(4, 8)) as other:
             for crowd in (one, other):
                 crowd.seen(30)
             assert service.stop() == 0
@@ -174,14 +174,16 @@ def test_all_addresses_are_bound_or_none(workers: int, tmp_path: Path) -> None:
         unused = free.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        service = Several(tmp_path, workers, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"])
+        service = MultiProcessService(
+            tmp_path, workers, metadata=[f"127.0.0.1:{unused}", f"127.0.0.1:{port}"]
+        )
         assert service.start().wait(30) == 1
     assert f"127.0.0.1:{port} is in use" in service.said_so_far()
     assert f"127.0.0.1:{unused}" not in service.said_so_far()
 
 
 def test_a_reload_keeps_the_addresses_and_says_that_they_need_a_restart(tmp_path: Path) -> None:
-    with several(tmp_path, 0, metadata=ANY_TWO, log="json") as service:
+    with multi_process_service(tmp_path, 0, metadata=ANY_TWO, log="json") as service:
         before = places(service)
         service.write({**service.said, "metadata": "127.0.0.1:0"})
         assert service.running is not None

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.clean_root import needed
 from helpers.paths import ROOT
-from helpers.systemd_boot import Booted
+from helpers.systemd_boot import BootedSystemd
 
 DEPLOY = ROOT / "deploy/network"
 UNIT = "forewarn-network.service"
@@ -18,7 +18,7 @@ TABLES = {"table bridge forewarn", "table arp forewarn", "table inet forewarn"}
 
 
 @pytest.fixture(scope="module")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]:
     needed("nft", "systemctl")
     directory = tmp_path_factory.mktemp("network")
     shutil.copy(DEPLOY / "forewarn.nft", directory)
@@ -34,7 +34,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         "nothing.service": "/bin/true",
     }
     units = {name: f"{before}ExecStart={command}\n{after}" for name, command in tried.items()}
-    machine = Booted(directory, {UNIT: unit, "network-pre.target": TARGET, **units})
+    machine = BootedSystemd(directory, {UNIT: unit, "network-pre.target": TARGET, **units})
     try:
         machine.done("mkdir", "-p", "/etc/forewarn")
         machine.done("cp", str(directory / "forewarn.nft"), "/etc/forewarn/")
@@ -43,7 +43,9 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         machine.close()
 
 
-def test_the_rules_are_loaded_and_loaded_again_within_what_the_unit_allows(booted: Booted) -> None:
+def test_the_rules_are_loaded_and_loaded_again_within_what_the_unit_allows(
+    booted: BootedSystemd,
+) -> None:
     booted.done("systemctl", "start", UNIT)
     assert set(booted.done("nft", "list", "tables").splitlines()) == TABLES
     booted.done("nft", "delete", "table", "inet", "forewarn")
@@ -52,6 +54,6 @@ def test_the_rules_are_loaded_and_loaded_again_within_what_the_unit_allows(boote
 
 
 @pytest.mark.parametrize("name", ["write", "socket", "mount", "own"])
-def test_nothing_else_is_possible_there(booted: Booted, name: str) -> None:
+def test_nothing_else_is_possible_there(booted: BootedSystemd, name: str) -> None:
     booted.done("systemctl", "start", "nothing.service")
     assert booted.run("systemctl", "start", f"{name}.service").returncode != 0

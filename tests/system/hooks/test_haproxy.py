@@ -20,7 +20,7 @@ from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server
 from forewarn.support import guard
 from helpers.hook_runs import Hook
 from helpers.netns import require
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 from helpers.systemd_boot import as_user
 
 PATIENCE = 20.0
@@ -86,7 +86,7 @@ class Haproxy:
         config = directory / "haproxy.cfg"
         ports = {"a": self.backends[0].port, "b": self.backends[1].port}
         config.write_text(CONFIG.format(**vars(self), **ports))
-        self.manager = Manager(str(directory / "told"))
+        self.manager = NotifySocket(str(directory / "told"))
         self.process = subprocess.Popen(
             ["haproxy", "-Ws", "-q", "-f", config],
             env={**os.environ, "NOTIFY_SOCKET": self.manager.address},

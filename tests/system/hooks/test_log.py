@@ -17,7 +17,7 @@ from forewarn.agent.hooks.contract import Failure
 from forewarn.support import guard
 from helpers.hook_runs import EVENT, Hook
 from helpers.netns import needs_root, require
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 
 PATIENCE = 20.0
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
@@ -63,7 +63,7 @@ class Logging:
 def journal(tmp_path: Path) -> Iterator[Logging]:
     needs_root()
     require(JOURNALD.exists(), "systemd: tools/test-packages as root")
-    with Manager(str(tmp_path / "told")) as manager:
+    with NotifySocket(str(tmp_path / "told")) as manager:
         journal = Logging(_JOURNAL, JOURNALD, manager.address)
         try:
             manager.until("READY")

@@ -11,7 +11,7 @@ import pytest
 from helpers.hook_runs import Hook
 from helpers.netns import require
 from helpers.paths import ROOT
-from helpers.systemd_boot import Booted, as_user
+from helpers.systemd_boot import BootedSystemd, as_user
 
 RULES = ROOT / "deploy/agent/50-forewarn-agent.rules"
 AGENT = 64_169  # the user's number, there
@@ -54,7 +54,7 @@ ExecStart=/usr/lib/systemd/systemd --user --unit=ready.target --log-target=null
 
 
 @pytest.fixture(scope="module")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]:
     units = {
         "app.service": unit("app"),
         "db.service": unit("db"),
@@ -68,19 +68,19 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         "manager.service": USERS,
         **BUS,
     }  # fmt: skip
-    machine = Booted(tmp_path_factory.mktemp("booted"), units)
+    machine = BootedSystemd(tmp_path_factory.mktemp("booted"), units)
     try:
         yield machine
     finally:
         machine.close()
 
 
-def order(machine: Booted) -> list[str]:
+def order(machine: BootedSystemd) -> list[str]:
     return machine.done("sh", "-c", f"cat {LOG}; : > {LOG}").split()
 
 
 def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
-    booted: Booted, tmp_path: Path
+    booted: BootedSystemd, tmp_path: Path
 ) -> None:
     booted.done("systemctl", "start", "db", "app")
     order(booted)
@@ -110,7 +110,9 @@ def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
     assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
 
 
-def test_a_unit_that_is_unknown_or_masked_stops_nothing(booted: Booted, tmp_path: Path) -> None:
+def test_a_unit_that_is_unknown_or_masked_stops_nothing(
+    booted: BootedSystemd, tmp_path: Path
+) -> None:
     booted.done("systemctl", "start", "app")
     booted.done("ln", "-sf", "/dev/null", "/run/units/masked.service")
     booted.done("systemctl", "daemon-reload")
@@ -131,7 +133,7 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(booted: Booted, tmp_path
 
 
 def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
-    booted: Booted, tmp_path: Path
+    booted: BootedSystemd, tmp_path: Path
 ) -> None:
     booted.done("systemctl", "start", "fragile", "app")
     booted.run("systemctl", "start", "broken")
@@ -152,7 +154,7 @@ def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
 
 
 def test_a_unit_that_takes_too_long_is_told_of_before_the_agent_loses_patience(
-    booted: Booted, tmp_path: Path
+    booted: BootedSystemd, tmp_path: Path
 ) -> None:
     booted.done("systemctl", "start", "stubborn")
     hook = Hook("systemd", {"units": ["stubborn"], "timeout": "200ms"}, tmp_path)
@@ -166,7 +168,7 @@ def test_a_unit_that_takes_too_long_is_told_of_before_the_agent_loses_patience(
     assert booted.states("stubborn") == ["active"]
 
 
-def test_the_units_of_a_user_s_own_manager(booted: Booted, tmp_path: Path) -> None:
+def test_the_units_of_a_user_s_own_manager(booted: BootedSystemd, tmp_path: Path) -> None:
     booted.done("systemctl", "stop", "app")
     booted.done("systemctl", "start", "manager")
     own = {"XDG_RUNTIME_DIR": PLACE}
@@ -181,7 +183,7 @@ def test_the_units_of_a_user_s_own_manager(booted: Booted, tmp_path: Path) -> No
 
 
 def test_a_user_may_stop_the_units_of_the_rule_and_no_others(
-    booted: Booted, tmp_path: Path
+    booted: BootedSystemd, tmp_path: Path
 ) -> None:
     polkit = Path("/usr/lib/polkit-1/polkitd")
     require(polkit.exists(), "polkitd: tools/test-packages as root")

@@ -43,9 +43,9 @@ from helpers.endpoint import (
     fleet_of,
 )
 from helpers.forked_cli import Forked
-from helpers.polls import GET, LAST, ODD, asked, metrics, real_time, until
+from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until
 from helpers.process import Running
-from helpers.raw_http import Line, Raw, request
+from helpers.raw_http import RawConnection, RawResponse, request
 
 COUNT = 60
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -68,7 +68,7 @@ def counted(service: Service, answered: int, handed_over: int = 0) -> Iterator[N
     assert found == (answered, handed_over)
 
 
-def standing_aside(answer: Raw) -> tuple[str, list[str], bytes]:
+def standing_aside(answer: RawResponse) -> tuple[str, list[str], bytes]:
     """An answer without what is its own: its date and id."""
     own = ("date", "x-ms-request-id")
     lines = [line for line in answer.lines if line.split(":")[0] not in own]
@@ -88,7 +88,7 @@ def groups(service: Service) -> Groups:
 
 @pytest.fixture
 def group(groups: Groups) -> Group:
-    return groups.awake()
+    return groups.enabled()
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def _nothing_broke(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def test_a_poller_meets_nobody_else(service: Service, group: Group) -> None:
     with counted(service, answered=52), group[0].line() as line:
-        assert {asked(line).status for _ in range(50)} == {200}
+        assert {send_poll(line).status for _ in range(50)} == {200}
         assert group[1].get().status == 200
         assert group[2].say(LAST).status == 200
 
@@ -111,12 +111,12 @@ def test_a_poller_meets_nobody_else(service: Service, group: Group) -> None:
 def test_the_same_words_mean_another_document_to_another_machine(
     service: Service, groups: Groups
 ) -> None:
-    one, other = groups.awake(), groups.awake()
+    one, other = groups.enabled(), groups.enabled()
     event = service.schedule("Freeze", one[0].name)
     with counted(service, answered=4), one[0].line() as a, other[0].line() as b:
         for _ in range(2):
-            assert [e["EventId"] for e in asked(a).json()["Events"]] == [event.id]
-            assert asked(b).json() == {"DocumentIncarnation": 1, "Events": []}
+            assert [e["EventId"] for e in send_poll(a).json()["Events"]] == [event.id]
+            assert send_poll(b).json() == {"DocumentIncarnation": 1, "Events": []}
 
 
 OTHERS = {
@@ -145,7 +145,7 @@ def test_whoever_says_anything_else_is_handed_over(
     guest.get()
     with counted(service, answered=kept, handed_over=1), guest.line() as line:
         if kept:
-            asked(line)
+            send_poll(line)
         before = front.handed_over
         line.send(data)
         assert [line.answer().status for _ in statuses] == statuses
@@ -157,9 +157,9 @@ def test_whoever_says_anything_else_is_handed_over(
 
 def test_a_connection_is_handed_over_for_good(service: Service, group: Group) -> None:
     with counted(service, answered=1, handed_over=1), group[0].line() as line:
-        assert asked(line).status == 200
-        assert asked(line, ODD).status == 200
-        assert [asked(line).status for _ in range(10)] == [200] * 10
+        assert send_poll(line).status == 200
+        assert send_poll(line, ODD).status == 200
+        assert [send_poll(line).status for _ in range(10)] == [200] * 10
     with counted(service, answered=1):
         group[0].get()
 
@@ -183,10 +183,10 @@ def test_a_long_poll_is_read_whole(service: Service, group: Group, size: int, wa
     data = request("GET", events(NEWEST), METADATA, "Accept: " + "a" * room)
     short = way == "short"
     with counted(service, short, handed_over=not short), group[0].line() as line:
-        assert asked(line, data).status == 200
+        assert send_poll(line, data).status == 200
     with counted(service, 1 + short, handed_over=not short), group[0].line() as line:
-        assert asked(line).status == 200
-        assert asked(line, data).status == 200
+        assert send_poll(line).status == 200
+        assert send_poll(line, data).status == 200
 
 
 def test_a_flood_of_polls_that_are_all_different(service: Service, group: Group) -> None:
@@ -196,11 +196,11 @@ def test_a_flood_of_polls_that_are_all_different(service: Service, group: Group)
         group[0].line() as line,
         other.line() as calm,
     ):
-        assert asked(calm).status == 200
+        assert send_poll(calm).status == 200
         for n in range(MAX_KNOWN_POLLS + 100):
-            answer = asked(line, request("GET", events(NEWEST) + f"&n={n}", METADATA))
+            answer = send_poll(line, request("GET", events(NEWEST) + f"&n={n}", METADATA))
             assert answer.status == 200
-        assert asked(calm).status == 200
+        assert send_poll(calm).status == 200
 
 
 # What is answered, at this moment.
@@ -210,7 +210,7 @@ def test_a_kept_connection_sees_every_change_at_once(service: Service, group: Gr
     with counted(service, answered=6, handed_over=1), group[0].line() as line:
 
         def shown() -> list[tuple[str, str]]:
-            found = asked(line).json()
+            found = send_poll(line).json()
             return [(event["EventId"], event["EventStatus"]) for event in found["Events"]]
 
         assert shown() == []
@@ -255,38 +255,38 @@ def test_an_unchanged_document_is_answered_304_until_it_changes(
     service: Service, group: Group
 ) -> None:
     with counted(service, answered=4), group[0].line() as line:
-        tag = asked(line).header("etag")
+        tag = send_poll(line).header("etag")
         data = request("GET", events(NEWEST), METADATA, f"If-None-Match: {tag}")
-        answer = asked(line, data)
+        answer = send_poll(line, data)
         assert (answer.status, answer.body, answer.header("etag")) == (304, b"", tag)
         service.schedule("Freeze", group[0].name)
-        answer = asked(line, data)
+        answer = send_poll(line, data)
         assert answer.status == 200
         assert answer.header("etag") != tag
         last = data[:-2] + b"Connection: close\r\n\r\n"
-        assert asked(line, last).header("connection") == "close"
+        assert send_poll(line, last).header("connection") == "close"
         assert line.over() == b""
 
 
 def test_the_date_follows_the_clock_at_once(service: Service, group: Group) -> None:
     with group[0].line() as line, group[0].line() as long:
-        asked(long, ODD)
+        send_poll(long, ODD)
         for step in ("1s", "59s", "1h", "1d"):
             service.clock.advance(step)
             now = service.clock.now.strftime("%a, %d %b %Y %H:%M:%S GMT")
-            assert asked(line).header("date") == now
-            assert asked(long).header("date") == now
+            assert send_poll(line).header("date") == now
+            assert send_poll(long).header("date") == now
 
 
 def test_ten_thousand_answers_have_ten_thousand_ids(service: Service, group: Group) -> None:
     ids: list[str] = []
     batch = 50
     with group[0].line() as short, group[1].line() as long:
-        asked(long, ODD)
+        send_poll(long, ODD)
         for _ in range(10_000 // (2 * batch)):
             long.send(GET * batch)
             ids += [long.answer().header("x-ms-request-id") for _ in range(batch)]
-            ids += [asked(short).header("x-ms-request-id") for _ in range(batch)]
+            ids += [send_poll(short).header("x-ms-request-id") for _ in range(batch)]
     assert len(set(ids)) == len(ids) == 10_000
     assert all(ID.fullmatch(id) for id in ids)
 
@@ -300,13 +300,13 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
     before = list(counts.polls)
     with group[1].line() as line:
         service.clock.advance("7s")
-        first = asked(line, WAYS[way])
+        first = send_poll(line, WAYS[way])
         seen = service.node.writer.now()
         for _ in range(4):
             service.clock.advance("7s")
-            asked(line, WAYS[way])
+            send_poll(line, WAYS[way])
         same = WAYS[way][:-2] + b"If-None-Match: %s\r\n\r\n" % first.header("etag").encode()
-        assert asked(line, same).status == 304
+        assert send_poll(line, same).status == 304
     polls = poll_index.polls(name)
     assert polls is not None
     now = service.node.writer.now()
@@ -327,36 +327,36 @@ def test_to_poll_on_a_kept_connection_keeps_a_group_listening() -> None:
             with counted(service, answered=5):
                 for _ in range(5):
                     service.clock.advance("23h")
-                    assert asked(line).json()["DocumentIncarnation"] == 2
+                    assert send_poll(line).json()["DocumentIncarnation"] == 2
             service.clock.advance("25h")
             with counted(service, answered=0, handed_over=1):
-                assert asked(line).json()["DocumentIncarnation"] == 1
+                assert send_poll(line).json()["DocumentIncarnation"] == 1
 
 
 def test_a_machine_that_is_gone_is_unknown_on_its_kept_connection(
     service: Service, group: Group
 ) -> None:
     with group[2].line() as line, group[0].line() as other:
-        assert asked(line).status == 200
+        assert send_poll(line).status == 200
         event = service.schedule("Preempt", group[2].name)
         group[0].approve(event.id)
         service.clock.advance("1m")
         for _ in range(3):
-            answer = asked(line)
+            answer = send_poll(line)
             assert (answer.status, answer.body) == (404, NOT_FOUND)
         assert group[2].get().status == 404
         with counted(service, answered=1):
-            assert asked(other).status == 200
+            assert send_poll(other).status == 200
 
 
 def test_a_poll_on_a_kept_connection_enables_its_group_and_ends_it(
     service: Service, group: Group
 ) -> None:
     with group[0].line() as line:
-        asked(line)
+        send_poll(line)
         service.disable(group.name)
         with counted(service, answered=0, handed_over=1):
-            answer = asked(line)
+            answer = send_poll(line)
             assert (answer.status, answer.header("connection")) == (200, "close")
             assert answer.json()["DocumentIncarnation"] == 1
             assert line.over() == b""
@@ -367,19 +367,19 @@ def test_a_poll_on_a_kept_connection_enables_its_group_and_ends_it(
 def test_a_machine_with_a_detour_takes_the_long_way(service: Service, group: Group) -> None:
     detours = service.node.endpoint.detours
     with group[0].line() as line, group[1].line() as other:
-        before = asked(line)
-        asked(other)
+        before = send_poll(line)
+        send_poll(other)
         detours.add(group[0].name)
         try:
             with counted(service, answered=3, handed_over=3):
-                assert standing_aside(asked(line)) == standing_aside(before)
+                assert standing_aside(send_poll(line)) == standing_aside(before)
                 assert group[0].get().status == 200
                 assert group[0].say(LAST).header("connection") == "close"
-                assert [asked(other).status for _ in range(3)] == [200] * 3
+                assert [send_poll(other).status for _ in range(3)] == [200] * 3
         finally:
             detours.discard(group[0].name)
         with counted(service, answered=1):
-            assert asked(line).status == 200, "this one has been handed over"
+            assert send_poll(line).status == 200, "this one has been handed over"
             assert group[0].get().status == 200
 
 
@@ -402,11 +402,11 @@ def test_a_throttled_burst_is_answered_exactly_so_often(
         guest.get()
         stands.now += 60
         with guest.line() as line:
-            answers = [asked(line) for _ in range(10)]
+            answers = [send_poll(line) for _ in range(10)]
             assert [answer.status for answer in answers] == [200] * 7 + [429] * 3
             assert answers[-1].body == THROTTLED
             stands.now += 1
-            assert [asked(line).status for _ in range(9)] == [200] * 7 + [429] * 2
+            assert [send_poll(line).status for _ in range(9)] == [200] * 7 + [429] * 2
         stands.now += 1
         with guest.line() as line:
             line.send(GET * 9)
@@ -453,7 +453,7 @@ def fill(service: Service, guest: Guest, size: int) -> int:
     return len(guest.get().body)
 
 
-def narrow_line(guest: Guest) -> Line:
+def narrow_line(guest: Guest) -> RawConnection:
     """A caller that leaves little room for what it has not read."""
     line = guest.line()
     line._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 60_000)
@@ -499,7 +499,7 @@ def test_polls_that_are_sent_one_by_one_and_not_read_are_all_answered_later(
             assert polled(service, guest) - before == count
             fence(other)
             assert line.silent(), "and no answer twice"
-            assert asked(line).status == 200, "the line is as good as before"
+            assert send_poll(line).status == 200, "the line is as good as before"
 
 
 @pytest.mark.usefixtures("loop", "narrow")
@@ -549,7 +549,7 @@ def test_a_caller_that_says_no_more_is_answered_and_let_go(service: Service, gro
         assert line.over() == b""
 
 
-def reset(line: Line) -> None:
+def reset(line: RawConnection) -> None:
     line._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     line.close()
 
@@ -562,11 +562,11 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
         other.get()
         connections = service.node.endpoint.connections
         for said in (b"", GET, LAST, ODD, GET[:20], request("POST", events(NEWEST))):
-            for gone in (reset, Line.close):
+            for gone in (reset, RawConnection.close):
                 for kept in (False, True):
                     line = narrow_line(guest)
                     if kept:
-                        assert asked(line).status == 200
+                        assert send_poll(line).status == 200
                     line.send(said)
                     gone(line)
                     assert other.get().status == 200
@@ -603,7 +603,7 @@ def test_a_silent_caller_is_kept_whatever_sockets_do_by_default() -> None:
             guest.get()
             with guest.line() as line:
                 until(lambda: service.node.endpoint.connections.total == 1, patience=5)
-                assert asked(line).status == 200
+                assert send_poll(line).status == 200
     finally:
         socket.setdefaulttimeout(before)
 
@@ -698,13 +698,13 @@ def test_whoever_has_asked_before_the_stop_is_answered_and_told(
     guest = Guest(service, "web0_0")
     guest.get()
     kept, handed, fresh = guest.line(), guest.line(), []
-    asked(kept)
-    asked(handed, ODD)
+    send_poll(kept)
+    send_poll(handed, ODD)
     place = guest.place
 
     def at_last(_: Front) -> None:
         kept.send(data)
-        fresh.append(Line(place))
+        fresh.append(RawConnection(place))
         fresh[0].send(data)
 
     at_the_stop(monkeypatch, at_last)
@@ -729,7 +729,7 @@ def test_whoever_is_being_handed_over_at_the_stop_is_answered_and_told(
     guest = Guest(service, "web0_0")
     guest.get()
     line = guest.line()
-    asked(line)
+    send_poll(line)
 
     def at_last(front: Front) -> None:
         line.send(ODD)
@@ -753,7 +753,7 @@ def test_a_hundred_idle_connections_do_not_hold_up_the_stop() -> None:
         guest.get()
         for data in (GET, ODD) * 5:
             line = guest.line()
-            assert asked(line, data).status == 200
+            assert send_poll(line, data).status == 200
             lines.append(line)
     took = stopped(service)
     for line in lines:
@@ -799,7 +799,7 @@ def test_no_timer_is_set_for_a_request(service: Service, group: Group, way: str)
     try:
         with group[0].line() as line:
             for _ in range(300):
-                assert asked(line, WAYS[way]).status == 200
+                assert send_poll(line, WAYS[way]).status == 200
         for _ in range(50):
             group[1].say(WAYS[way])
     finally:
@@ -825,10 +825,10 @@ def test_without_a_front_everything_takes_the_long_way() -> None:
         guest = Guest(service, "web0_0")
         assert service.node.front is None
         with guest.line() as line:
-            assert asked(line).header("connection") == "close"
+            assert send_poll(line).header("connection") == "close"
         with guest.line() as line:
-            assert [asked(line).status for _ in range(5)] == [200] * 5
-            assert asked(line, LAST).header("connection") == "close"
+            assert [send_poll(line).status for _ in range(5)] == [200] * 5
+            assert send_poll(line, LAST).header("connection") == "close"
         assert metrics(service.control_url)["forewarn_front_answers_total"] == 0
         assert metrics(service.control_url)[POLLS] == 7
 
@@ -840,11 +840,11 @@ def test_a_front_is_counted(service: Service, group: Group) -> None:
     before = metrics(service.control_url)
     with group[0].line() as line:
         for _ in range(5):
-            asked(line)
+            send_poll(line)
         found = metrics(service.control_url)
         assert found["forewarn_front_answers_total"] == before["forewarn_front_answers_total"] + 5
         assert found[POLLS] == before[POLLS] + 5
-        asked(line, ODD)
+        send_poll(line, ODD)
         found = metrics(service.control_url)
         handed_over = "forewarn_front_handovers_total"
         assert found[handed_over] == before[handed_over] + 1
@@ -858,7 +858,7 @@ def test_whatever_is_recorded_takes_the_long_way(tmp_path: Path) -> None:
         guest.get()
         assert service.node.front is None
         with guest.line() as line:
-            ids = [asked(line).header("x-ms-request-id") for _ in range(20)]
+            ids = [send_poll(line).header("x-ms-request-id") for _ in range(20)]
     entries = [json.loads(line) for line in trace.read_text().splitlines()]
     headers = [dict(entry["answer_headers"]) for entry in entries if "answer_headers" in entry]
     assert [found["x-ms-request-id"] for found in headers][1:] == ids
@@ -898,10 +898,10 @@ def test_a_flag_or_a_setting_does_without_it(
     (tmp_path / "forewarn.toml").write_text(f'fleet = "fleet.yaml"\n{setting}\n')
     with forewarn(*words, cwd=tmp_path) as urls:
         host, _, port = urls["metadata"].removeprefix("http://").partition(":")
-        with Line((host, int(port))) as line:
-            assert asked(line).header("connection") == "close", "this has enabled the group"
-        with Line((host, int(port))) as line:
-            assert [asked(line).status for _ in range(3)] == [200] * 3
+        with RawConnection((host, int(port))) as line:
+            assert send_poll(line).header("connection") == "close", "this has enabled the group"
+        with RawConnection((host, int(port))) as line:
+            assert [send_poll(line).status for _ in range(3)] == [200] * 3
         found = metrics(urls["control"])
     assert found[POLLS] == 4
     assert found["forewarn_front_answers_total"] == 0

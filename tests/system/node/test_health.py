@@ -29,7 +29,7 @@ from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 from helpers.polls import metrics, until
-from helpers.serve_process import made, serving
+from helpers.serve_process import running_service, write_settings
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) ->
 
 
 def test_a_worker_that_is_killed_makes_it_unready_until_there_is_another(tmp_path: Path) -> None:
-    with serving(tmp_path, made(tmp_path, "workers = 1\n")) as service:
+    with running_service(tmp_path, write_settings(tmp_path, "workers = 1\n")) as service:
         assert asked(service.control, "readyz")[0] == 200
         assert metrics(service.control)["forewarn_workers"] == 1
         until(lambda: metrics(service.control).get('forewarn_worker_lag{worker="0"}') == 0)

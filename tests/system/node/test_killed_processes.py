@@ -17,9 +17,9 @@ from pathlib import Path
 from forewarn.core import Status
 from forewarn.judge import judge
 from forewarn.support import guard
-from helpers.load import HOSTS, MACHINES, SPEED, Guests
+from helpers.load import HOSTS, MACHINES, SPEED, LoadGenerator
 from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, recorded
+from helpers.recorded_state import free_port, read_state
 
 KILLS = 24
 KINDS = {
@@ -130,9 +130,9 @@ def _lives(pid: int) -> bool:
         return False
 
 
-async def killed_one_by_one(directory: Path) -> tuple[Guests, Counter[str]]:
+async def killed_one_by_one(directory: Path) -> tuple[LoadGenerator, Counter[str]]:
     victims = Victims(directory)
-    guests = Guests(20_27, victims.metadata, victims.control, by_source=True)
+    guests = LoadGenerator(20_27, victims.metadata, victims.control, by_source=True)
     await victims.start()
     _, machines = await guests.control("GET", "/v1/machines")
     guests.know(json.loads(machines))
@@ -179,7 +179,7 @@ def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> Non
 
     lines = (tmp_path / "state.db.impacts").read_text().splitlines()
     impacts = [json.loads(line) for line in lines]
-    record = asyncio.run(recorded(tmp_path / "state.db"))
+    record = asyncio.run(read_state(tmp_path / "state.db"))
     judgement = judge([*guests.trace, *impacts, *record.unseen])
     assert judgement.ok, judgement.render()
 

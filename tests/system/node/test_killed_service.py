@@ -16,9 +16,9 @@ from pathlib import Path
 
 from forewarn.core import Status
 from forewarn.judge import judge
-from helpers.load import SPEED, Guests
+from helpers.load import SPEED, LoadGenerator
 from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, recorded
+from helpers.recorded_state import free_port, read_state
 
 KILLS = 200
 
@@ -77,9 +77,9 @@ class Victim:
         return rest
 
 
-async def killed_again_and_again(directory: Path) -> Guests:
+async def killed_again_and_again(directory: Path) -> LoadGenerator:
     async with Victim(directory) as victim:
-        guests = Guests(20_26, victim.metadata, victim.control)
+        guests = LoadGenerator(20_26, victim.metadata, victim.control)
         await victim.start()
         _, machines = await guests.control("GET", "/v1/machines")
         guests.know(json.loads(machines))
@@ -108,7 +108,7 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     guests = asyncio.run(killed_again_and_again(tmp_path))
     lines = (tmp_path / "state.db.impacts").read_text().splitlines()
     impacts = [json.loads(line) for line in lines]
-    record = asyncio.run(recorded(tmp_path / "state.db"))
+    record = asyncio.run(read_state(tmp_path / "state.db"))
     judgement = judge([*guests.trace, *impacts, *record.unseen])
     assert judgement.ok, judgement.render()
 

@@ -37,16 +37,16 @@ from helpers.endpoint import (
     known_by_source,
     port_of,
 )
-from helpers.polls import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
+from helpers.polls import CHUNKED, GET, LAST, ODD, metrics, real_time, send_poll, until
 from helpers.process import Running
-from helpers.raw_http import Line, Raw, exchange, request
+from helpers.raw_http import RawConnection, RawResponse, exchange, request
 
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
 LIMITS = Limits()
 NAMES = [field.name for field in msgspec.structs.fields(Limits)]
 
 
-def waken(service: Service, line: Line) -> None:
+def waken(service: Service, line: RawConnection) -> None:
     """Wind the clock until its group is enabled and the line answered."""
     while line.silent():
         service.clock.advance("1m")
@@ -140,9 +140,9 @@ def test_an_idle_connection_is_kept_for_two_minutes(
 ) -> None:
     with guest.line() as line:
         for _ in range(3):
-            assert asked(line, data).status == 200
+            assert send_poll(line, data).status == 200
             time.wind(LIMITS.keep_alive - 1)
-        assert asked(line, data).status == 200
+        assert send_poll(line, data).status == 200
         with hit(service, "keep_alive"):
             time.wind(LIMITS.keep_alive + 1)
             assert line.over() == b""
@@ -167,7 +167,7 @@ def test_a_head_takes_ten_seconds_from_its_first_byte(
 ) -> None:
     with guest.line() as line:
         if kept:
-            asked(line)
+            send_poll(line)
             time.wind(60)
         line.send(said)
         accepted(service)
@@ -179,7 +179,7 @@ def test_a_head_takes_ten_seconds_from_its_first_byte(
             assert line.over() == b""
 
 
-def asked_long(guest: Guest) -> Raw:
+def asked_long(guest: Guest) -> RawResponse:
     for _ in range(5):
         guest.get()
     return guest.say(ODD)
@@ -202,7 +202,7 @@ def test_a_slow_head_behind_a_good_request_is_cut_off_as_well(
     service: Service, guest: Guest, time: Guard
 ) -> None:
     with guest.line() as line:
-        assert asked(line, ODD + GET[:20]).status == 200
+        assert send_poll(line, ODD + GET[:20]).status == 200
         time.wind(LIMITS.head_timeout - 1)
         assert line.silent()
         with hit(service, "head_timeout"):
@@ -286,7 +286,7 @@ HEADS = {
 def test_a_head_has_sixteen_kibibytes(
     service: Service, guest: Guest, other: Guest, what: str, pieces: int
 ) -> None:
-    def said(line: Line, data: bytes) -> None:
+    def said(line: RawConnection, data: bytes) -> None:
         step = -(-len(data) // pieces)
         for at in range(0, len(data), step):
             with contextlib.suppress(OSError):
@@ -305,10 +305,10 @@ def test_a_head_has_sixteen_kibibytes(
 def test_a_head_has_sixty_four_lines(service: Service, guest: Guest) -> None:
     lines = [f"X{n}: y" for n in range(LIMITS.max_head_lines - 2)]  # beside Host and Metadata
     with guest.line() as line, hit(service):
-        assert asked(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
-        assert asked(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
+        assert send_poll(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
+        assert send_poll(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
     with guest.line() as line, hit(service, "max_head_lines"):
-        answer = asked(line, request("GET", events(NEWEST), METADATA, "X: y", *lines))
+        answer = send_poll(line, request("GET", events(NEWEST), METADATA, "X: y", *lines))
         assert (answer.status, answer.header("connection")) == (400, "close")
 
 
@@ -344,10 +344,10 @@ def test_trailers_change_nothing(service: Service, guest: Guest) -> None:
 def test_any_number_of_requests_may_be_sent_ahead(service: Service, guest: Guest) -> None:
     count = 300
     with guest.line() as line, hit(service):
-        asked(line, ODD)
+        send_poll(line, ODD)
         line.send(GET * count)
         assert {line.answer().status for _ in range(count)} == {200}
-        assert asked(line).status == 200
+        assert send_poll(line).status == 200
 
 
 def test_a_poll_with_a_body_may_be_repeated_on_one_connection(
@@ -355,7 +355,7 @@ def test_a_poll_with_a_body_may_be_repeated_on_one_connection(
 ) -> None:
     poll = request("GET", events(NEWEST), METADATA, body=b"{}")
     with guest.line() as line, hit(service):
-        assert {asked(line, poll).status for _ in range(150)} == {200}
+        assert {send_poll(line, poll).status for _ in range(150)} == {200}
 
 
 MANY = request("GET", events(NEWEST), METADATA, *(f"X{n}: y" for n in range(99)))
@@ -383,11 +383,11 @@ def test_a_parse_error_waits_for_the_answers_in_flight(
 
 
 @contextlib.contextmanager
-def lines(guest: Guest, count: int, data: bytes = GET) -> Iterator[list[Line]]:
+def lines(guest: Guest, count: int, data: bytes = GET) -> Iterator[list[RawConnection]]:
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(guest.line()) for _ in range(count)]
         for line in made:
-            assert asked(line, data).status in (200, 404)
+            assert send_poll(line, data).status in (200, 404)
         yield made
 
 
@@ -407,12 +407,12 @@ def test_a_machine_has_thirty_two_connections(
                 assert line.over() == b""
         with hit(service):
             assert other.get().status == 200, "that is no concern of another's"
-            assert {asked(line, data).status for line in held} == {200}
+            assert {send_poll(line, data).status for line in held} == {200}
         held[0].close()
         connections = service.node.endpoint.connections
         until(lambda: connections.total < LIMITS.max_connections_per_machine)
         with hit(service), guest.line() as line:
-            assert asked(line).status == 200, "there is room again"
+            assert send_poll(line).status == 200, "there is room again"
 
 
 def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest: Guest) -> None:
@@ -435,7 +435,7 @@ def test_a_flood_of_connections_slows_nobody_else(
                 with contextlib.suppress(OSError):
                     line.send(GET)
                 assert line.answer().status == 429
-            assert asked(calm).status == 200
+            assert send_poll(calm).status == 200
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["front", "no front"])
@@ -459,11 +459,11 @@ def by_source(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
         yield service
 
 
-def held_by(service: Service, *sources: str) -> list[Line]:
+def held_by(service: Service, *sources: str) -> list[RawConnection]:
     made = []
     for source in sources:
-        line = Line(("127.0.0.1", port_of(service)), source=source)
-        assert asked(line).status in (200, 404)
+        line = RawConnection(("127.0.0.1", port_of(service)), source=source)
+        assert send_poll(line).status in (200, 404)
         made.append(line)
     return made
 
@@ -511,7 +511,7 @@ def test_all_together_have_so_many_connections(by_source: Service) -> None:
     with hit(by_source, "max_connections"):
         answer = exchange(place, GET, source=by_source.addresses["web1_3"])
     assert (answer.status, answer.header("connection")) == (503, "close")
-    assert {asked(line).status for line in held} == {200}
+    assert {send_poll(line).status for line in held} == {200}
     held.pop().close()
     until(lambda: by_source.node.endpoint.connections.total == 9)
     assert exchange(place, GET, source=by_source.addresses["web1_3"]).status == 200
@@ -649,12 +649,12 @@ def test_there_are_no_more_connections_than_the_system_has_files_for(tmp_path: P
         place = place_of(urls)
         exchange(place, GET)
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(Line(place)) for _ in range(150)]
-            assert {asked(line).status for line in held} == {200}
+            held = [stack.enter_context(RawConnection(place)) for _ in range(150)]
+            assert {send_poll(line).status for line in held} == {200}
             for _ in range(10):
                 assert exchange(place, ODD).status == 503
             assert exchange(place, LAST).status == 200
-            assert {asked(line).status for line in held} == {200}
+            assert {send_poll(line).status for line in held} == {200}
         assert shown(urls["control"])["max_connections"] == 10
     assert any("300 open files, so there is room for 150 connections" in s for s in process.stderr)
 
@@ -669,17 +669,17 @@ def test_when_there_are_no_files_left_callers_wait_and_nobody_is_busy(tmp_path: 
     with served(tmp_path, 4_000, "max_connections_per_machine = 500") as (process, urls):
         place, pid = place_of(urls), process.process.pid
         exchange(place, GET)
-        with Line(place) as calm, contextlib.ExitStack() as stack:
-            assert asked(calm).status == 200
+        with RawConnection(place) as calm, contextlib.ExitStack() as stack:
+            assert send_poll(calm).status == 200
             open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 5, 4_000))
-            held = [stack.enter_context(Line(place)) for _ in range(40)]
+            held = [stack.enter_context(RawConnection(place)) for _ in range(40)]
             for line in held:
                 line.send(GET)
             before, since = cpu(pid), real_time()
             pause = threading.Event()
             while real_time() - since < 1.5:
-                assert asked(calm).status == 200, "whoever is there already is served"
+                assert send_poll(calm).status == 200, "whoever is there already is served"
                 pause.wait(0.1)
             assert cpu(pid) - before < 0.8, "it does not try again and again"
             assert [line.silent() for line in held].count(True) >= 30

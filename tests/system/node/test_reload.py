@@ -25,14 +25,14 @@ from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
 from helpers.certificates import Authority
-from helpers.notify_socket import Manager
-from helpers.serve_process import FLEET, Serving, made, serving
+from helpers.notify_socket import NotifySocket
+from helpers.serve_process import FLEET, ServeProcess, running_service, write_settings
 
 
 class Watched:
     """A service whose manager hears when it has reloaded."""
 
-    def __init__(self, service: Serving, manager: Manager, settings: Path) -> None:
+    def __init__(self, service: ServeProcess, manager: NotifySocket, settings: Path) -> None:
         self.service = service
         self.settings = settings
         self._manager = manager
@@ -53,11 +53,11 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    settings = made(tmp_path, 'log_level = "debug"\n')
+    settings = write_settings(tmp_path, 'log_level = "debug"\n')
     address = f"@forewarn-reload-{os.getpid()}"
     with (
-        Manager(address) as manager,
-        serving(tmp_path, settings, env={"NOTIFY_SOCKET": address}) as service,
+        NotifySocket(address) as manager,
+        running_service(tmp_path, settings, env={"NOTIFY_SOCKET": address}) as service,
     ):
         yield Watched(service, manager, settings)
 
@@ -119,8 +119,8 @@ def test_another_level_of_the_log_holds_at_once(watched: Watched) -> None:
 
 
 def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -> None:
-    settings = made(tmp_path, "workers = 1\n")
-    with serving(tmp_path, settings) as service:
+    settings = write_settings(tmp_path, "workers = 1\n")
+    with running_service(tmp_path, settings) as service:
         service.poll()
         fleet = FLEET + "      - {name: web-2, update_domain: 2, addresses: [127.0.0.3]}\n"
         settings.with_name("fleet.yaml").write_text(fleet)
@@ -322,11 +322,11 @@ def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def connection(service: Service) -> Iterator[http.client.HTTPConnection]:
     where = urlsplit(service.url("web_0"))
-    made = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
     try:
-        yield made
+        yield connection
     finally:
-        made.close()
+        connection.close()
 
 
 def asked(connection: http.client.HTTPConnection) -> int:

@@ -12,24 +12,24 @@ import pytest
 
 from forewarn.support import guard
 from forewarn.support.sd_notify import Notifier
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 from helpers.polls import until
-from helpers.serve_process import made, serving
+from helpers.serve_process import running_service, write_settings
 
 
 @pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
+def manager(tmp_path: Path) -> Iterator[NotifySocket]:
     """On a path; the others below are abstract."""
-    with Manager(str(tmp_path / "notify")) as manager:
+    with NotifySocket(str(tmp_path / "notify")) as manager:
         yield manager
 
 
 def test_systemd_hears_that_the_service_is_ready_reloads_lives_and_stops(
-    manager: Manager, tmp_path: Path
+    manager: NotifySocket, tmp_path: Path
 ) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000"}
-    with serving(tmp_path, settings, env=env) as service:
+    with running_service(tmp_path, settings, env=env) as service:
         first = manager.message()
         assert first["READY"] == "1"
         assert first["STATUS"].startswith("2 machines, 0 active events; guests at http://127.0.0.1")
@@ -49,11 +49,11 @@ def test_systemd_hears_that_the_service_is_ready_reloads_lives_and_stops(
 
 def test_a_service_that_stands_still_gives_no_sign_of_life(tmp_path: Path) -> None:
     """A process that is stopped stands for a loop that is stuck: neither comes to it."""
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     env = {"NOTIFY_SOCKET": f"@forewarn-stuck-{os.getpid()}", "WATCHDOG_USEC": "600000"}
     with (
-        Manager(env["NOTIFY_SOCKET"]) as manager,
-        serving(tmp_path, settings, env=env) as service,
+        NotifySocket(env["NOTIFY_SOCKET"]) as manager,
+        running_service(tmp_path, settings, env=env) as service,
     ):
         manager.until("WATCHDOG")
         service.running.process.send_signal(signal.SIGSTOP)
@@ -82,7 +82,7 @@ def test_there_is_a_sign_of_life_only_while_all_is_well() -> None:
         telling.cancel()
         await asyncio.wait([telling])
 
-    with Manager(address) as manager:
+    with NotifySocket(address) as manager:
         asyncio.run(life())
         said = manager.drain()
     assert said[:4] == [{"WATCHDOG": "1"}, {"STATUS": "fine"}, *[{"WATCHDOG": "1"}] * 2]
@@ -118,7 +118,7 @@ def test_a_manager_that_is_gone_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_words_of_others_cannot_say_something_else_to_the_manager() -> None:
-    with Manager(f"@forewarn-words-{os.getpid()}") as manager:
+    with NotifySocket(f"@forewarn-words-{os.getpid()}") as manager:
         Notifier(manager.address).status("fine\nREADY=1\nMAINPID=1")
         assert manager.message() == {"STATUS": "fine READY=1 MAINPID=1"}
         Notifier(manager.address).status("x" * 100_000)

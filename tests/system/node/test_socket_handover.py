@@ -16,10 +16,10 @@ import pytest
 from helpers.polls import until
 from helpers.raw_http import exchange
 from helpers.worker_processes import LAST_POLL as POLL
-from helpers.worker_processes import MANAGER, Crowd, Several, listening, source
+from helpers.worker_processes import MANAGER, MultiProcessService, Pollers, listening, source
 
 
-class Managed(Several):
+class Managed(MultiProcessService):
     """A service whose sockets we hold."""
 
     def __init__(self, directory: Path, workers: int, **settings: object) -> None:
@@ -60,7 +60,7 @@ def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path, workers
     with managed(tmp_path, workers) as service:
         assert service.place[1] == service.guests[0].getsockname()[1]
         service.document(0)
-        with Crowd(service.place, range(8)) as crowd:
+        with Pollers(service.place, range(8)) as crowd:
             crowd.seen(100)
             for n in range(2 - workers // 2):
                 id = service.schedule(f"web_{n}", "Freeze")
@@ -78,7 +78,7 @@ def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path, workers
 def test_a_restart_refuses_no_poll_on_the_long_way_either(tmp_path: Path) -> None:
     with managed(tmp_path, 0, front=False) as service:
         service.document(0)
-        with Crowd(service.place, range(8)) as crowd:
+        with Pollers(service.place, range(8)) as crowd:
             crowd.seen(100)
             service.restart()
             crowd.seen(100)
@@ -99,7 +99,7 @@ def test_operators_wait_while_the_service_is_restarted(tmp_path: Path) -> None:
 def test_too_few_or_too_many_sockets_are_refused_with_what_to_write(
     tmp_path: Path, workers: int, names: str
 ) -> None:
-    service = Several(tmp_path, workers)
+    service = MultiProcessService(tmp_path, workers)
     sockets = listening(names.count("metadata"))
     try:
         fds = [one.fileno() for one in sockets]
@@ -113,7 +113,7 @@ def test_too_few_or_too_many_sockets_are_refused_with_what_to_write(
 
 
 def test_a_handed_over_address_must_be_as_confined_as_one_of_our_own(tmp_path: Path) -> None:
-    service = Several(tmp_path, 0)
+    service = MultiProcessService(tmp_path, 0)
     with socket.create_server(("0.0.0.0", 0)) as made:
         fds = [made.fileno()]
         argv = (sys.executable, "-c", MANAGER, str(fds[0]), "metadata")
@@ -129,7 +129,7 @@ def test_systemd_starts_it_with_the_first_caller(tmp_path: Path) -> None:
         pytest.skip("needs systemd-socket-activate: apt-get install systemd")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    service = Several(tmp_path, 0)
+    service = MultiProcessService(tmp_path, 0)
     running = service.start(
         *(activate, "-l", f"127.0.0.1:{port}", "--fdname=metadata", "-E", "XDG_RUNTIME_DIR", "--")
     )

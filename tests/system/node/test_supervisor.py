@@ -22,10 +22,10 @@ import forewarn
 from forewarn.node.daemon import process_main
 from forewarn.node.processes.child import ALIVE, UNWELL
 from helpers.certificates import Authority
-from helpers.notify_socket import Manager
+from helpers.notify_socket import NotifySocket
 from helpers.polls import until
 from helpers.process import Running
-from helpers.serve_process import FLEET, Serving, environment, made, serving
+from helpers.serve_process import FLEET, ServeProcess, environment, running_service, write_settings
 from helpers.token_api import Api
 from helpers.worker_processes import NEVER_LONGER, _children
 
@@ -70,9 +70,12 @@ def test_after_a_reload_a_control_process_that_is_replaced_is_as_it_was(tmp_path
     authority = Authority(tmp_path)
     pair = authority.issue("127.0.0.1")
     tls = f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'
-    settings = made(tmp_path, "workers = 1\n" + tls)
-    manager = Manager(f"@forewarn-supervised-{os.getpid()}")
-    with manager, serving(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service:
+    settings = write_settings(tmp_path, "workers = 1\n" + tls)
+    manager = NotifySocket(f"@forewarn-supervised-{os.getpid()}")
+    with (
+        manager,
+        running_service(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service,
+    ):
         api = Api(service.control, tls=authority.trusted())
         assert service.control.startswith("https://")
         assert len(api.get("/v1/machines").json()) == 2
@@ -101,9 +104,12 @@ def test_after_a_reload_a_control_process_that_is_replaced_is_as_it_was(tmp_path
 def test_whoever_reloads_hears_that_it_is_over_when_it_is_and_how_things_stand(
     tmp_path: Path,
 ) -> None:
-    settings = made(tmp_path, "workers = 1\n")
-    manager = Manager(f"@forewarn-reloads-{os.getpid()}")
-    with manager, serving(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service:
+    settings = write_settings(tmp_path, "workers = 1\n")
+    manager = NotifySocket(f"@forewarn-reloads-{os.getpid()}")
+    with (
+        manager,
+        running_service(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service,
+    ):
         says = manager.until("READY")["STATUS"]
         assert says.startswith("1 worker; 2 machines, 0 active events; guests at http://127.0.0.1:")
         fleet = FLEET + "      - {name: web-2, update_domain: 2, addresses: [127.0.0.3]}\n"
@@ -117,9 +123,12 @@ def test_whoever_reloads_hears_that_it_is_over_when_it_is_and_how_things_stand(
 
 
 def test_what_control_cannot_use_no_worker_takes_over(tmp_path: Path) -> None:
-    settings = made(tmp_path, "workers = 1\n")
-    manager = Manager(f"@forewarn-refused-{os.getpid()}")
-    with manager, serving(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service:
+    settings = write_settings(tmp_path, "workers = 1\n")
+    manager = NotifySocket(f"@forewarn-refused-{os.getpid()}")
+    with (
+        manager,
+        running_service(tmp_path, settings, env={"NOTIFY_SOCKET": manager.address}) as service,
+    ):
         manager.until("READY")
         settings.with_name("fleet.yaml").write_text("groups: nonsense\n")
         settings.write_text(settings.read_text() + "throttle = 1\n")
@@ -131,10 +140,10 @@ def test_what_control_cannot_use_no_worker_takes_over(tmp_path: Path) -> None:
 
 
 def test_the_manager_hears_signs_of_life_for_as_long_as_control_gives_any(tmp_path: Path) -> None:
-    settings = made(tmp_path, "workers = 1\n")
-    manager = Manager(f"@forewarn-lives-{os.getpid()}")
+    settings = write_settings(tmp_path, "workers = 1\n")
+    manager = NotifySocket(f"@forewarn-lives-{os.getpid()}")
     env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000"}
-    with manager, serving(tmp_path, settings, env=env) as service:
+    with manager, running_service(tmp_path, settings, env=env) as service:
         manager.until("READY")
         manager.until("WATCHDOG")
         replaced(service.running, "control")  # which is no reason to replace everything
@@ -160,7 +169,7 @@ def test_a_process_that_is_not_well_says_so_and_gives_no_sign_of_life(
 def test_a_signal_to_reload_is_not_lost_and_kills_nobody_while_the_supervisor_starts(
     tmp_path: Path,
 ) -> None:
-    settings = made(tmp_path, "workers = 1\n")
+    settings = write_settings(tmp_path, "workers = 1\n")
     with started(tmp_path, settings, [sys.executable]) as running:
         line = Path(f"/proc/{running.process.pid}/cmdline")
         while b"forewarn.node.daemon.supervisor_main" not in line.read_bytes():
@@ -179,10 +188,10 @@ def test_nothing_is_run_that_lies_in_the_working_directory(tmp_path: Path, how: 
             f"open({str(tmp_path / 'run')!r}, 'a').write('{module}')\nraise SystemExit(66)\n"
         )
     env = {"PYTHONPATH": str(evil)} if how == "-I" else {}
-    settings = made(tmp_path, "workers = 1\n")
+    settings = write_settings(tmp_path, "workers = 1\n")
     with started(tmp_path, settings, [sys.executable, how], cwd=evil, env=env) as running:
         urls = json.loads(running.line(60).removeprefix("ready "))
-        assert Serving(running, urls).poll()["Events"] == []
+        assert ServeProcess(running, urls).poll()["Events"] == []
     assert not (tmp_path / "run").exists()
 
 
@@ -191,18 +200,18 @@ def test_when_another_version_was_installed_the_whole_service_is_to_be_started_a
 ) -> None:
     """Rather than that a process of the one is refused by those of the other, for ever."""
     shutil.copytree(SOURCE, tmp_path / "lib" / "forewarn", ignore=shutil.ignore_patterns("*.pyc"))
-    settings = made(tmp_path, "workers = 1\n")
+    settings = write_settings(tmp_path, "workers = 1\n")
     python, env = [sys.executable, "-P"], {"PYTHONPATH": str(tmp_path / "lib")}
     with started(tmp_path, settings, python, env=env) as running:
-        serving = Serving(running, json.loads(running.line(60).removeprefix("ready ")))
+        process = ServeProcess(running, json.loads(running.line(60).removeprefix("ready ")))
         init = tmp_path / "lib" / "forewarn" / "__init__.py"
         text, count = re.subn('__version__ = ".+"', '__version__ = "99.0"', init.read_text())
         assert count == 1
         init.write_text(text)
-        assert serving.poll()["Events"] == []  # what runs goes on
+        assert process.poll()["Events"] == []  # what runs goes on
         os.kill(named(running, "worker 0"), signal.SIGKILL)
         assert running.wait(NEVER_LONGER) == 1
         assert '"installed":"99.0"' in "".join(running.stderr)
     with started(tmp_path, settings, python, env=env) as running:
-        serving = Serving(running, json.loads(running.line(60).removeprefix("ready ")))
-        assert serving.poll()["Events"] == []
+        process = ServeProcess(running, json.loads(running.line(60).removeprefix("ready ")))
+        assert process.poll()["Events"] == []

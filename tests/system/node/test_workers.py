@@ -19,28 +19,35 @@ import pytest
 from forewarn.judge import judge
 from helpers.paths import ROOT
 from helpers.polls import until
-from helpers.raw_http import HungUp, Line
-from helpers.worker_processes import LAST_POLL, NEVER_LONGER, Crowd, Several, several, source
+from helpers.raw_http import ConnectionClosed, RawConnection
+from helpers.worker_processes import (
+    LAST_POLL,
+    NEVER_LONGER,
+    MultiProcessService,
+    Pollers,
+    multi_process_service,
+    source,
+)
 
 IS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
-    with several(tmp_path_factory.mktemp("several")) as running:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultiProcessService]:
+    with multi_process_service(tmp_path_factory.mktemp("several")) as running:
         for n in range(12):
             assert running.document(n)["Events"] == []
         yield running
 
 
-def test_a_machine_always_meets_the_same_worker(service: Several) -> None:
+def test_a_machine_always_meets_the_same_worker(service: MultiProcessService) -> None:
     met = {n: {service.answered_by(n) for _ in range(4)} for n in range(12)}
     assert all(len(ids) == 1 for ids in met.values())
     assert len(set.union(*met.values())) == 2
 
 
 def test_the_next_poll_of_whoever_approved_shows_it_and_everybody_elses_too(
-    service: Several,
+    service: MultiProcessService,
 ) -> None:
     for n in (0, 5, 7):
         id = service.schedule(f"web_{n}")
@@ -54,7 +61,7 @@ def test_the_next_poll_of_whoever_approved_shows_it_and_everybody_elses_too(
         assert all(service.document(m)["Events"] == [] for m in range(12))
 
 
-def test_the_numbers_are_those_of_all_workers_together(service: Several) -> None:
+def test_the_numbers_are_those_of_all_workers_together(service: MultiProcessService) -> None:
     polls = 'forewarn_polls_total{api_version="2020-07-01",status="200"}'
     service.wait_for_workers()
 
@@ -69,7 +76,7 @@ def test_the_numbers_are_those_of_all_workers_together(service: Several) -> None
 
 
 def test_polls_go_on_while_control_is_killed_and_approvals_are_refused_until_it_is_back(
-    service: Several,
+    service: MultiProcessService,
 ) -> None:
     id = service.schedule("web_1")
     expected = service.poll(0).body
@@ -77,10 +84,12 @@ def test_polls_go_on_while_control_is_killed_and_approvals_are_refused_until_it_
     def refused() -> bool:
         try:
             return service.approve(id) == 500
-        except HungUp:  # it was under way when control died, and nobody knows what became of it
+        except (
+            ConnectionClosed
+        ):  # it was under way when control died, and nobody knows what became of it
             return False
 
-    with Crowd(service.place, range(12)) as crowd:
+    with Pollers(service.place, range(12)) as crowd:
         crowd.seen()
         os.kill(service.pid, signal.SIGSTOP)  # so that control stays away for a while
         try:
@@ -102,9 +111,11 @@ def test_polls_go_on_while_control_is_killed_and_approvals_are_refused_until_it_
     service.ask("POST", f"/v1/events/{id}/finish", {"reason": "test"})
 
 
-def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(service: Several) -> None:
+def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(
+    service: MultiProcessService,
+) -> None:
     by = {n: service.answered_by(n) for n in range(12)}
-    with Crowd(service.place, range(12)) as crowd:
+    with Pollers(service.place, range(12)) as crowd:
         crowd.seen()
         killed = service.kill("worker 1")
         service.wait_for_another("worker 1", killed)
@@ -120,14 +131,14 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(service: Seve
 
 
 def test_a_worker_that_stands_still_is_replaced_and_shows_nobody_what_was_before(
-    service: Several,
+    service: MultiProcessService,
 ) -> None:
     id = service.schedule("web_2")
     before = {n: service.answered_by(n) for n in range(12)}
     incarnation = service.document(0)["DocumentIncarnation"]
     stopped = service.children()["worker 1"]
     os.kill(stopped, signal.SIGSTOP)
-    waiting = {n: Line(service.place, source=source(n)) for n in range(12)}
+    waiting = {n: RawConnection(service.place, source=source(n)) for n in range(12)}
     for line in waiting.values():
         line.send(LAST_POLL)
     answered = _first(waiting)
@@ -141,7 +152,7 @@ def test_a_worker_that_stands_still_is_replaced_and_shows_nobody_what_was_before
     assert all(service.document(n)["DocumentIncarnation"] > incarnation for n in range(12))
     assert {n for n in before if service.answered_by(n) == before[n]} == quick
     for n in waiting.keys() - quick:  # answered by another, or cut; never with what was before
-        with contextlib.suppress(HungUp, OSError):
+        with contextlib.suppress(ConnectionClosed, OSError):
             assert waiting[n].answer().json()["DocumentIncarnation"] > incarnation
     for line in waiting.values():
         line.close()
@@ -149,13 +160,15 @@ def test_a_worker_that_stands_still_is_replaced_and_shows_nobody_what_was_before
     service.ask("POST", f"/v1/events/{id}/finish", {"reason": "test"})
 
 
-def _first(waiting: dict[int, Line]) -> int:
+def _first(waiting: dict[int, RawConnection]) -> int:
     """Who is answered first."""
     answered, _, _ = select.select([line._socket for line in waiting.values()], [], [], 30)
     return next(n for n, line in waiting.items() if line._socket in answered)
 
 
-def test_the_documented_numbers_of_workers_are_those_there_are(service: Several) -> None:
+def test_the_documented_numbers_of_workers_are_those_there_are(
+    service: MultiProcessService,
+) -> None:
     text = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
     documented = set(re.findall(r"^\| `(forewarn_workers?_?[a-z_]*)", text, re.M))
     there = {name.partition("{")[0] for name in service.metrics()}
@@ -165,7 +178,7 @@ def test_the_documented_numbers_of_workers_are_those_there_are(service: Several)
 
 
 def test_settings_are_read_anew_by_all_and_whoever_is_started_later_goes_by_them(
-    service: Several,
+    service: MultiProcessService,
 ) -> None:
     def throttled(n: int) -> bool:
         return 429 in {service.poll(n).status for _ in range(20)}
@@ -186,7 +199,7 @@ def test_settings_are_read_anew_by_all_and_whoever_is_started_later_goes_by_them
     until(lambda: not any(throttled(n) for n in range(12)), 20)
 
 
-def test_the_socket_between_them_is_for_our_own_user_only(service: Several) -> None:
+def test_the_socket_between_them_is_for_our_own_user_only(service: MultiProcessService) -> None:
     path = service.directory / "state.db.upstream"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     if not IS_ROOT:
@@ -212,18 +225,20 @@ def test_the_socket_between_them_is_for_our_own_user_only(service: Several) -> N
     service.wait_for_workers()
 
 
-def test_a_second_service_is_refused(service: Several, tmp_path: Path) -> None:
-    other = Several(tmp_path, metadata=service.metadata.removeprefix("http://"))
+def test_a_second_service_is_refused(service: MultiProcessService, tmp_path: Path) -> None:
+    other = MultiProcessService(tmp_path, metadata=service.metadata.removeprefix("http://"))
     assert other.start().wait() == 1
     assert "is in use" in other.said_so_far()
-    other = Several(tmp_path, state=str(service.directory / "state.db"), upstream="elsewhere")
+    other = MultiProcessService(
+        tmp_path, state=str(service.directory / "state.db"), upstream="elsewhere"
+    )
     assert other.start().wait() == 1
     assert "state.db" in other.said_so_far()
     assert not (tmp_path / "elsewhere").exists()
     assert service.document(0)["Events"] == []
 
 
-def test_commands_find_the_service(service: Several) -> None:
+def test_commands_find_the_service(service: MultiProcessService) -> None:
     argv = [sys.executable, "-m", "forewarn", "machine", "list", "--json"]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(service.directory)}
     said = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=30)
@@ -235,14 +250,14 @@ def test_when_it_stops_whoever_is_in_line_is_answered_and_nothing_is_left_behind
     tmp_path: Path,
 ) -> None:
     """A worker that stands still does not accept: its callers wait with the kernel."""
-    with several(tmp_path) as service:
+    with multi_process_service(tmp_path) as service:
         service.document(0)
         children = service.children()
         workers = [pid for name, pid in children.items() if name != "control"]
         assert len(workers) == 2
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
-        lines = [Line(service.place, source=source(n)) for n in range(12)]
+        lines = [RawConnection(service.place, source=source(n)) for n in range(12)]
         for line in lines:
             line.send(LAST_POLL)
         os.kill(service.pid, signal.SIGTERM)
@@ -260,18 +275,18 @@ def test_when_it_stops_whoever_is_in_line_is_answered_and_nothing_is_left_behind
 
 
 def test_a_supervisor_that_is_killed_takes_the_others_with_it(tmp_path: Path) -> None:
-    with several(tmp_path) as service:
+    with multi_process_service(tmp_path) as service:
         processes = service.children().values()
         service.document(0)
         os.kill(service.pid, signal.SIGKILL)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), 20)
-    with several(tmp_path) as service:
+    with multi_process_service(tmp_path) as service:
         assert service.document(0)["Events"] == []
 
 
 def test_a_start_that_fails_fails_as_a_whole_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"this is no database, and long enough to see it" * 50)
-    service = Several(tmp_path)
+    service = MultiProcessService(tmp_path)
     assert service.start().wait(60) == 1
     said = service.said_so_far()
     assert "state.db" in said
@@ -281,11 +296,11 @@ def test_a_start_that_fails_fails_as_a_whole_and_says_why(tmp_path: Path) -> Non
 
 def test_what_workers_record_can_be_judged(tmp_path: Path) -> None:
     record = tmp_path / "trace.jsonl"
-    with several(tmp_path, record=str(record)) as service:
+    with multi_process_service(tmp_path, record=str(record)) as service:
         for n in range(12):
             service.document(n)
         id = service.schedule("web_2", "Freeze")
-        with Crowd(service.place, range(12)) as crowd:
+        with Pollers(service.place, range(12)) as crowd:
             crowd.seen(50)
             assert service.approve(id, 7) == 200
             killed = service.kill("control")

@@ -26,7 +26,7 @@ from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine import otel
 from forewarn.testing import SAMPLE, Service
 from helpers.polls import until
-from helpers.serve_process import environment, made
+from helpers.serve_process import environment, write_settings
 
 ERROR = 2  # of a span's status
 
@@ -170,11 +170,11 @@ def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
 
 def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: Collector) -> None:
     with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
-        made = service.run(
+        token = service.run(
             service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
         )
-        assert isinstance(made, CreatedToken)
-        bearer = {"Authorization": f"Bearer {made.secret.text}"}
+        assert isinstance(token, CreatedToken)
+        bearer = {"Authorization": f"Bearer {token.secret.text}"}
         body = {"type": "Reboot", "machines": ["web_0"], "description": "not for others"}
         post(service, "/v1/events", body, **bearer)
         with pytest.raises(ControlError):
@@ -184,7 +184,12 @@ def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: 
     refused = [s for s in collector.spans if attributes(s).get("http.response.status_code") == 401]
     assert len(refused) == 1
     everything = b"".join(collector.raw)
-    for word in (made.secret.text, made.secret.text[-10:], "not for others", "127.0.0.1"):
+    for word in (
+        token.secret.text,
+        token.secret.text[-10:],
+        "not for others",
+        "127.0.0.1",
+    ):
         assert word.encode() not in everything
 
 
@@ -236,7 +241,7 @@ def test_without_the_packages_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    settings = made(tmp_path, 'traces = "http://127.0.0.1:4318"\n')
+    settings = write_settings(tmp_path, 'traces = "http://127.0.0.1:4318"\n')
     result = CliRunner().invoke(app, ["serve", "--config", str(settings)])
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == (
@@ -252,10 +257,10 @@ def test_what_is_no_address_is_refused() -> None:
 
 
 def test_the_service_sends_what_it_has_when_it_stops(tmp_path: Path, collector: Collector) -> None:
-    from helpers.serve_process import serving
+    from helpers.serve_process import running_service
 
-    settings = made(tmp_path, f'traces = "{collector.url}"\n')
-    with serving(tmp_path, settings) as service:
+    settings = write_settings(tmp_path, f'traces = "{collector.url}"\n')
+    with running_service(tmp_path, settings) as service:
         connection = http.client.HTTPConnection(service.control.removeprefix("http://"))
         connection.request("POST", "/v1/machines/web-0/restart")
         assert connection.getresponse().status < 300

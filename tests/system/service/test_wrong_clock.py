@@ -24,7 +24,14 @@ from forewarn.support import guard
 from forewarn.testing.kit.inprocess import exchange
 from helpers.forked_cli import run
 from helpers.polls import until
-from helpers.serve_process import FLEET, FOREWARN, Serving, environment, made, serving
+from helpers.serve_process import (
+    FLEET,
+    FOREWARN,
+    ServeProcess,
+    environment,
+    running_service,
+    write_settings,
+)
 
 FOUR_YEARS = 4 * 365 * DAY
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -57,7 +64,7 @@ async def lived(state: Path, clock: RealClock) -> tuple[bool, str, list[Record]]
         return node.writer.now().untrusted is None, answer.body.decode(), list(records)
 
 
-def readiness(service: Serving) -> dict[str, str]:
+def readiness(service: ServeProcess) -> dict[str, str]:
     """The parts that are not well."""
     try:
         said = service.get("/readyz")
@@ -67,11 +74,11 @@ def readiness(service: Serving) -> dict[str, str]:
     return {part: why for part, why in said["parts"].items() if why != "ok"}
 
 
-def history(service: Serving) -> list[str]:
+def history(service: ServeProcess) -> list[str]:
     return [record["what"] for record in service.get("/v1/history")["records"]]
 
 
-def refusal(service: Serving, path: str, body: Any = None) -> tuple[int, str]:
+def refusal(service: ServeProcess, path: str, body: Any = None) -> tuple[int, str]:
     try:
         return 200, str(service.post(path, body))
     except urllib.error.HTTPError as error:
@@ -82,11 +89,11 @@ def refusal(service: Serving, path: str, body: Any = None) -> tuple[int, str]:
 def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
     tmp_path: Path,
 ) -> None:
-    settings = made(tmp_path)
+    settings = write_settings(tmp_path)
     _, document, _ = asyncio.run(lived(tmp_path / "state" / "forewarn.db", RealClock(ahead)))
     shown = json.loads(document)["Events"][0]
     event, promised = shown["EventId"], shown["NotBefore"]
-    with serving(tmp_path, settings) as service:
+    with running_service(tmp_path, settings) as service:
         why = readiness(service)
         assert list(why) == ["clock"]
         assert "an admin accepts the wall clock" in why["clock"]

@@ -18,13 +18,13 @@ from forewarn.agent.approval.coordinate import Coordination, CoordinationError, 
 from forewarn.agent.config.model import Hook
 from forewarn.agent.planning import attempts, plan
 from forewarn.agent.telemetry.status import status_view
-from helpers.agent_loop import Running, Told
+from helpers.agent_loop import AgentLoop, ScriptedClient
 from helpers.agent_world import BEGINNING, event
 
 
 def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path) as running:
+        async with AgentLoop(tmp_path) as running:
             for times in (1, 2):
                 running.client.queue.put_nowait((event(),))
                 await running.told("hook ended", 2 * times - 1)
@@ -39,7 +39,7 @@ def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:
 
 def test_an_approval_that_is_refused_is_tried_again_until_not_before(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path, approve="when-done") as running:
+        async with AgentLoop(tmp_path, approve="when-done") as running:
             running.client.refuses = 1
             running.client.queue.put_nowait((event(),))
             await running.told("approved")
@@ -63,7 +63,7 @@ def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path
     fails = Hook(name="hook", commands=commands, stages=("prepare",), retries=1)
 
     async def scenario() -> None:
-        async with Running(tmp_path, fails, approve="when-done") as running:
+        async with AgentLoop(tmp_path, fails, approve="when-done") as running:
             running.client.queue.put_nowait((event(),))
             (given_up,) = await running.told("hook given up")
             assert (given_up["stage"], given_up["attempt"]) == ("prepare", 2)
@@ -77,7 +77,7 @@ def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path
 
 def test_an_event_that_no_rule_is_about_is_said_once_and_left_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path, type=("Freeze",)) as running:
+        async with AgentLoop(tmp_path, type=("Freeze",)) as running:
             for _ in range(3):
                 running.client.queue.put_nowait((event(),))
             running.client.queue.put_nowait((event(), event("E2", type="Freeze")))
@@ -95,7 +95,7 @@ def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path) as running:
+        async with AgentLoop(tmp_path) as running:
             save, full = running.store.save, True
 
             def fails(case: Any) -> None:
@@ -120,7 +120,7 @@ def test_one_event_that_cannot_be_kept_does_not_stand_in_the_way_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path) as running:
+        async with AgentLoop(tmp_path) as running:
             save = running.store.save
 
             def putting(case: Any) -> None:
@@ -141,10 +141,10 @@ def test_what_is_over_is_put_back_also_while_the_endpoint_is_away(tmp_path: Path
     """And nothing else: whether an event is still listed nobody knows."""
 
     async def scenario() -> None:
-        async with Running(tmp_path) as running:
+        async with AgentLoop(tmp_path) as running:
             running.client.queue.put_nowait((event(), event("E2")))
             await running.told("hook ended", 2)
-        running = Running(tmp_path)
+        running = AgentLoop(tmp_path)
         first = next(case for case in running.agent.cases if case.event.id == "E1")
         later = next(case for case in running.agent.cases if case.event.id == "E2")
         running.client.there = False
@@ -162,7 +162,7 @@ def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path / "state") as running:
+        async with AgentLoop(tmp_path / "state") as running:
             running.client.queue.put_nowait((event(),))
             await running.told("hook ended")
             shutil.rmtree(tmp_path / "state")
@@ -176,7 +176,7 @@ def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile
 
 def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path) as running:
+        async with AgentLoop(tmp_path) as running:
             running.client.queue.put_nowait((event(type="Terminate"), event("E2")))
             await running.told("hook ended", 2)
             running.client.hidden = frozenset({"Terminate"})
@@ -189,7 +189,7 @@ def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None
 
 def test_who_is_forgotten_to_be_ready_says_so_again(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Running(tmp_path, approve="coordinated") as running:
+        async with AgentLoop(tmp_path, approve="coordinated") as running:
             running.client.ready_ones = set()
             running.client.queue.put_nowait((event(resources=("web_0", "web_1")),))
             await running.told("ready")
@@ -203,7 +203,7 @@ def test_who_is_forgotten_to_be_ready_says_so_again(tmp_path: Path) -> None:
 def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
     async def scenario() -> None:
         held = threading.Event()
-        together = Coordination(Told(), Path("/nowhere"), 0.01)
+        together = Coordination(ScriptedClient(), Path("/nowhere"), 0.01)
         try:
             for _ in range(3):
                 with pytest.raises(CoordinationError, match="does not answer"):
@@ -245,7 +245,7 @@ def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
     stops = Hook(name="hook", commands=commands, stages=("prepare",), timeout=1.0)
 
     async def scenario() -> None:
-        async with Running(tmp_path, stops) as running:
+        async with AgentLoop(tmp_path, stops) as running:
             running.client.queue.put_nowait((event(),))
             (overdue,) = await running.told("hook overdue")
             process = overdue["process"]
@@ -274,7 +274,7 @@ def test_an_undo_that_is_given_up_says_what_to_do(
     fails = Hook(name="hook", commands=commands, stages=("prepare", "undo"))
 
     async def scenario() -> None:
-        async with Running(tmp_path, fails) as running:
+        async with AgentLoop(tmp_path, fails) as running:
             running.client.queue.put_nowait((event(),))
             await running.told("hook ended")
             running.client.queue.put_nowait(())

@@ -17,7 +17,7 @@ import pytest
 
 from forewarn.agent.config.model import Hook
 from forewarn.agent.system import durable
-from helpers.agent_loop import Running
+from helpers.agent_loop import AgentLoop
 from helpers.agent_world import event
 
 OWN = "$FOREWARN_STATE"
@@ -73,12 +73,12 @@ def test_each_stage_is_run_once_whatever_a_hook_does_to_the_state(
     hook = destructive(tmp_path, damage)
 
     async def scenario() -> None:
-        async with Running(state, hook) as running:
+        async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait((event(),))
             (ended,) = await running.told("hook ended")
             assert (ended["stage"], ended["outcome"], ended["code"]) == ("prepare", "ended", 3)
             await running.told("hook given up")
-        async with Running(state, hook) as running:
+        async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait(())
             await running.told("event handled")
             (ended,) = await running.told("hook ended")
@@ -99,14 +99,14 @@ def test_a_run_whose_record_is_removed_is_not_begun_again_while_it_is_at_work(
     hook = Hook(name="hook", commands={"prepare": ("sh", "-c", script)}, stages=("prepare",))
 
     async def scenario() -> None:
-        async with Running(state, hook) as running:
+        async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait((event(),))
             assert await asyncio.to_thread(
                 until, lambda: effects.exists() and list(state.glob("cases/*/runs/*/begun"))
             )
             running.client.queue.put_nowait((event(), event("E2", type="Freeze")))
             await running.told("event seen", 2)
-        async with Running(state, hook) as running:
+        async with AgentLoop(state, hook) as running:
             running.client.queue.put_nowait((event(),))
             await running.told("event ended")
             gate.write_text("go on\n")

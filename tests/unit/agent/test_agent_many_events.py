@@ -14,7 +14,7 @@ from forewarn.agent.running.dry_run import DryRunners, MemoryStore
 from forewarn.agent.state import store as state_store
 from forewarn.agent.state.runs import Result, Run
 from forewarn.agent.state.store import StateStore
-from helpers.agent_loop import HOOK, Told
+from helpers.agent_loop import HOOK, ScriptedClient
 from helpers.agent_world import a_case, event, hook, order
 
 NEARLY = 1.1  # what is done once, however many there are
@@ -41,7 +41,7 @@ def reads_for(events: int) -> int:
             all_of[what].set()
 
     async def scenario() -> int:
-        client, store = Told(), Counting()
+        client, store = ScriptedClient(), Counting()
         rules = (Rule(name="all", hooks=("hook",), approve="when-done"),)
         config = Config(state=Path("/nowhere"), rules=rules, hooks={"hook": HOOK})
         runners = DryRunners(store, log)

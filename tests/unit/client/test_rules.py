@@ -19,8 +19,8 @@ from forewarn.wire.versions import VERSIONS
 from helpers.scripted_client import (
     EVENT,
     HERE,
-    Pretended,
     Script,
+    ScriptedExchanges,
     answer,
     body,
     document,
@@ -57,7 +57,7 @@ def in_turn(*replies: Response) -> Script:
 
 
 def test_polls_are_a_second_apart_give_or_take_and_never_the_same() -> None:
-    stage = Pretended(in_turn(document()))
+    stage = ScriptedExchanges(in_turn(document()))
     stage.until(60)
     assert 54 <= len(stage.polls) <= 67
     assert len(set(stage.rests)) > 10
@@ -65,21 +65,23 @@ def test_polls_are_a_second_apart_give_or_take_and_never_the_same() -> None:
 
 
 def test_a_poll_sends_the_tag_of_the_document_in_hand() -> None:
-    stage = Pretended(in_turn(document(tag='"a"'), answer(304), document(tag='"b"'), answer(304)))
+    stage = ScriptedExchanges(
+        in_turn(document(tag='"a"'), answer(304), document(tag='"b"'), answer(304))
+    )
     stage.until(5)
     assert [ask.etag for ask in stage.polls[:5]] == ["", '"a"', '"a"', '"b"', '"b"']
 
 
 @pytest.mark.parametrize("tag", ["", "x" * 1_000])
 def test_a_tag_that_is_none_is_not_sent_back(tag: str) -> None:
-    stage = Pretended(in_turn(document(tag=tag)))
+    stage = ScriptedExchanges(in_turn(document(tag=tag)))
     stage.until(3)
     assert {ask.etag for ask in stage.asks} == {""}
     assert not stage.waits
 
 
 def test_in_trouble_one_rests_longer_and_longer_but_never_for_long() -> None:
-    stage = Pretended(in_turn(answer(500)))
+    stage = ScriptedExchanges(in_turn(answer(500)))
     stage.until(60)
     for number, rest in enumerate(stage.rests):
         most = min(pace.BACK_OFF_MOST, 2.0**number)
@@ -93,13 +95,15 @@ def test_in_trouble_one_rests_longer_and_longer_but_never_for_long() -> None:
     ("said", "least"), [("3", 3.0), ("86400", 10.0), ("soon", 0.5), ("-5", 0.5), ("²", 0.5)]
 )
 def test_retry_after_is_kept_to_within_reason(said: str, least: float) -> None:
-    stage = Pretended(in_turn(answer(429, retry_after=said), document()))
+    stage = ScriptedExchanges(in_turn(answer(429, retry_after=said), document()))
     stage.done(stage.rules.events(60))
     assert least <= stage.rests[0] <= max(least, 1.0)
 
 
 def test_after_trouble_all_is_as_before() -> None:
-    stage = Pretended(in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT)))
+    stage = ScriptedExchanges(
+        in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT))
+    )
     told = stage.until(30)
     assert [len(look.changes) for look in told if look.changes] == [1], "and nothing is told twice"
     assert stage.rules.status.problem == ""
@@ -121,7 +125,7 @@ def knows(name: str, events: Callable[[str], Response]) -> Script:
 
 
 def test_versions_come_from_our_own_table_and_downwards() -> None:
-    stage = Pretended(knows("2019-01-01", lambda _: document()))
+    stage = ScriptedExchanges(knows("2019-01-01", lambda _: document()))
     stage.done(stage.rules.events(10))
     assert [version(ask) for ask in stage.asks] == DOWNWARDS[:4]
     assert stage.rests == []
@@ -130,7 +134,7 @@ def test_versions_come_from_our_own_table_and_downwards() -> None:
 
 
 def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
-    stage = Pretended(always(answer(400, LISTING)))
+    stage = ScriptedExchanges(always(answer(400, LISTING)))
     with pytest.raises(Unavailable, match="answered 400"):
         stage.done(stage.rules.events(60))
     assert {version(ask) for ask in stage.asks} == set(DOWNWARDS)
@@ -139,13 +143,13 @@ def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
 
 def test_a_version_that_worked_is_not_given_up_for_a_few_refusals() -> None:
     replies = [document(), *[answer(400, LISTING)] * (pace.DOUBT - 1), document()]
-    stage = Pretended(in_turn(*replies))
+    stage = ScriptedExchanges(in_turn(*replies))
     stage.until(30)
     assert {version(ask) for ask in stage.polls} == {DOWNWARDS[0]}
 
 
 def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
-    stage = Pretended(knows("2020-07-01", lambda _: document()))
+    stage = ScriptedExchanges(knows("2020-07-01", lambda _: document()))
     stage.until(3)
     stage.script = knows("2019-08-01", lambda _: document())
     stage.until(60)
@@ -154,7 +158,7 @@ def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
 
 
 def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
-    stage = Pretended(knows("2019-08-01", lambda _: document(EVENT)))
+    stage = ScriptedExchanges(knows("2019-08-01", lambda _: document(EVENT)))
     told = stage.until(pace.NEWEST_AGAIN * 3)
     asked = [version(ask) for ask in stage.polls]
     assert 3 <= asked.count(DOWNWARDS[0]) <= 4
@@ -167,14 +171,14 @@ def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
 
 def test_nor_is_it_forgotten_if_its_time_comes_in_the_middle_of_a_poll() -> None:
     script = knows("2019-08-01", lambda _: document())
-    stage = Pretended(lambda ask: (script(ask), 0.9))  # type: ignore[return-value, arg-type]
+    stage = ScriptedExchanges(lambda ask: (script(ask), 0.9))  # type: ignore[return-value, arg-type]
     stage.until(pace.NEWEST_AGAIN * 4)
     assert [version(ask) for ask in stage.polls].count(DOWNWARDS[0]) == 4
 
 
 def test_what_an_older_version_does_not_show_is_not_told_to_be_over() -> None:
     spot = {**EVENT, "EventType": "Preempt"}
-    stage = Pretended(in_turn(document(spot)))
+    stage = ScriptedExchanges(in_turn(document(spot)))
     looks = stage.snapshots()
     assert next(looks).changes
     old = knows("2017-08-01", lambda _: document(tag='"old"'))
@@ -196,7 +200,7 @@ def held(ask: Request) -> tuple[Response, float]:
 
 
 def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
-    stage = Pretended(held)
+    stage = ScriptedExchanges(held)
     stage.until(120)
     assert stage.rules.status.long_poll
     assert len(stage.polls) == 1
@@ -206,14 +210,14 @@ def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
 
 
 def test_who_wants_no_long_poll_gets_none() -> None:
-    stage = Pretended(held, long_poll=False)
+    stage = ScriptedExchanges(held, long_poll=False)
     stage.until(10)
     assert not stage.waits
     assert len(stage.polls) >= 9
 
 
 def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
-    stage = Pretended(in_turn(document()))
+    stage = ScriptedExchanges(in_turn(document()))
     stage.until(pace.WAIT_AGAIN * 2)
     assert len(stage.waits) == 2
     assert not stage.rules.status.long_poll
@@ -221,20 +225,20 @@ def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
 
 
 def test_a_server_that_answers_waits_at_once_is_not_asked_without_rest() -> None:
-    stage = Pretended(lambda _: document())
+    stage = ScriptedExchanges(lambda _: document())
     stage.until(20)
     assert len(stage.waits) <= 24
 
 
 def test_not_even_one_that_always_tells_something_new() -> None:
     number = iter(range(10_000))
-    stage = Pretended(lambda _: document({**EVENT, "EventId": f"{next(number)}"}))
+    stage = ScriptedExchanges(lambda _: document({**EVENT, "EventId": f"{next(number)}"}))
     stage.until(5)
     assert len(stage.asks) <= 5 / pace.LEAST_REST + 1
 
 
 def test_long_polls_that_are_lost_are_given_up_after_some() -> None:
-    stage = Pretended(lambda ask: (trouble("late"), 20.0) if is_wait(ask) else document())
+    stage = ScriptedExchanges(lambda ask: (trouble("late"), 20.0) if is_wait(ask) else document())
     stage.until(300)
     assert len(stage.waits) == pace.WAIT_TRIES
     assert len(stage.polls) > 200
@@ -251,7 +255,7 @@ def test_one_that_meets_a_bad_moment_is_tried_again(reply: Response) -> None:
             return replies.pop(), 1.0
         return held(ask)
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     stage.until(60)
     assert stage.rules.status.long_poll
     assert len(stage.waits) >= 5
@@ -271,7 +275,7 @@ def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
             return trouble("refused"), 0.01
         return held(ask)
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     stage.until(120)
     assert not outages
     assert stage.rules.status.long_poll
@@ -284,12 +288,12 @@ def test_within_says_for_how_long_it_may_be_waited() -> None:
             return answer(304), seconds
         return document(), 0.01
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     due = stage.now + 34.5
     told = stage.until(34.6, lambda: due - stage.now)
     assert len(told) >= 4
     assert due - 1.2 <= stage.now <= due + 1.2
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     stage.until(2, lambda: 0.2)
     assert not stage.waits, "for so little it is not worth while"
     assert len(stage.polls) >= 8
@@ -304,7 +308,9 @@ def places(**said: Response) -> Callable[[Request], Response]:
 
 
 def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
-    stage = Pretended(places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(
+        places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B]
+    )
     assert stage.done(stage.rules.events(10)) == ()
     assert stage.rules.status.endpoint == str(B)
     assert [ask.location for ask in stage.asks] == [A, B], "and what it answered is not asked again"
@@ -312,7 +318,7 @@ def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
 
 
 def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
-    stage = Pretended(places(), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(), said=None, candidates=[A, B])
     with pytest.raises(NoEndpoint, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
     assert stage.now < 1_000 + pace.ABSENT
@@ -320,7 +326,7 @@ def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
 
 
 def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
-    stage = Pretended(places(a=answer(410)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=answer(410)), said=None, candidates=[A, B])
 
     def script(ask: Request) -> Response:
         ready = stage.now > 1_070
@@ -332,7 +338,7 @@ def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
 
 
 def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
-    stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), said=None, candidates=[A, B])
     looks = stage.snapshots()
     assert next(looks).changes
     stage.script = places(a=trouble("refused"), b=document(EVENT))
@@ -343,13 +349,13 @@ def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
 
 
 def test_one_that_was_named_is_never_left_for_another() -> None:
-    stage = Pretended(in_turn(document(), trouble("refused")), candidates=[A, B])
+    stage = ScriptedExchanges(in_turn(document(), trouble("refused")), candidates=[A, B])
     stage.until(300)
     assert {ask.location for ask in stage.asks} == {HERE}
 
 
 def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> None:
-    stage = Pretended(places(a=document()), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document()), said=None, candidates=[A, B])
     stage.done(stage.rules.events(5))
     stage.script = places(b=document())
     for _ in range(20):
@@ -362,7 +368,7 @@ def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> Non
 
 
 def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
-    stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
+    stage = ScriptedExchanges(places(a=document(EVENT)), said=None, candidates=[A, B])
     looks = stage.snapshots()
     next(looks)
     approving = stage.rules.approve([EVENT["EventId"]], 60)  # type: ignore[list-item]
@@ -379,24 +385,24 @@ def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
 
 
 def test_a_first_answer_may_take_two_minutes() -> None:
-    stage = Pretended(lambda _: (document(), 120.0))
+    stage = ScriptedExchanges(lambda _: (document(), 120.0))
     assert stage.done(stage.rules.events(130)) == ()
     assert stage.asks[0].timeout >= 120
 
 
 def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
-    stage = Pretended(in_turn(document(), trouble("late"), trouble("late"), document()))
+    stage = ScriptedExchanges(in_turn(document(), trouble("late"), trouble("late"), document()))
     stage.until(10)
     assert [ask.timeout for ask in stage.polls[1:5]] == [10.0, 20.0, 40.0, 10.0]
 
 
 def test_patience_is_what_was_asked_for() -> None:
     for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
-        stage = Pretended(always(reply))
+        stage = ScriptedExchanges(always(reply))
         with pytest.raises(Unavailable, match="does not give a valid answer"):
             stage.done(stage.rules.events(20))
         assert most - 5 <= stage.now - 1_000 <= most
-    stage = Pretended(always(answer(500)))
+    stage = ScriptedExchanges(always(answer(500)))
     with pytest.raises(Unavailable):
         stage.done(stage.rules.events(0))
     assert len(stage.asks) == 1
@@ -407,20 +413,20 @@ def test_patience_is_what_was_asked_for() -> None:
 
 @pytest.mark.parametrize("reply", [answer(500), answer(410), answer(429), trouble("reset")])
 def test_an_approval_is_said_again_until_it_is_heard(reply: Response) -> None:
-    stage = Pretended(in_turn(document(EVENT), reply, reply, answer(200)))
+    stage = ScriptedExchanges(in_turn(document(EVENT), reply, reply, answer(200)))
     stage.done(stage.rules.approve(["x"], 60))
     assert [ask.method for ask in stage.asks] == ["GET", "POST", "POST", "POST"]
     assert {ask.body for ask in stage.asks[1:]} == {b'{"StartRequests":[{"EventId":"x"}]}'}
 
 
 def test_an_approval_that_is_refused_is_not_said_again() -> None:
-    stage = Pretended(in_turn(document(), answer(400, b'{"error":"Bad \x1b[2J"}')))
+    stage = ScriptedExchanges(in_turn(document(), answer(400, b'{"error":"Bad \x1b[2J"}')))
     with pytest.raises(NotApproved, match=r'answered 400 .* x: {"error":"Bad \\x1b'):
         stage.done(stage.rules.approve(["x"], 60))
 
 
 def test_what_was_approved_here_and_is_gone_is_finished() -> None:
-    stage = Pretended(in_turn(document(EVENT), answer(200), document()))
+    stage = ScriptedExchanges(in_turn(document(EVENT), answer(200), document()))
     stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
     looks = stage.snapshots()
     assert next(looks).changes
@@ -431,7 +437,7 @@ def test_what_was_approved_here_and_is_gone_is_finished() -> None:
 
 @pytest.mark.parametrize(("status", "kind"), [(500, "finished"), (400, "withdrawn")])
 def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind: str) -> None:
-    stage = Pretended(in_turn(document(EVENT), answer(status), document()))
+    stage = ScriptedExchanges(in_turn(document(EVENT), answer(status), document()))
     stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
     looks = stage.snapshots()
     assert next(looks).changes
@@ -444,7 +450,7 @@ def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
     def script(ask: Request) -> Response | tuple[Response, float]:
         return answer(500) if ask.method == "POST" else held(ask)
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     looks = stage.snapshots()
     next(looks), next(looks)
     with pytest.raises(Unavailable):
@@ -456,7 +462,7 @@ def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
 
 
 def test_two_who_watch_are_both_told_everything() -> None:
-    stage = Pretended(in_turn(document(EVENT)))
+    stage = ScriptedExchanges(in_turn(document(EVENT)))
     one, other = stage.snapshots(), stage.snapshots()
     for told in (next(one), next(other)):
         assert [change.kind for change in told.changes] == ["appeared"]
@@ -467,13 +473,13 @@ def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
         known = version(ask) == OF_INSTANCE[-1]
         return answer(200, b'{"name":"web_0"}') if known else answer(400, LISTING)
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     assert stage.done(stage.rules.identity(10)).name == "web_0"
     assert [version(ask) for ask in stage.asks] == list(OF_INSTANCE)
 
 
 def test_a_service_that_does_not_say_who_this_is() -> None:
-    stage = Pretended(always(answer(200, b"{}")))
+    stage = ScriptedExchanges(always(answer(200, b"{}")))
     with pytest.raises(Unavailable, match="without the name of this machine"):
         stage.done(stage.rules.identity(10))
 
@@ -482,26 +488,26 @@ READY = b'{"EventId":"x","Ready":[{"Machine":"web_1","At":"","Note":""}],"Waitin
 
 
 def test_readiness_is_offered_or_it_is_not() -> None:
-    stage = Pretended(in_turn(answer(410), answer(500), answer(200, READY)))
+    stage = ScriptedExchanges(in_turn(answer(410), answer(500), answer(200, READY)))
     told = stage.done(stage.rules.readiness("x/y", 60, ReadinessReport(note="drained")))
     assert told is not None
     assert (told.ready, told.waiting) == (("web_1",), ("web_0",))
     assert {(ask.method, ask.target) for ask in stage.asks} == {("PUT", "/forewarn/v1/ready/x%2Fy")}
     for none in (answer(404), answer(400), answer(200, b"<html>")):
-        stage = Pretended(always(none))
+        stage = ScriptedExchanges(always(none))
         assert stage.done(stage.rules.readiness("x", 60)) is None
         assert len(stage.asks) == 1
 
 
 def test_a_word_that_was_changed_too_often_stays_as_it_is() -> None:
     refusal = answer(429, b'{"error":"changed 16 times"}')
-    stage = Pretended(lambda ask: refusal if ask.method == "PUT" else answer(200, READY))
+    stage = ScriptedExchanges(lambda ask: refusal if ask.method == "PUT" else answer(200, READY))
     assert stage.done(stage.rules.readiness("x", 60, ReadinessReport())) is not None
     assert stage.rests == []
 
 
 def test_a_note_that_is_too_long_is_not_sent() -> None:
-    stage = Pretended(always(answer(200, READY)))
+    stage = ScriptedExchanges(always(answer(200, READY)))
     with pytest.raises(ValueError, match="at most 1,024 characters, not 1,025"):
         stage.done(stage.rules.readiness("x", 60, ReadinessReport(note="x" * 1_025)))
     assert stage.asks == []
@@ -524,7 +530,7 @@ def test_a_clock_that_runs_faster_is_followed_also_by_long_polls() -> None:
     def theirs(now: float) -> float:
         return 1.8e9 + now * 1.0005
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     looks = stage.snapshots()
     for _ in range(1_000):
         next(looks)
@@ -544,7 +550,7 @@ def test_the_clock_is_the_services_and_steps_with_it() -> None:
             received_at=stage.now,
         )
 
-    stage = Pretended(script)
+    stage = ScriptedExchanges(script)
     for said, hour in (
         (date, 8),
         ("Fri, 15 Jan 2027 11:00:00 GMT", 11),

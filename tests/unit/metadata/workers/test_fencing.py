@@ -43,7 +43,15 @@ from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.processes.unix_socket import dialler
 from forewarn.service.engine.clock import STALL, FollowedClock
 from forewarn.support import guard
-from helpers.worker_hub import Control, Mute, Watching, play, reboot, until, worker
+from helpers.worker_hub import (
+    Control,
+    ManualWorker,
+    WorkerView,
+    reboot,
+    run_within_limit,
+    until,
+    worker,
+)
 
 # As they are in earnest, before a fixture makes them shorter.
 AT_MOST = hub.HEARD_WITHIN + hub.GATHER + availability.ENDED_WITHIN
@@ -117,7 +125,7 @@ def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_p
             assert face.events() == 0
             os.close(watched)
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_one_that_stood_still_before_control_was_started_anew_is_found_and_gone_as_well(
@@ -143,7 +151,7 @@ def test_one_that_stood_still_before_control_was_started_anew_is_found_and_gone_
             os.close(watched)
             await starting.__aexit__(None, None, None)
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
@@ -165,7 +173,7 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
             await until(lambda: gone(watched))
             os.close(watched)
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
@@ -176,7 +184,7 @@ def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
 
     async def body() -> None:
         async with control() as node:
-            hangs = await Mute.connected(control, 1, serving=True)
+            hangs = await ManualWorker.connected(control, 1, serving=True)
             await hangs.until(Welcome)
             async with worker(control) as face:
                 await face.ready()
@@ -185,7 +193,7 @@ def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
             with pytest.raises(BrokenConnection):
                 await hangs.until(Unwelcome)
 
-    play(body)
+    run_within_limit(body)
 
 
 class Puppet:
@@ -229,13 +237,13 @@ def _news(incarnation: int) -> GroupNews:
 
 
 @asynccontextmanager
-async def led_by(puppet: Puppet) -> AsyncIterator[Watching]:
+async def led_by(puppet: Puppet) -> AsyncIterator[WorkerView]:
     tasks = guard.Tasks()
     upstream = RemoteUpstream(dialler(puppet.path), 0, FollowedClock())
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
-        yield Watching(upstream)
+        yield WorkerView(upstream)
     finally:
         await tasks.end()
 
@@ -261,7 +269,7 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
             await puppet.__aexit__()
             await until(lambda: face.of["web"].view.incarnation == 2)
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
@@ -282,7 +290,7 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
             with pytest.raises(NotDurable, match="about to change"):
                 await face.upstream.enable("web")
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_worker_that_cannot_reach_control_says_so_now_and_then_and_where(
@@ -301,7 +309,7 @@ def test_a_worker_that_cannot_reach_control_says_so_now_and_then_and_where(
         assert str(path) in said[0]["why"]
         assert "No such file" in said[0]["why"]
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_refused(
@@ -317,14 +325,14 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
             config = msgspec.structs.replace(other.config, upstream=control.path)
             with pytest.raises(CannotListen, match="another service listens there"):
                 await Node(config).__aenter__()
-            lost = await Mute.connected(control, 0, service=other.service)
+            lost = await ManualWorker.connected(control, 0, service=other.service)
             said = await lost.until(Unwelcome)
             assert "an upstream of its own" in said.reason
             assert other.service in said.reason
             await reboot(node)
             assert face.upstream.connected
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_socket_whose_name_is_taken_away_is_there_again(
@@ -338,12 +346,12 @@ def test_a_socket_whose_name_is_taken_away_is_there_again(
             await face.ready()
             control.path.unlink()
             await until(control.path.is_socket)
-            await (await Mute.connected(control, 1)).join()
+            await (await ManualWorker.connected(control, 1)).join()
             assert node.hub is not None
             assert node.hub.serving == 2  # whoever was there has stayed
         assert not control.path.exists()
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_how_far_a_worker_is_behind_is_told_when_it_has_said_so(tmp_path: Path) -> None:
@@ -357,10 +365,10 @@ def test_how_far_a_worker_is_behind_is_told_when_it_has_said_so(tmp_path: Path) 
 
     async def body() -> None:
         async with control() as node:
-            member = await (await Mute.connected(control, 0, serving=True)).join()
+            member = await (await ManualWorker.connected(control, 0, serving=True)).join()
             assert node.store.seq > 0
             assert lag(node) == []
             member.stream.send(Pulse(node.store.seq, ()))
             await until(lambda: lag(node) == [0])
 
-    play(body)
+    run_within_limit(body)

@@ -31,7 +31,7 @@ from forewarn.node.processes.unix_socket import dialler, open_line
 from forewarn.service.engine.clock import ClockLimits, FollowedClock, RealClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
-from helpers.worker_hub import FLEET, Control, Mute, play, reboot, until, worker
+from helpers.worker_hub import FLEET, Control, ManualWorker, reboot, run_within_limit, until, worker
 
 
 def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_was(
@@ -41,7 +41,7 @@ def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_
 
     async def body() -> None:
         async with worker(control) as face, control() as node:
-            slow = await (await Mute.connected(control, 1)).join()
+            slow = await (await ManualWorker.connected(control, 1)).join()
             await face.ready()
             enabling = asyncio.ensure_future(face.upstream.enable("web"))  # noqa: TID251
             news = await slow.until(News)
@@ -55,7 +55,7 @@ def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_
             shown = await slow.until(Shown)
             assert shown.seq == news.seq
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -> None:
@@ -63,18 +63,18 @@ def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -
 
     async def body() -> None:
         async with worker(control) as face, control() as node:
-            deaf = await (await Mute.connected(control, 1)).join()
+            deaf = await (await ManualWorker.connected(control, 1)).join()
             await face.ready()
             await face.upstream.enable("web")
             with pytest.raises(BrokenConnection):
                 await deaf.until(Unwelcome)
             assert node.hub is not None
             assert node.hub.serving == 1
-            again = await (await Mute.connected(control, 1, serving=True)).join()
+            again = await (await ManualWorker.connected(control, 1, serving=True)).join()
             assert node.hub.serving == 2
             again.stream.cut()
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carried_out(
@@ -118,7 +118,7 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 assert await face.upstream.approve("web_1", "web", [id])
                 assert face.of["web"].view.events[0].status.value == "Started"
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
                 assert [m.name for m in face.of["db"].machines] == ["db_0", "db_1"]
                 assert not face.of["web"].view.enabled
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_worker_that_says_hello_while_control_stops_is_hung_up_on(
@@ -167,13 +167,13 @@ def test_a_worker_that_says_hello_while_control_stops_is_hung_up_on(
                 await serve(*line)
 
             monkeypatch.setattr(node.hub, "serve", note)
-            late = await Mute.dialled(control)
+            late = await ManualWorker.dialled(control)
             await served.wait()
         late.greet(control, 0)
         with pytest.raises(BrokenConnection):
             await late.until(Welcome)
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_another_version_is_refused_and_told_why(tmp_path: Path) -> None:
@@ -182,13 +182,13 @@ def test_another_version_is_refused_and_told_why(tmp_path: Path) -> None:
     async def body() -> None:
         async with control():
             for wrong in ({"version": "9.9"}, {"protocol": 99}):
-                said = await (await Mute.connected(control, 0, **wrong)).until(Unwelcome)
+                said = await (await ManualWorker.connected(control, 0, **wrong)).until(Unwelcome)
                 assert f"this is forewarn {__version__}" in said.reason
                 assert "restart the whole service" in said.reason
-            said = await (await Mute.connected(control, 1)).until(Unwelcome)
+            said = await (await ManualWorker.connected(control, 1)).until(Unwelcome)
             assert "one too many" in said.reason
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_worker_that_is_not_welcome_gives_up(
@@ -203,7 +203,7 @@ def test_a_worker_that_is_not_welcome_gives_up(
             with pytest.raises(NotWelcome, match=r"0\.0\.0"):
                 await upstream.run()
 
-    play(body)
+    run_within_limit(body)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
                 writer.write_eof()
             assert await reader.read() == b""
             writer.close()
-            member = await (await Mute.connected(control, 1)).join()
+            member = await (await ManualWorker.connected(control, 1)).join()
             member.stream.writer.write(said)
             if len(said) < 4:
                 member.stream.writer.write_eof()
@@ -232,7 +232,7 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
             await face.upstream.enable("web")
             assert face.events() == 0
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_a_later_worker_of_the_same_number_takes_the_place(tmp_path: Path) -> None:
@@ -240,15 +240,15 @@ def test_a_later_worker_of_the_same_number_takes_the_place(tmp_path: Path) -> No
 
     async def body() -> None:
         async with control() as node:
-            first = await (await Mute.connected(control, 0)).join()
-            second = await (await Mute.connected(control, 0)).join()
+            first = await (await ManualWorker.connected(control, 0)).join()
+            second = await (await ManualWorker.connected(control, 0)).join()
             with pytest.raises(BrokenConnection):
                 await first.until(Unwelcome)
             assert node.hub is not None
             assert node.hub.serving == 1
             second.stream.cut()
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_time_without_workers_is_not_time_served(
@@ -282,7 +282,7 @@ def test_time_without_workers_is_not_time_served(
             assert now.steady_since is not None
             assert now.at - now.steady_since < 10_000_000
 
-    play(body)
+    run_within_limit(body)
 
 
 def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_else(
@@ -330,4 +330,4 @@ def test_workers_go_by_the_time_of_control_and_not_by_a_wall_clock_that_is_wrong
             await node.clock_acceptance.accept("operator")
             await until(lambda: now().at < right + DAY)
 
-    play(body)
+    run_within_limit(body)

@@ -30,11 +30,11 @@ from helpers.state_files import (
     COPIED,
     NOW,
     WRECKS,
-    defining,
+    define_group,
     groups_in,
-    grown,
-    killed,
     names,
+    state_of_killed_service,
+    state_with_groups,
 )
 
 
@@ -56,7 +56,7 @@ def whole(path: Path) -> Contents:
 
 
 def test_a_copy_is_one_file_for_its_owner_alone_that_says_it_is_a_copy(tmp_path: Path) -> None:
-    state = grown(tmp_path / "state.db", "a", "b")
+    state = state_with_groups(tmp_path / "state.db", "a", "b")
     before = state.read_bytes()
     found = copying.copy(state, tmp_path / "backup", COPIED)
     assert (found.schema, found.commit, found.groups, found.machines) == (SCHEMA_VERSION, 2, 2, 2)
@@ -71,7 +71,7 @@ def test_a_copy_is_one_file_for_its_owner_alone_that_says_it_is_a_copy(tmp_path:
 
 
 def test_what_a_killed_service_has_left_in_its_log_is_in_the_copy(tmp_path: Path) -> None:
-    state = killed(tmp_path / "state.db", "a", "b")
+    state = state_of_killed_service(tmp_path / "state.db", "a", "b")
     backup = copied(state, tmp_path / "backup")
     assert companion(state, "-wal").stat().st_size > 0  # and still there as well
     assert groups_in(backup) == groups_in(state) == {"a", "b"}
@@ -118,11 +118,11 @@ def test_commits_do_not_wait_for_a_copy_and_are_not_half_in_it(
         await store.open()
         try:
             for n in range(20):
-                await store.transact(defining(f"before-{n}"))
+                await store.transact(define_group(f"before-{n}"))
             copying_ = asyncio.get_running_loop().create_task(store.copy(COPIED))
             assert await asyncio.to_thread(middle.wait, 20)
             for n in range(20):
-                await store.transact(defining(f"during-{n}"))  # returns: nothing is waited for
+                await store.transact(define_group(f"during-{n}"))  # returns: nothing is waited for
             assert not copying_.done()
             go_on.set()
             copy = await copying_
@@ -149,7 +149,7 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
         try:
-            await store.transact(defining("a"))
+            await store.transact(define_group("a"))
             with monkeypatch.context() as broken:
 
                 def full(_: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(
                 with pytest.raises(StoreFailed, match=r"no copy could be made: .*No space left"):
                     await store.copy(COPIED)
             assert store.healthy() == ""  # the state itself is well
-            await store.transact(defining("b"))
+            await store.transact(define_group("b"))
         finally:
             await store.close()
 
@@ -168,7 +168,7 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(
 
 
 def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -> None:
-    state = grown(tmp_path / "state.db", "a")
+    state = state_with_groups(tmp_path / "state.db", "a")
     left = tmp_path / f"state.db{copying.TEMPORARY}x"
     left.mkdir()
     (left / "copy").write_bytes(b"half")
@@ -178,7 +178,7 @@ def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -
 
 def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path: Path) -> None:
     """Neither what was there before, nor what somebody puts there while it is read."""
-    state, other = tmp_path / "state.db", grown(tmp_path / "other.db", "x")
+    state, other = tmp_path / "state.db", state_with_groups(tmp_path / "other.db", "x")
     real = copying.stream
 
     def exchanged(*arguments: Any) -> Copy:
@@ -191,7 +191,7 @@ def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path:
         store = SqliteStore(state)
         await store.open()
         try:
-            await store.transact(defining("a"))
+            await store.transact(define_group("a"))
             patch.setattr(copying, "stream", exchanged)
             for _ in range(2):  # while it is copied, and before
                 with pytest.raises(StoreUnreadable, match=r"no copy .* removed or replaced"):
@@ -205,7 +205,7 @@ def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path:
 
 
 def test_groups_whose_machines_are_all_gone_are_not_counted(tmp_path: Path) -> None:
-    state = grown(tmp_path / "state.db", "a", "b")
+    state = state_with_groups(tmp_path / "state.db", "a", "b")
 
     def empty(states: States) -> Batch:
         none = c.Define(kind=GroupKind.STANDALONE, machines=(), force=True)
@@ -230,7 +230,7 @@ def test_groups_whose_machines_are_all_gone_are_not_counted(tmp_path: Path) -> N
 
 
 def test_a_copy_becomes_the_state(tmp_path: Path) -> None:
-    backup = copied(grown(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
     state = tmp_path / "new" / "state.db"
     done = restored(backup, state)
     assert done.contents == whole(backup)
@@ -242,15 +242,15 @@ def test_a_copy_becomes_the_state(tmp_path: Path) -> None:
 
 
 def test_a_raw_state_file_can_be_restored_too_and_counts_as_a_copy(tmp_path: Path) -> None:
-    raw = killed(tmp_path / "raw.db", "a", "b")
+    raw = state_of_killed_service(tmp_path / "raw.db", "a", "b")
     restored(raw, tmp_path / "state.db")
     assert whole(tmp_path / "state.db").copied_at == COPIED + 1
     assert groups_in(tmp_path / "state.db") == {"a", "b"}
 
 
 def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_path: Path) -> None:
-    state = killed(tmp_path / "state.db", "a", "b", "c")
-    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    state = state_of_killed_service(tmp_path / "state.db", "a", "b", "c")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     before = names(tmp_path)
     with pytest.raises(StoreUnusable, match=r"state\.db exists; say --force"):
         restored(backup, state)
@@ -272,8 +272,8 @@ def test_a_file_system_without_second_names_will_do(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", unsupported)
-    state = grown(tmp_path / "state.db", "a", "b")
-    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    state = state_with_groups(tmp_path / "state.db", "a", "b")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     done = restored(backup, state, force=True)
     assert done.kept is not None
     assert groups_in(done.kept) == {"a", "b"}
@@ -281,8 +281,8 @@ def test_a_file_system_without_second_names_will_do(
 
 
 def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> None:
-    state = killed(tmp_path / "state.db", "a")
-    backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
+    state = state_of_killed_service(tmp_path / "state.db", "a")
+    backup = copied(state_with_groups(tmp_path / "old.db", "b"), tmp_path / "backup")
     state.write_bytes(b"garbage" * 1_000)
     log = companion(state, "-wal").read_bytes()
     done = restored(backup, state, force=True)
@@ -293,8 +293,8 @@ def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> No
 
 
 def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> None:
-    state = killed(tmp_path / "state.db", "a")
-    backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
+    state = state_of_killed_service(tmp_path / "state.db", "a")
+    backup = copied(state_with_groups(tmp_path / "old.db", "b"), tmp_path / "backup")
     state.unlink()
     with pytest.raises(StoreUnusable, match="--force"):
         restored(backup, state)
@@ -305,7 +305,7 @@ def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> N
 
 
 def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> None:
-    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
 
     async def serving() -> None:
         store = SqliteStore(tmp_path / "state.db")
@@ -313,7 +313,7 @@ def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> No
         try:
             with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()}"):
                 restored(backup, tmp_path / "state.db", force=True)
-            await store.transact(defining("b"))
+            await store.transact(define_group("b"))
         finally:
             await store.close()
 
@@ -324,9 +324,9 @@ def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", WRECKS)
 def test_a_copy_that_is_not_whole_is_refused_and_changes_nothing(tmp_path: Path, how: str) -> None:
     wreck, says = WRECKS[how]
-    backup = copied(grown(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
     wreck(backup)
-    state = grown(tmp_path / "state.db", "c")
+    state = state_with_groups(tmp_path / "state.db", "c")
     before = names(tmp_path)
     with pytest.raises(StoreUnusable, match=says) as said:
         restored(backup, state, force=True)
@@ -336,7 +336,7 @@ def test_a_copy_that_is_not_whole_is_refused_and_changes_nothing(tmp_path: Path,
 
 
 def test_a_copy_of_itself_a_directory_or_nothing_is_refused(tmp_path: Path) -> None:
-    state = grown(tmp_path / "state.db", "a")
+    state = state_with_groups(tmp_path / "state.db", "a")
     for backup, says in (
         (state, "the state itself"),
         (tmp_path, "is no file"),
@@ -351,7 +351,7 @@ def test_a_copy_of_itself_a_directory_or_nothing_is_refused(tmp_path: Path) -> N
 def test_what_root_restores_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give files away")
-    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, 12_345, 12_346)
@@ -396,8 +396,8 @@ STEPS_AT_MOST = 80
 
 def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_path: Path) -> None:
     """Audit events are raised before what they tell of: a death at each is one between any two."""
-    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
-    killed(tmp_path / "state.db", "b", "c")
+    backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
+    state_of_killed_service(tmp_path / "state.db", "b", "c")
     states = [tmp_path / f"{n}" / "state.db" for n in range(1, STEPS_AT_MOST)]
     for state in states:
         state.parent.mkdir()

@@ -23,7 +23,15 @@ from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusab
 from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
-from helpers.state_files import WRECKS, defining, groups_in, grown, killed, names, sql
+from helpers.state_files import (
+    WRECKS,
+    define_group,
+    groups_in,
+    names,
+    sql,
+    state_of_killed_service,
+    state_with_groups,
+)
 
 NOW = Now(at=1_800_000_000_000_000)
 
@@ -79,13 +87,13 @@ AT_THE_START = {
 @pytest.mark.parametrize("how", AT_THE_START)
 def test_a_wreck_is_refused_and_left_alone(tmp_path: Path, how: str) -> None:
     wreck, says = AT_THE_START[how]
-    path = grown(tmp_path / "state.db", *(f"g{n}" for n in range(30)))
+    path = state_with_groups(tmp_path / "state.db", *(f"g{n}" for n in range(30)))
     wreck(path)
     assert says.partition(".")[0] in refused(path)
 
 
 def test_a_state_with_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    path = grown(tmp_path / "state.db", "a")
+    path = state_with_groups(tmp_path / "state.db", "a")
     sql("UPDATE machines SET body = '{}'")(path)
     with pytest.raises(StoreUnusable, match="cannot be used as state: Object missing"):
         run(_open(path))
@@ -97,7 +105,7 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_service_left_is_taken_up(tmp_path: Path) -> None:
-    path = killed(tmp_path / "state.db", "a", "b")
+    path = state_of_killed_service(tmp_path / "state.db", "a", "b")
     assert groups_in(path) == {"a", "b"}
 
 
@@ -110,7 +118,7 @@ def damage(path: Path, at: int) -> None:
 @pytest.mark.parametrize("at", [0, 5, 9, 17, 27], ids=["magic", "form", "page", "salt", "sum"])
 def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, at: int) -> None:
     """SQLite would go on without a word, and without the commits in it."""
-    path = killed(tmp_path / "state.db", "a", "b")
+    path = state_of_killed_service(tmp_path / "state.db", "a", "b")
     log = companion(path, "-wal")
     damage(log, at)
     said = refused(path)
@@ -122,7 +130,7 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path,
 def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) -> None:
     """SQLite would take the damage for the end."""
     groups = [f"g{n}" for n in range(8)]
-    path = killed(tmp_path / "state.db", *groups)
+    path = state_of_killed_service(tmp_path / "state.db", *groups)
     log = companion(path, "-wal")
     whole = log.read_bytes()
     for at in (100, len(whole) // 3, len(whole) // 2):
@@ -134,14 +142,14 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
 
 
 def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None:
-    path = killed(tmp_path / "state.db", "a", "b")
+    path = state_of_killed_service(tmp_path / "state.db", "a", "b")
     log = companion(path, "-wal")
     os.truncate(log, log.stat().st_size - 100)
     assert groups_in(path) == {"a"}
 
 
 def test_a_log_without_its_file_is_not_thrown_away(tmp_path: Path) -> None:
-    path = killed(tmp_path / "state.db", "a")
+    path = state_of_killed_service(tmp_path / "state.db", "a")
     path.rename(tmp_path / "elsewhere.db")
     assert "is not there, but its log state.db-wal is" in refused(path)
     (tmp_path / "elsewhere.db").rename(path)  # as it says
@@ -188,7 +196,7 @@ def test_rights_that_are_not_enough_are_named(shared: Path) -> None:
     for n, (file, directory, _) in enumerate(RIGHTS):
         home = shared / f"{n}"
         home.mkdir()
-        grown(home / "state.db", "a").chmod(file)
+        state_with_groups(home / "state.db", "a").chmod(file)
         home.chmod(directory)
         homes.append(home)
     before = [names(home) for home in homes]
@@ -228,7 +236,7 @@ def troubled(
     async def work() -> None:
         store = await opened(path)
         try:
-            await store.transact(defining("a"))
+            await store.transact(define_group("a"))
             assert store.healthy() == ""
             await body(store)
         finally:
@@ -243,13 +251,13 @@ def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Pat
     async def body(store: SqliteStore) -> None:
         path.rename(tmp_path / "elsewhere.db")
         with pytest.raises(StoreFailed, match="removed or replaced while in use; put it back"):
-            await store.transact(defining("b"))
+            await store.transact(define_group("b"))
         assert "removed or replaced" in store.healthy()
         with pytest.raises(StoreFailed, match="removed or replaced"):
             await store.save(PollSightings(seen={"a": 1}))
         assert set(store.groups) == {"a"}  # what is in memory is still shown
         (tmp_path / "elsewhere.db").rename(path)
-        await store.transact(defining("c"))
+        await store.transact(define_group("c"))
         assert store.healthy() == ""
 
     run(troubled(path, body)())
@@ -257,13 +265,13 @@ def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Pat
 
 
 def test_a_file_that_was_replaced_is_not_written_to(tmp_path: Path) -> None:
-    path, other = tmp_path / "state.db", grown(tmp_path / "other.db", "x")
+    path, other = tmp_path / "state.db", state_with_groups(tmp_path / "other.db", "x")
 
     async def body(store: SqliteStore) -> None:
         path.rename(tmp_path / "elsewhere.db")
         path.write_bytes(other.read_bytes())
         with pytest.raises(StoreFailed, match="removed or replaced"):
-            await store.transact(defining("b"))
+            await store.transact(define_group("b"))
 
     run(troubled(path, body)())
     assert path.read_bytes() == other.read_bytes()
@@ -320,7 +328,7 @@ def test_a_log_that_is_lost_while_in_use_loses_nothing(
         if watched:
             await store.check()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
-        await store.transact(defining("b"))
+        await store.transact(define_group("b"))
         assert store.healthy() == ""
         assert len(await store.history(HistoryQuery())) == 2
         assert await found_in(crashed(path, tmp_path / "second")) == {"a", "b"}
@@ -343,11 +351,11 @@ def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
             reader.execute("SELECT count(*) FROM commits").fetchall()
             companion(path, "-wal").unlink()
             with pytest.raises(StoreFailed, match="removed, replaced or truncated while in use"):
-                await store.transact(defining("b"))
+                await store.transact(define_group("b"))
             assert "could not be saved yet" in store.healthy()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
         await store.check()
-        await store.transact(defining("c"))
+        await store.transact(define_group("c"))
         assert store.healthy() == ""
         assert await found_in(crashed(path, tmp_path / "second")) == {"a", "c"}
 
@@ -362,7 +370,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
         os.truncate(companion(path, "-wal"), 0)
         for _ in range(2):
             with pytest.raises(StoreFailed, match="truncated while in use, and its contents"):
-                await store.transact(defining("b"))
+                await store.transact(define_group("b"))
         assert "truncated" in store.healthy()
         assert set(store.groups) == {"a"}
 
@@ -375,7 +383,7 @@ def test_a_log_that_others_have_emptied_in_order_is_no_reason_to_stop(tmp_path: 
     async def body(store: SqliteStore) -> None:
         with contextlib.closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        await store.transact(defining("b"))
+        await store.transact(define_group("b"))
         assert store.healthy() == ""
 
     run(troubled(path, body)())
@@ -384,7 +392,7 @@ def test_a_log_that_others_have_emptied_in_order_is_no_reason_to_stop(tmp_path: 
 
 def test_another_file_in_the_place_of_the_state_does_not_get_the_log(tmp_path: Path) -> None:
     """SQLite would apply one state's log to the other."""
-    path, other = tmp_path / "home" / "state.db", grown(tmp_path / "other.db", "x")
+    path, other = tmp_path / "home" / "state.db", state_with_groups(tmp_path / "other.db", "x")
 
     async def body(store: SqliteStore) -> None:
         path.rename(tmp_path / "home" / "elsewhere.db")

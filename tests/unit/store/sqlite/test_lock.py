@@ -21,7 +21,7 @@ from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion, locked, watched
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.upgrade import upgrade
-from helpers.state_files import defining, grown, killed
+from helpers.state_files import define_group, state_of_killed_service, state_with_groups
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_lock_names_whoever_has_it_and_nobody_afterwards(tmp_path: Path) -> No
 
 
 def test_many_may_look_at_once_and_see_who_has_it(tmp_path: Path) -> None:
-    state = grown(tmp_path / "state.db", "a")
+    state = state_with_groups(tmp_path / "state.db", "a")
     with watched(state) as first, watched(state) as second:
         assert (first, second) == (None, None)
     lock = locked(state)
@@ -72,7 +72,7 @@ def test_many_may_look_at_once_and_see_who_has_it(tmp_path: Path) -> None:
 def test_a_start_waits_for_whoever_only_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = grown(tmp_path / "state.db", "a")
+    state = state_with_groups(tmp_path / "state.db", "a")
     tries: list[int] = []
     waits = threading.Event()
     real = locking._got
@@ -105,7 +105,7 @@ def test_a_start_waits_for_whoever_only_looks(
 def test_a_look_that_takes_too_long_is_named_and_no_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = killed(tmp_path / "state.db", "a")
+    state = state_of_killed_service(tmp_path / "state.db", "a")
     assert lock_of(state).read_text().startswith("process ")  # of the one that was killed
     monkeypatch.setattr(locking, "LOOKERS_WITHIN", 0.1)
     with watched(state), pytest.raises(StoreUnusable) as said:
@@ -148,7 +148,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
     async def begin() -> None:
         await store.open()
-        await store.transact(defining("a"))
+        await store.transact(define_group("a"))
 
     with asyncio.Runner() as runner:
         runner.run(begin())
@@ -209,7 +209,7 @@ def test_whoever_only_looks_at_another_name_is_refused(running: Path, hard_link:
 def test_a_state_is_not_restored_over_one_that_is_in_use_under_another_name(
     running: Path, hard_link: Path, tmp_path: Path
 ) -> None:
-    backup = grown(tmp_path / "backup.db", "b")
+    backup = state_with_groups(tmp_path / "backup.db", "b")
     with pytest.raises(StoreUnusable, match="the same file under another name"):
         restore(backup, hard_link, 1, force=True)
     assert running.samefile(hard_link)
@@ -239,7 +239,7 @@ def test_a_copy_is_another_file(running: Path, tmp_path: Path) -> None:
 
 
 def test_a_hard_link_may_be_used_once_nobody_has_the_other_name(tmp_path: Path) -> None:
-    state, other = grown(tmp_path / "state.db", "a"), tmp_path / "other.db"
+    state, other = state_with_groups(tmp_path / "state.db", "a"), tmp_path / "other.db"
     os.link(state, other)
     asyncio.run(opened(other))
     asyncio.run(opened(state))
