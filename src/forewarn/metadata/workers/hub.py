@@ -257,7 +257,7 @@ class Hub:
 
     def _unwelcome(self, hello: ToControl) -> str:
         if not isinstance(hello, Hello):
-            return "a worker reason hello first"
+            return "a worker says hello first"
         if (hello.protocol, hello.version) != (PROTOCOL, __version__):
             return (
                 f"this is forewarn {__version__} (protocol {PROTOCOL}), the worker is"
