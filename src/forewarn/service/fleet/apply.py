@@ -113,45 +113,45 @@ class FleetApply:
             return conflict(f"another fleet is being applied ({done}); try again when it is done")
         with self._turn():
             groups, hosts = dict(self._store.groups), self._store.registry.hosts
-            found = await self._in_thread(self._compared, wanted, groups, hosts)
-            if isinstance(found, Refused) or plan or found.difference.nothing:
-                return found if isinstance(found, Refused) else found.difference
-            if found.difference.blocked_by and not force:
-                return recheck.blocked_by(found.difference.blocked_by)
-            return await self._committed(found, groups, by=by, force=force, unless=unless)
+            comparison = await self._in_thread(self._compared, wanted, groups, hosts)
+            if isinstance(comparison, Refused) or plan or comparison.difference.nothing:
+                return comparison if isinstance(comparison, Refused) else comparison.difference
+            if comparison.difference.blocked_by and not force:
+                return recheck.blocked_by(comparison.difference.blocked_by)
+            return await self._committed(comparison, groups, by=by, force=force, unless=unless)
 
     async def _committed(
-        self, found: Comparison, groups: Groups, *, by: str, force: bool, unless: Check | None
+        self, comparison: Comparison, groups: Groups, *, by: str, force: bool, unless: Check | None
     ) -> Difference | Refused:
         commands = {
             name: msgspec.structs.replace(define, force=force, by=by)
-            for name, define in found.defines.items()
+            for name, define in comparison.defines.items()
         }
         decided = await self._in_thread(self._decided, commands, groups)
         self.progress = Progress("storing", DECIDED)
-        difference = found.difference
+        difference = comparison.difference
 
         def plan(states: States) -> CommitPlan | Refused:
             nonlocal difference
             if unless is not None and (refused := unless(states)):
                 return refused
-            sources = set(found.moved.values())
+            sources = set(comparison.moved.values())
             stale = {name for name in sources if states.get(name) is not groups.get(name)}
             fresh = commands
             if stale:  # something has happened to a machine since
                 fresh = {
-                    name: with_carried(define, found.moved, states)
+                    name: with_carried(define, comparison.moved, states)
                     for name, define in commands.items()
                 }
-            blocked_by, stays = recheck.since_then(states, groups, fresh, found.puts)
+            blocked_by, stays = recheck.since_then(states, groups, fresh, comparison.puts)
             if stays:
                 return recheck.stranded(stays)
             if blocked_by and not force:
                 return recheck.blocked_by(blocked_by)
             hosts = states.registry.hosts
             warnings = recheck.arriving(fresh, states, hosts)
-            difference = msgspec.structs.replace(found.difference, warnings=warnings)
-            puts = recheck.as_they_are(found.puts, hosts, by)
+            difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
+            puts = recheck.as_they_are(comparison.puts, hosts, by)
             return CommitPlan(tuple(fresh.items()), puts, {} if stale else decided)
 
         done = await self._writer.commit(plan)
@@ -183,12 +183,12 @@ class FleetApply:
             )
         report = self._progress("comparing", READ, COMPARED)
         report(0)
-        found = compare(groups, hosts, fleet, report)
-        if found.stranded:
-            return recheck.stranded(found.stranded)
-        warnings = recheck.arriving(found.defines, groups, hosts)
-        difference = msgspec.structs.replace(found.difference, warnings=warnings)
-        return msgspec.structs.replace(found, difference=difference)
+        comparison = compare(groups, hosts, fleet, report)
+        if comparison.stranded:
+            return recheck.stranded(comparison.stranded)
+        warnings = recheck.arriving(comparison.defines, groups, hosts)
+        difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
+        return msgspec.structs.replace(comparison, difference=difference)
 
     def _decided(self, commands: Mapping[str, Define], groups: Groups) -> dict[str, Decided]:
         """Decide the commands for groups without events, which do not depend on the time."""

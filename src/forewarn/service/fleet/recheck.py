@@ -28,8 +28,8 @@ def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tupl
 
 
 def _as_it_is(put: Put, hosts: Mapping[str, Host], by: str) -> Put:
-    if isinstance(put, HostPut) and (there := hosts.get(put.host.name)) is not None:
-        return HostPut(msgspec.structs.replace(there, labels=put.host.labels), by)
+    if isinstance(put, HostPut) and (current := hosts.get(put.host.name)) is not None:
+        return HostPut(msgspec.structs.replace(current, labels=put.host.labels), by)
     return msgspec.structs.replace(put, by=by)
 
 
@@ -73,10 +73,10 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
         yield placed(known.get(machine.name), machine)
 
 
-def blocked_by(found: Collection[BlockingEvent]) -> Refused:
+def blocked_by(events: Collection[BlockingEvent]) -> Refused:
     return conflict(
         "these would be removed or change their update domain, but have an active event:"
-        f" {listing([str(one) for one in found])}; wait, or cancel the events",
+        f" {listing([str(event) for event in events])}; wait, or cancel the events",
         hint=Hint.FORCE,
     )
 
@@ -95,18 +95,20 @@ def arriving(
     unhealthy = {name: host for name, host in hosts.items() if not host.healthy}
     if not unhealthy:
         return ()
-    found: dict[str, list[str]] = {}
+    arrivals: dict[str, list[str]] = {}
     for name, define in defines.items():
         wanted = [machine for machine in define.machines if machine.host in unhealthy]
         group = groups.get(name) if wanted else None
         known = {machine.name: machine for machine in group.machines} if group else {}
         for machine in wanted:
             before = known.get(machine.name)
-            there = placed(before, machine)
+            after = placed(before, machine)
             if (
-                there.alive
-                and there.host in unhealthy
-                and (before is None or before.host != there.host)
+                after.alive
+                and after.host in unhealthy
+                and (before is None or before.host != after.host)
             ):
-                found.setdefault(there.host, []).append(machine.name)
-    return tuple(unhealthy_warning(unhealthy[name], machines) for name, machines in found.items())
+                arrivals.setdefault(after.host, []).append(machine.name)
+    return tuple(
+        unhealthy_warning(unhealthy[name], machines) for name, machines in arrivals.items()
+    )

@@ -202,12 +202,12 @@ class Rollouts:
         if not wanted:
             return invalid("pass the ID of a rollout, or a prefix of it")
         rollouts = self._store.registry.rollouts
-        found = [rollout for rollout in rollouts.values() if rollout.id.startswith(wanted)]
-        if not found:
+        matches = [rollout for rollout in rollouts.values() if rollout.id.startswith(wanted)]
+        if not matches:
             return unknown(f"no rollout '{id}'; there are {listing(list(rollouts))}")
-        if len(found) > 1:
-            return conflict(f"'{id}' could be {listing([rollout.id for rollout in found])}")
-        return found[0]
+        if len(matches) > 1:
+            return conflict(f"'{id}' could be {listing([rollout.id for rollout in matches])}")
+        return matches[0]
 
     async def report(self, id: str) -> RolloutReport | Refused:
         found = await self.find(id)
