@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forewarn.cli.output import fail, say
-from forewarn.support import guard
 
 if TYPE_CHECKING:
+    from forewarn.cli.commands.watch_state import WatchState
     from forewarn.cli.commands.watch_text import ChangeLine
-    from forewarn.client import Client, Identity, Snapshot
+    from forewarn.client import Client
 
 LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
-WHO_PATIENCE = 5.0  # seconds in which the service says who this machine is
-WHO_AGAIN = 60.0  # seconds until it is asked again, if it did not
 
 
 def watch(
@@ -59,6 +57,8 @@ def watch(
             from forewarn.cli.commands.watch_exec import CommandQueue
 
             run = stack.enter_context(CommandQueue(command, finish=once)).run
+        from forewarn.cli.commands.watch_state import WatchState
+
         watching = WatchState(client, mine_only=not all_)
         if once:
             _once(watching, json, run)
@@ -79,54 +79,9 @@ def _client(endpoint: str | None) -> Client:
         raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 
-class WatchState:
-    """What the client tells, with what is this machine's marked."""
-
-    def __init__(self, client: Client, *, mine_only: bool = False) -> None:
-        self.client = client
-        self.identity: Identity | None = None
-        self._mine_only = mine_only
-        self._ask_at = 0.0
-
-    def looks(self) -> Iterator[tuple[Snapshot, list[ChangeLine]]]:
-        for look in self.client.snapshots():
-            yield look, self.told(look)
-
-    def told(self, look: Snapshot) -> list[ChangeLine]:
-        from forewarn.cli.commands.watch_text import ChangeLine
-
-        self._who()
-        name = self.identity.name if self.identity else ""
-        told = [
-            ChangeLine(change, self.is_mine(change.event.resources), name)
-            for change in look.changes
-        ]
-        return [one for one in told if self.is_wanted(one.change.event.resources)]
-
-    def is_mine(self, resources: tuple[str, ...]) -> bool:
-        return self.identity is not None and any(map(self.identity.is_named, resources))
-
-    def is_wanted(self, resources: tuple[str, ...]) -> bool:
-        """As long as nobody has said who this is, everything is."""
-        return not self._mine_only or self.identity is None or self.is_mine(resources)
-
-    def _who(self) -> None:
-        from forewarn.client import ClientError
-
-        if self.identity is not None or guard.monotonic() < self._ask_at:
-            return
-        try:
-            self.identity = self.client.identity(timeout=WHO_PATIENCE)
-        except ClientError as error:
-            if not self._ask_at:
-                also = "; all events are shown" if self._mine_only else ""
-                say(f"note: this machine's name is not known ({error}){also}", err=True)
-            self._ask_at = guard.monotonic() + WHO_AGAIN
-
-
 def _lines(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
     with _troubles(watching.client):
-        for _, told in watching.looks():
+        for _, told in watching.snapshots():
             for one in told:
                 _tell(one, json)
                 run(one)
@@ -138,7 +93,7 @@ def _once(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -
 
     try:
         watching.client.events()  # with which it is known whether there is anything to watch
-        look, told = next(watching.looks())
+        look, told = next(watching.snapshots())
     except ClientError as error:
         fail(str(error))
     if not json:

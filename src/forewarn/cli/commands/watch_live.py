@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from forewarn.cli.commands.watch_state import WatchState
 from forewarn.cli.commands.watch_text import COLUMNS, ChangeLine, moment, row
 from forewarn.client import EndpointStatus, Event
 from forewarn.support.text import visible
-
-if TYPE_CHECKING:
-    from forewarn.cli.commands.watch import WatchState
 
 TICKS = 1  # in a second
 SHOWN_CHANGES = 8
@@ -50,7 +48,7 @@ def live(watching: WatchState) -> None:
         return picture(view, client.status, client.now(), console.width)
 
     with Live(get_renderable=seen, refresh_per_second=TICKS, console=console) as shown:
-        for look, told in watching.looks():
+        for look, told in watching.snapshots():
             changes.extend(told)
             listed = [e for e in look.document.events if watching.is_wanted(e.resources)]
             view = View(
