@@ -93,7 +93,7 @@ def test_the_svg_can_be_read_aloud() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "says"),
+    ("lines", "message"),
     [
         ([step("raise", 0), step("withdraw", 60)], "Reboot · not seen · withdrawn"),
         ([step("raise", 0), step("start", 900)], "Reboot · not seen · notice over"),
