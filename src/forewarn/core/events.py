@@ -128,7 +128,7 @@ class ApprovalKind(enum.Enum):
 class Approval(msgspec.Struct, frozen=True):
     by: str  # the name of the guest or operator, or the reason
     at: Time
-    kind: ApprovalKind
+    kind: ApprovalKind = ApprovalKind.GUEST
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -65,7 +65,7 @@ def test_it_is_added_listed_accounted_for_and_cleared(service: Service) -> None:
     head, row = typed(service, "list").stdout.splitlines()
     assert head.split() == ["ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"]
     assert "3 of 5 consumed" in row
-    assert row.startswith(f"{id}  gone  web_0  always  active")
+    assert row.split()[:5] == [id, "gone", "web_0", "always", "active"]
     assert "3 of 5 consumed" in typed(service, "clear", id).stdout
     assert service.get("web_0").status == 200
     assert "there are no faults" in typed(service, "list").stdout

@@ -139,12 +139,12 @@ def test_a_gate_that_did_not_pass_by_a_wrong_clock_is_asked_again(
     async def body() -> None:
         world, answers = World(), [GateResult(False, "not yet")]
 
-        async def ask(_: Gate) -> GateResult:
+        async def evaluate(_: Gate) -> GateResult:
             return answers[-1]
 
         world.error = 3 * HOUR
         async with world.node(MemoryStore()) as node:
-            monkeypatch.setattr(node.gates, "ask", ask)
+            monkeypatch.setattr(node.gates, "evaluate", evaluate)
             gate = Gate(http="http://127.0.0.1:1/", timeout=HOUR)
             await start_rollout(node, gate=gate)
             await world.advance(node, 30 * MINUTE)

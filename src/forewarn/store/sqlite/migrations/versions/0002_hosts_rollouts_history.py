@@ -69,14 +69,13 @@ def _write_history(connection: sa.Connection) -> None:
     groups: dict[str, Group] = {}
     registry = Registry({}, {})
     scribe = HistoryWriter(groups, registry.hosts)
-    decoder = msgspec.json.Decoder(Commit)
     after = 0
     while page := connection.execute(
         sa.text("SELECT seq, body FROM commits WHERE seq > :after ORDER BY seq LIMIT :page"),
         {"after": after, "page": PAGE},
     ).all():
         for seq, body in page:
-            commit = decoder.decode(body)
+            commit = _read(body)
             changed = [(entry.group, entry.items) for entry in commit.entries]
             rows = [
                 {
@@ -96,6 +95,17 @@ def _write_history(connection: sa.Connection) -> None:
             for name, items in changed:
                 groups[name] = apply(groups.get(name) or Group(name=name), items)
             after = seq
+
+
+def _read(body: bytes) -> Commit:
+    """Commits of that schema say only in words that an event was carried out."""
+    stored = msgspec.json.decode(body)
+    for entry in stored["entries"]:
+        for item in entry["items"]:
+            event = item.get("event")
+            if event is not None and event.get("ending") == "carried out":
+                event["carried_out"] = True
+    return msgspec.convert(stored, Commit)
 
 
 def _write_event_machines(connection: sa.Connection) -> None:
