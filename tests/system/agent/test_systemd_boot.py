@@ -125,7 +125,7 @@ def test_a_hook_outlives_a_restart_of_its_agent_and_is_undone_by_the_next(
         assert show("MainPID") != first
         machine.done("kill", "-0", pid.read_text().strip())  # the hook is still there
         until(lambda: bool(case()))
-        assert [run["state"] for run in case()["runs"]] == ["working"]
+        assert [run["state"] for run in case()["runs"]] == ["running"]
         (inside / f"{HERE[1:]}/go").touch()
         until(lambda: [run["state"] for run in case()["runs"]] == ["done"])
         (run,) = case()["runs"]  # it was run once

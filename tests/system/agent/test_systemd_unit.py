@@ -92,7 +92,7 @@ def test_all_that_the_example_suggests_can_be_used(tmp_path: Path) -> None:
     used.write_text(re.sub(r"^#(?=[a-z\[])", "", example, flags=re.MULTILINE))
     config = read(used)
     assert set(config.hooks) == {"note", "drain", "app", "mine"}
-    assert config.warnings == (f"{used}: hook.mine: no rule names it, so it never runs",)
+    assert config.warnings == (f"{used}: hook.mine: no rule uses it, so it never runs",)
 
 
 def test_hooks_under_way_survive_a_restart_of_the_agent() -> None:

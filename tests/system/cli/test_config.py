@@ -135,7 +135,7 @@ def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None
     assert found["gates.well"] == (["sh"], f"{settings}:7")
     assert found["history"] == ("90d", "default")
     assert found["traces"] == ("http://***@collector:4318/v1", "environment FOREWARN_TRACES")
-    assert set(found) | {"gates"} >= set(Settings.__struct_fields__)
+    assert set(found) | {"gates", "driver_options"} >= set(Settings.__struct_fields__)
     table = run("show", env=env).stdout
     assert "secret" not in table + shown.stdout
     assert "history" in table

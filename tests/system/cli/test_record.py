@@ -62,7 +62,7 @@ def test_a_recording_outlives_a_kill_and_becomes_a_scenario(
     with path.open("ab") as file:
         file.write(b'{"kind":"exchange","t":18000')  # as a kill may leave it
     second = Recording(service.url("web_0"), "-o", str(path))
-    second.until("going on with")
+    second.until("appending to")
     second.until("document 2, 1 event")
     service.clock.advance("15m")
     assert second.until("is Started").startswith(f"Reboot {event.id[:8]} of web_1")
@@ -109,8 +109,8 @@ def test_an_endpoint_that_is_not_there_is_recorded_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["https://169.254.169.254"], "the endpoint speaks plain HTTP"),
-        (["http://127.0.0.1:1", "--version", "latest"], "'latest' is no api-version"),
+        (["https://169.254.169.254"], "the endpoint uses plain"),
+        (["http://127.0.0.1:1", "--version", "latest"], "unknown api-version 'latest'"),
         (["http://127.0.0.1:1", "--every", "0s"], "the minimum is 0.05 s"),
         (["http://127.0.0.1:1", "--for", "ever"], "ever"),
     ],
@@ -137,7 +137,7 @@ def test_a_thread_is_judged_and_made_a_scenario_of_standard_input(tmp_path: Path
     made = runner.invoke(app, ["scenario", "from", "-"], input=thread)
     assert made.exit_code == 0
     assert "machine: sample_4" in made.output
-    assert "note: line 1: when it was seen is not said" in made.output
+    assert "note: line 1: the text does not say when it was seen" in made.output
     text.write_text("nothing")
     refused = runner.invoke(app, ["scenario", "from", str(text)])
     assert refused.exit_code == 1

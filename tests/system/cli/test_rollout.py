@@ -51,7 +51,7 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     assert plan.exit_code == 0, plan.output
     assert "nothing has been announced" in plan.stdout
     assert "Fri 2027-01-15 09:15 CET (08:15Z)" in plan.stdout
-    assert "done about Fri 2027-01-15 10:30 CET (09:30Z)" in plan.stdout
+    assert "estimated end: Fri 2027-01-15 10:30 CET (09:30Z)" in plan.stdout
     assert told(service, "list") == []
 
     id = told(service, "start", *what, *how, "--description", "New kernel.")["id"]
@@ -250,7 +250,7 @@ def test_a_watcher_waits_for_a_service_that_is_away(
     watched = typed(service, "watch", id)
     assert watched.exit_code == 0
     assert watched.stdout.splitlines()[-1] == "done 1/1"
-    assert watched.stderr.count("still looking") == 1
+    assert watched.stderr.count("does not answer; retrying") == 1
 
 
 def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:

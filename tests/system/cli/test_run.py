@@ -235,7 +235,7 @@ def test_what_cannot_be_run_has_an_exit_code_of_its_own(service: Service) -> Non
     with Service(SAMPLE, sockets=True, real_time=True) as real:
         found = _typed(real, "--fake-time", "--", "true")
         assert found.exit_code == 125
-        assert "start one with --clock virtual" in found.stderr
+        assert "start it with --clock virtual" in found.stderr
 
 
 def test_without_a_network_of_its_own_it_is_told_where_to_ask(

@@ -90,7 +90,7 @@ def test_what_a_token_may_not_is_one_clear_line(service: Service) -> None:
     line = refused(typed(service, "machine", "restart", "web_0", token=viewer))
     assert line == "forewarn: this needs the role operator; token 'v' has viewer"
     line = refused(typed(service, "token", "revoke", "alice", token=admin))
-    assert "the last of an admin" in line
+    assert "the last one of an admin" in line
     line = refused(typed(service, "token", "create", "x", "--role", "amdin", token=admin))
     assert "'amdin' is no role; there are viewer, operator, admin" in line
 
@@ -115,11 +115,11 @@ def test_a_token_may_be_in_a_file_that_is_named(service: Service, tmp_path: Path
 @pytest.mark.parametrize(
     ("mode", "text", "says"),
     [
-        (0o644, None, "can be read by everybody"),
-        (0o600, "", "has no token in it"),
-        (0o600, "two words", "has no token in it"),
-        (0o600, "fw_" + "x" * 5_000, "has no token in it"),
-        (0o600, "secret of something else", "has no token in it"),
+        (0o644, None, "readable by everybody"),
+        (0o600, "", "does not contain a token"),
+        (0o600, "two words", "does not contain a token"),
+        (0o600, "fw_" + "x" * 5_000, "does not contain a token"),
+        (0o600, "secret of something else", "does not contain a token"),
     ],
 )
 def test_a_file_that_will_not_do_is_refused_without_what_is_in_it(
@@ -179,7 +179,7 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
     listed = on_state("list", "--json", state=state)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
     assert json.loads(listed.stdout)[0]["last_used"]
-    assert "the last of an admin" in on_state("revoke", "alice", state=state).stderr
+    assert "the last one of an admin" in on_state("revoke", "alice", state=state).stderr
     assert on_state("revoke", "alice", "--force", state=state).exit_code == 0
 
 

@@ -116,8 +116,8 @@ FILES["ask.py"] = """
 import json
 from forewarn.client import Client
 with Client() as client:
-    name = client.identity(patience=20).name
-    print(json.dumps({"endpoint": client.standing.endpoint, "name": name}))
+    name = client.identity(timeout=20).name
+    print(json.dumps({"endpoint": client.status.endpoint, "name": name}))
 """
 MACS = {name: f"52:54:00:00:00:1{number}" for number, name in enumerate(GUESTS)}
 TAGS = {

@@ -220,7 +220,7 @@ def test_in_dev_a_machine_is_known_by_the_address_asked_whichever_the_port(tmp_p
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(asked, timeout=20) as answer:
                 assert answer.read() == b"sql-0"
-        assert f"also ask at {urls[1]}" in "".join(running.stderr)
+        assert f"also listens at {urls[1]}" in "".join(running.stderr)
     finally:
         running.stop()
 

@@ -95,7 +95,7 @@ def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_pat
         where = more or ["--url", service.control_url]
         done = typed("backup", backup, *where)
         assert (done.exit_code, backup.read_text()) == (1, "precious")
-        assert "exists; choose another name, or say --force" in done.output
+        assert "exists; choose another name, or pass --force" in done.output
     done = typed("backup", backup, "--url", service.control_url, "--force", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
@@ -748,7 +748,7 @@ def test_serve_upgrades_only_when_told_to(tmp_path: Path) -> None:
     # Back to before the upgrade, and on: what was kept is a copy as any other.
     done = typed("restore", f"{state}.schema-0001", "--state", state, "--force")
     assert done.exit_code == 0, done.output
-    assert "its schema is 0001: bring it up to date" in done.output
+    assert "its schema is 0001: upgrade it" in done.output
 
 
 def test_dev_upgrades_by_itself(tmp_path: Path) -> None:

@@ -153,8 +153,8 @@ def test_several_may_wind_the_clock_at_once(long_night: Night) -> None:
         (["--record", "/nowhere/trace"], "/nowhere/trace: No such file or directory"),
         (["--record", "/"], "/: Is a directory"),
         (["--state", "/dev/null/s.db"], "cannot be used as state"),
-        (["--control", "169.254.169.254:1"], "never listens beyond loopback"),
-        (["--metadata", "[::1]:0"], "never listens beyond loopback"),
+        (["--control", "169.254.169.254:1"], "only listens on loopback"),
+        (["--metadata", "[::1]:0"], "only listens on loopback"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(words: list[str], says: str) -> None:
