@@ -16,20 +16,18 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
 from helpers.examples import examples
+from helpers.polls import until
 from helpers.raw_http import RawConnection, request
 
 GET = request("GET", events(NEWEST), METADATA)
 POST = request("POST", events(NEWEST), METADATA)
 CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
-ABANDONED = 40  # connections of one machine that it closes before they are answered
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    # A busy server may not yet have noticed that any of the ABANDONED connections is closed.
-    limits = Limits(body_timeout=0.2, max_connections_per_machine=ABANDONED + 8)
-    with Service(fleet_of(2), sockets=True, front=True, limits=limits) as service:
+    with Service(fleet_of(2), sockets=True, front=True, limits=Limits(body_timeout=0.2)) as service:
         yield service
 
 
@@ -56,6 +54,8 @@ def _undisturbed(hostile: Guest, other: Guest, caplog: pytest.LogCaptureFixture)
     before, own = other.get().body, hostile.get().body
     yield
     assert other.get().body == before
+    # A machine may have 32 connections, and a busy server notices late that one is closed.
+    until(lambda: not hostile.service.node.endpoint.connections.total, patience=30)
     assert hostile.get().body == own
     broken = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
     assert broken == []
@@ -211,7 +211,7 @@ def test_connections_that_say_nothing_and_go(hostile: Guest, other: Guest) -> No
 
 def test_whoever_goes_before_the_answer_harms_nobody(hostile: Guest, other: Guest) -> None:
     for data in (GET, request("POST", events(NEWEST), METADATA, body=approval("A"))):
-        for _ in range(ABANDONED // 2):
+        for _ in range(20):
             with hostile.line() as line:
                 line.send(data)
     assert other.get().status == 200

@@ -31,9 +31,13 @@ START_PAUSE = 1.0  # seconds before a runner that did not even begin is started 
 BEGUN_WITHIN = 1.0  # seconds after which to check whether a runner that was started has begun
 
 
+_spawned: list[subprocess.Popen[bytes]] = []  # until they have ended, whoever forgets them before
+
+
 def spawn(run_directory: Path) -> subprocess.Popen[bytes]:
     """Start a runner in a session of its own, so that it outlives the agent."""
-    return subprocess.Popen(
+    _spawned[:] = [child for child in _spawned if child.poll() is None]
+    child = subprocess.Popen(
         [sys.executable, "-I", "-S", str(RUNNER), str(run_directory)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -42,6 +46,8 @@ def spawn(run_directory: Path) -> subprocess.Popen[bytes]:
         start_new_session=True,
         creationflags=OWN_CONSOLE,
     )
+    _spawned.append(child)
+    return child
 
 
 class Runners:
