@@ -29,10 +29,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a wrong address before anything is collected."""
+    if (url := config.getoption("--endpoint", None)) is not None:
+        place_of(url)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if (url := config.getoption("--endpoint", None)) is None:
+    if config.getoption("--endpoint", None) is None:
         return
-    place_of(url)
     left_out = [item for item in items if _needs_control(item)]
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=left_out)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from inspect import Signature, signature
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from forewarn.cli.commands.rollout_output import going_on, show_plan, told, when_and_who
@@ -78,8 +82,7 @@ Duration = Annotated[
 Lasts = Annotated[str | None, typer.Option(help="Assumed time that a step's event stays Started.")]
 
 
-@app.command()
-def plan(
+def _request(
     type: Type,
     group: Group = None,
     label: Label = None,
@@ -94,74 +97,64 @@ def plan(
     bake: Bake = "0s",
     description: Description = "",
     duration: Duration = -1,
-    lasts: Lasts = None,
-    json: Json = False,
-    url: Url = None,
+) -> r.RolloutRequest:
+    if not (group or label or host):
+        raise typer.BadParameter("pass --group, --label or --host")
+    return r.RolloutRequest(
+        type=type,
+        groups=group or [],
+        labels=label or [],
+        hosts=host or [],
+        notice=_seconds(notice),
+        short_notice=short_notice,
+        description=description,
+        duration=duration,
+        at_once=at_once,
+        windows=window or [],
+        gate_http=gate_http,
+        gate_command=gate_command,
+        gate_timeout=_seconds(gate_timeout),
+        bake=_seconds(bake) or 0,
+    )
+
+
+def _takes_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a rollout; it is called with the request they describe."""
+    shared = signature(_request, eval_str=True).parameters
+    own = dict(signature(command, eval_str=True).parameters)
+    del own["request"]
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        request = _request(**{name: values.pop(name) for name in shared})
+        command(request, **values)
+
+    parameters = [*shared.values(), *own.values()]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+@app.command()
+@_takes_request
+def plan(
+    request: r.RolloutRequest, lasts: Lasts = None, json: Json = False, url: Url = None
 ) -> None:
     """Show when each step would be announced, start and end, without starting anything."""
-    request = _request(
-        type,
-        group,
-        label,
-        host,
-        notice,
-        short_notice,
-        at_once,
-        window,
-        gate_http,
-        gate_command,
-        gate_timeout,
-        bake,
-        description,
-        duration,
-        lasts,
-    )
+    request = msgspec.structs.replace(request, lasts=_seconds(lasts))
     with service(url) as client:
-        found = client.plan_rollout(request)
+        forecast = client.plan_rollout(request)
         if json:
-            as_json(found)
+            as_json(forecast)
             return
-        show_plan(found)
+        show_plan(forecast)
         pace(client)
 
 
 @app.command()
-def start(
-    type: Type,
-    group: Group = None,
-    label: Label = None,
-    host: Host = None,
-    notice: Notice = None,
-    short_notice: ShortNotice = False,
-    at_once: AtOnce = 1,
-    window: Windows = None,
-    gate_http: GateHttp = "",
-    gate_command: GateCommand = "",
-    gate_timeout: GateTimeout = None,
-    bake: Bake = "0s",
-    description: Description = "",
-    duration: Duration = -1,
-    json: Json = False,
-    url: Url = None,
-) -> None:
+@_takes_request
+def start(request: r.RolloutRequest, json: Json = False, url: Url = None) -> None:
     """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
-    request = _request(
-        type,
-        group,
-        label,
-        host,
-        notice,
-        short_notice,
-        at_once,
-        window,
-        gate_http,
-        gate_command,
-        gate_timeout,
-        bake,
-        description,
-        duration,
-        None,
-    )
     with service(url) as client:
         told(client.start_rollout(request), json, client)
 
@@ -255,44 +248,6 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         if any(wait.kind in ("paused", "cancelled") for wait in found.waits):
             say(f"to resume it, run: forewarn rollout resume {rollout.id[:8]}")
         pace(client)
-
-
-def _request(
-    type: str,
-    group: list[str] | None,
-    label: list[str] | None,
-    host: list[str] | None,
-    notice: str | None,
-    short_notice: bool,
-    at_once: int,
-    window: list[str] | None,
-    gate_http: str,
-    gate_command: str,
-    gate_timeout: str | None,
-    bake: str,
-    description: str,
-    duration: int,
-    lasts: str | None,
-) -> r.RolloutRequest:
-    if not (group or label or host):
-        raise typer.BadParameter("pass --group, --label or --host")
-    return r.RolloutRequest(
-        type=type,
-        groups=group or [],
-        labels=label or [],
-        hosts=host or [],
-        notice=_seconds(notice),
-        short_notice=short_notice,
-        description=description,
-        duration=duration,
-        at_once=at_once,
-        windows=window or [],
-        gate_http=gate_http,
-        gate_command=gate_command,
-        gate_timeout=_seconds(gate_timeout),
-        bake=_seconds(bake) or 0,
-        lasts=_seconds(lasts),
-    )
 
 
 def _seconds(text: str | None) -> float | None:
