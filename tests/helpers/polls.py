@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable
 
 from forewarn.support import guard
+from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, events
 from helpers.raw_http import RawConnection, RawResponse, request
 
@@ -24,6 +25,20 @@ def until(says: Callable[[], bool], patience: float = 10.0) -> None:
     while not says():
         assert real_time() < end, "it never came to that"
         pause.wait(0.005)
+
+
+def until_closed(service: Service, patience: float = 30.0) -> None:
+    """Wait until the service has accepted and closed every connection that clients have closed."""
+
+    async def turn() -> None:
+        """Let the loop accept what the kernel has queued in the meantime."""
+
+    def closed() -> bool:
+        for _ in range(5):
+            service.run(turn())
+        return service.node.endpoint.connections.total == 0
+
+    until(closed, patience)
 
 
 def send_poll(line: RawConnection, data: bytes = GET) -> RawResponse:

@@ -16,7 +16,7 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
 from helpers.examples import examples
-from helpers.polls import until
+from helpers.polls import until_closed
 from helpers.raw_http import RawConnection, request
 
 GET = request("GET", events(NEWEST), METADATA)
@@ -55,7 +55,7 @@ def _undisturbed(hostile: Guest, other: Guest, caplog: pytest.LogCaptureFixture)
     yield
     assert other.get().body == before
     # A machine may have 32 connections, and a busy server notices late that one is closed.
-    until(lambda: not hostile.service.node.endpoint.connections.total, patience=30)
+    until_closed(hostile.service)
     assert hostile.get().body == own
     broken = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
     assert broken == []

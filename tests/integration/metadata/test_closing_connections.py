@@ -17,7 +17,7 @@ from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, send_poll, until
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until, until_closed
 from helpers.raw_http import RawConnection, request
 
 TRIES = 10  # of what went wrong nine times in ten
@@ -48,7 +48,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture
 def guest(service: Service) -> Guest:
-    until(lambda: service.node.endpoint.connections.total == 0)
+    until_closed(service)
     return Guest(service, "web0_0")
 
 
@@ -86,7 +86,7 @@ def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest,
             assert [answer.status for answer in answers] == statuses
             assert answers[-1].header("connection") == "close"
             assert line.over() == b""
-        until(lambda: guest.service.node.endpoint.connections.total == 0)
+        until_closed(guest.service)
 
 
 def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
@@ -168,7 +168,7 @@ def test_all_that_was_asked_before_a_half_close_is_answered(guest: Guest, what: 
             guest.service.run(asked_and_finished(line))
             assert [line.answer().status for _ in statuses] == statuses
             assert line.over() == b""
-        until(lambda: guest.service.node.endpoint.connections.total == 0)
+        until_closed(guest.service)
 
 
 # Offers to upgrade.
@@ -231,7 +231,7 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
         with contextlib.suppress(OSError):
             line.send(data)
         gone(line)
-        until(lambda: service.node.endpoint.connections.total == 0)
+        until_closed(service)
     until(lambda: service.node.endpoint.buffered.total == 0)
 
 
@@ -247,7 +247,7 @@ def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
         line = guest.line()
         assert send_poll(line, ODD).status == 200
         service.run(send_and_go(line))
-        until(lambda: service.node.endpoint.connections.total == 0)
+        until_closed(service)
     assert [record.getMessage() for record in caplog.records] == []
     assert [line["event"] for line in lines] == []
 

@@ -40,7 +40,7 @@ from helpers.endpoint import (
     fleet_of,
     known_by_source,
 )
-from helpers.polls import GET, metrics, send_poll, until
+from helpers.polls import GET, metrics, send_poll, until, until_closed
 from helpers.raw_http import RawConnection, RawResponse, request
 
 WAIT = "/forewarn/v1/wait"
@@ -69,7 +69,8 @@ def nobody_is_forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "service" in request.fixturenames:
         service: Service = request.getfixturevalue("service")
-        until(lambda: waiting(service) == 0 and service.node.endpoint.connections.total == 0)
+        until(lambda: waiting(service) == 0)
+        until_closed(service)
         assert service.node.endpoint.extensions.waits._waiting == {}
 
 
@@ -283,7 +284,7 @@ def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service)
         for left, line in reversed(list(enumerate(lines))):
             line.close()
             until(lambda left=left: waiting(service) == left)  # type: ignore[misc]
-    until(lambda: service.node.endpoint.connections.total == 0)
+    until_closed(service)
 
 
 def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> None:
@@ -499,7 +500,7 @@ def test_a_connection_that_waits_is_one_of_its_machines(front: bool) -> None:
     with Service(fleet_of(1), sockets=True, front=front, limits=limits) as service:
         group = Group(service, "web0")
         group[0].get()
-        until(lambda: service.node.endpoint.connections.total == 0)
+        until_closed(service)
         with waits(group[0]) as one, group[0].line() as two:
             two.send(wait_for(group[1].get().header("etag")))
             until(lambda: waiting(service) == 2)

@@ -21,7 +21,7 @@ from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
-from helpers.polls import CHUNKED, GET, ODD, send_poll, until
+from helpers.polls import CHUNKED, GET, ODD, send_poll, until, until_closed
 from helpers.raw_http import RawConnection, request
 
 LIMITS = Limits()
@@ -42,7 +42,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture
 def busy(service: Service) -> Guest:
-    until(lambda: service.node.endpoint.connections.total == 0)
+    until_closed(service)
     return Guest(service, "web0_0")
 
 

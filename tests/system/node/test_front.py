@@ -43,7 +43,7 @@ from helpers.endpoint import (
     fleet_of,
 )
 from helpers.forked_cli import Forked
-from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until
+from helpers.polls import GET, LAST, ODD, metrics, real_time, send_poll, until, until_closed
 from helpers.process import Running
 from helpers.raw_http import RawConnection, RawResponse, request
 
@@ -538,7 +538,7 @@ def test_a_caller_that_says_no_more_gets_the_whole_of_a_large_document() -> None
                 answer = line.answer()
                 assert (answer.status, len(answer.body)) == (200, length)
                 assert line.over() == b""
-        until(lambda: service.node.endpoint.connections.total == 0)
+        until_closed(service)
 
 
 def test_a_caller_that_says_no_more_is_answered_and_let_go(service: Service, group: Group) -> None:
@@ -560,7 +560,6 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
         other.get()
-        connections = service.node.endpoint.connections
         for said in (b"", GET, LAST, ODD, GET[:20], request("POST", events(NEWEST))):
             for gone in (reset, RawConnection.close):
                 for kept in (False, True):
@@ -570,7 +569,7 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
                     line.send(said)
                     gone(line)
                     assert other.get().status == 200
-        until(lambda: connections.total == 0)
+        until_closed(service)
         assert other.get().status == 200
 
 
@@ -588,7 +587,7 @@ def test_whoever_goes_in_the_middle_of_its_answers_is_no_surprise(
             until(lambda before=before: polled(service, guest) > before)  # type: ignore[misc]
             reset(line)
         assert other.say(ODD).status == 200
-        until(lambda: service.node.endpoint.connections.total == 0)
+        until_closed(service)
     surprises = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in surprises] == []
 
@@ -619,7 +618,7 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
         for guest in guests:
             guest.get()
         connections = service.node.endpoint.connections
-        until(lambda: connections.total == 0)
+        until_closed(service)
         before = descriptors()
         for said in (GET, ODD, LAST, b"", GET[:9]):
             with contextlib.ExitStack() as stack:
@@ -630,7 +629,7 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
                         assert line.answer().status == 200
                 if said in (GET, ODD):
                     assert connections.total == 200
-        until(lambda: connections.total == 0)
+        until_closed(service)
         until(lambda: descriptors() <= before)
         assert connections._held == {}
 

@@ -37,7 +37,17 @@ from helpers.endpoint import (
     known_by_source,
     port_of,
 )
-from helpers.polls import CHUNKED, GET, LAST, ODD, metrics, real_time, send_poll, until
+from helpers.polls import (
+    CHUNKED,
+    GET,
+    LAST,
+    ODD,
+    metrics,
+    real_time,
+    send_poll,
+    until,
+    until_closed,
+)
 from helpers.process import Running
 from helpers.raw_http import RawConnection, RawResponse, exchange, request
 
@@ -106,8 +116,7 @@ def service(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
 
 @pytest.fixture
 def guest(service: Service) -> Guest:
-    connections = service.node.endpoint.connections
-    until(lambda: connections.total == 0)
+    until_closed(service)
     return Guest(service, "web0_0")
 
 
@@ -470,7 +479,7 @@ def held_by(service: Service, *sources: str) -> list[RawConnection]:
 
 def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service) -> None:
     first = by_source.addresses["web0_0"]
-    until(lambda: by_source.node.endpoint.connections.total == 0)
+    until_closed(by_source)
     held = held_by(by_source, first, "127.0.9.1", first)
     place = "127.0.0.1", port_of(by_source)
     for source in ("127.0.9.1", first):
@@ -504,7 +513,7 @@ def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None
 
 
 def test_all_together_have_so_many_connections(by_source: Service) -> None:
-    until(lambda: by_source.node.endpoint.connections.total == 0)
+    until_closed(by_source)
     machines = [by_source.addresses[f"web{n % 2}_{n // 2}"] for n in range(5)]
     held = held_by(by_source, *machines, *machines)
     place = "127.0.0.1", port_of(by_source)

@@ -148,7 +148,7 @@ FAULTS = {
 
 def test_every_fault_is_survived_recorded_as_it_was_and_a_fault_again(service: Service) -> None:
     tape = Tape()
-    made = recorder(service.url("web_0"), tape, timeout=0.2)
+    made = recorder(service.url("web_0"), tape, timeout=2.0)
     service.schedule("Reboot", "web_1", description="Host server is undergoing maintenance.")
     made.poll()
     for kind, (status, trouble) in FAULTS.items():
