@@ -1,4 +1,4 @@
-"""A worker: does a long job step by step, and lets go of it before its machine is disturbed."""
+"""A worker that does a long job in steps, and saves its state before its machine is disturbed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 METADATA = os.environ.get("FOREWARN_METADATA", "http://169.254.169.254")
-EVERY = 1  # second between two looks
+EVERY = 1  # second between two polls
 
 
 class Worker:
@@ -23,7 +23,7 @@ class Worker:
         self.name = self.ask("instance/compute/name?api-version=2021-02-01&format=text")
 
     def tick(self):
-        """A look at the events, and a step of the job if nothing is in the way."""
+        """Check the events, then do a step of the job unless the worker is draining."""
         self.look()
         if not self.draining:
             self.step += 1
@@ -46,14 +46,14 @@ class Worker:
         self.checkpoint.write_text(str(self.step))
 
     def events(self):
-        """What is to come; None if that is not known just now."""
+        """Return the current events, or None if the endpoint gave no usable answer."""
         try:
             return json.loads(self.ask("scheduledevents?api-version=2020-07-01"))["Events"]
         except (OSError, HTTPException, ValueError, KeyError):
             return None
 
     def approve(self, event):
-        """If nobody hears it, it is said again at the next look."""
+        """Approve an event. If the request fails, the next poll repeats it."""
         body = {"StartRequests": [{"EventId": event["EventId"]}]}
         with suppress(OSError, HTTPException):
             self.ask("scheduledevents?api-version=2020-07-01", json.dumps(body).encode())

@@ -35,12 +35,12 @@ class MyClient:
 
 
 def test_the_page_has_a_row_for_every_shipped_scenario() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.split("## Running one")[0], re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.split("## Run a scenario")[0], re.MULTILINE)
     assert sorted(rows) == scenarios.names()
 
 
 def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
-    told = PAGE.split("### What\n")[1].split("### What is expected")[0]
+    told = PAGE.split("### Actions\n")[1].split("### Expectations")[0]
     rows = re.findall(r"^\| (`.+?`) \|", told, re.MULTILINE)
     verbs = {verb for row in rows for verb in re.findall(r"`([a-z-]+)`", row)}
     assert verbs - {"do"} == VERBS.keys()
