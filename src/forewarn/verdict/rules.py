@@ -32,30 +32,32 @@ class Rule(msgspec.Struct, frozen=True):
 RULES: Mapping[str, Rule] = {
     "missing-header": Rule("Every request carries the header Metadata: true."),
     "forwarded": Rule("No request carries X-Forwarded-For: it must not come through a proxy."),
-    "wrong-path": Rule("Events are asked for at /metadata/scheduledevents."),
+    "wrong-path": Rule("Events are requested at /metadata/scheduledevents."),
     "wrong-verb": Rule("Events are read with GET and approved with POST."),
     "wrong-query": Rule("A parameter is given once."),
-    "wrong-version": Rule("Every request names an api-version that there is."),
-    "blind-version": Rule("The api-version shows the types of event that come to the machine."),
+    "wrong-version": Rule("Every request names an existing api-version."),
+    "blind-version": Rule("The api-version supports every type of event that the machine gets."),
     "malformed-approval": Rule('An approval is JSON: {"StartRequests":[{"EventId":"…"}]}.'),
     "unknown-approval": Rule("Only events that the group has been shown are approved."),
-    "ignored-withdrawal": Rule("An event that has been withdrawn is not acted upon any more."),
-    "never-seen": Rule("Whoever asks, asks at least once while an event is announced."),
-    "nobody-asked": Rule("Somebody asks; of a client that never does there is nothing to tell."),
+    "ignored-withdrawal": Rule("A client does not act on an event that has been withdrawn."),
+    "never-seen": Rule("A client that polls does so at least once while an event is announced."),
+    "nobody-asked": Rule("At least one machine polls; otherwise no client can be assessed."),
     "seen-late": Rule("An event is seen while it is Scheduled, not when it has started."),
     "polls-too-seldom": Rule("Polls are no further apart than half of the shortest notice."),
-    "gave-up": Rule("An answer that cannot be used is a reason to ask again later, not to stop."),
-    "ignored-throttling": Rule("Whoever is told 429 asks less often for a while."),
+    "gave-up": Rule("After an unusable answer, a client asks again later; it does not stop."),
+    "ignored-throttling": Rule("After 429, a client polls less often for a while."),
     "polls-seldom": Rule("Once a second is the recommended rate; a Preempt gives 30 s.", NOTE),
-    "stopped-polling": Rule("Whoever has asked goes on asking.", NOTE),
+    "stopped-polling": Rule("A client that has begun to poll continues to poll.", NOTE),
     "hammering": Rule("Once a second is enough; a long-poll is quicker still.", NOTE),
     "approved-freeze": Rule(
-        "A pause of a few seconds need not be approved: it can be sat out.", NOTE
+        "A pause of a few seconds need not be approved; a client can ignore it.", NOTE
     ),
     "late-approval": Rule(
-        "An event is approved before it starts; afterwards it means nothing.", NOTE
+        "An event is approved before it starts; a later approval has no effect.", NOTE
     ),
-    "repeated-approval": Rule("An event is approved once; it is remembered.", NOTE),
+    "repeated-approval": Rule(
+        "An event is approved once; the service remembers the approval.", NOTE
+    ),
     "preview-version": Rule(
         "2017-03-01 was a preview: other times, other names, fewer types.", NOTE
     ),
