@@ -26,51 +26,92 @@ def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "value"),
+    ("limit", "value"),
     [
-        ("`MARGIN`, `LEAST`", f"{plan.MARGIN:g} s, {plan.LEAST:g} s"),
-        ("`GRACE`", f"{runner.GRACE:g} s"),
+        ("Time before NotBefore by which every prepare has ended", f"{plan.MARGIN:g} s"),
+        ("Time that must be left to begin a prepare", f"{plan.LEAST:g} s"),
         (
-            "`RETRY_PAUSE`, `MAX_RETRY_PAUSE`",
-            f"{attempts.RETRY_PAUSE:g} s, {attempts.MAX_RETRY_PAUSE:g} s",
+            "Time between SIGTERM and SIGKILL; a quarter of a shorter time limit",
+            f"{runner.GRACE:g} s",
         ),
         (
-            "`UNDO_PAUSE`, `MAX_UNDO_PAUSE`, `UNDO_ATTEMPTS`",
-            f"{attempts.UNDO_PAUSE:g} s, {attempts.MAX_UNDO_PAUSE / 60:g} min,"
-            f" {attempts.UNDO_ATTEMPTS}",
-        ),
-        ("`LOST_ATTEMPTS`", f"{attempts.LOST_ATTEMPTS}"),
-        ("`OVERDUE`", f"{plan.OVERDUE:g} s"),
-        (
-            "`RESULT_ROOM`, `RESULT_ATTEMPTS`",
-            f"{runner.RESULT_ROOM:,} bytes, {runner.RESULT_ATTEMPTS}",
+            "Pause before a stage is retried, doubled every time",
+            f"{attempts.RETRY_PAUSE:g} s to {attempts.MAX_RETRY_PAUSE:g} s",
         ),
         (
-            "`RESULT_PAUSE`, `MAX_RESULT_PAUSE`",
-            f"{runner.RESULT_PAUSE:g} s, {runner.MAX_RESULT_PAUSE:g} s",
+            "Pause before an undo is retried, doubled every time",
+            f"{attempts.UNDO_PAUSE:g} s to {attempts.MAX_UNDO_PAUSE / 60:g} min",
+        ),
+        ("Attempts of an undo", f"{attempts.UNDO_ATTEMPTS}"),
+        (
+            "Runs of a stage during which the machine dies, or that somebody else stops",
+            f"{attempts.LOST_ATTEMPTS}",
         ),
         (
-            "`BEGUN_WITHIN`, `SWEEP_EVERY`",
-            f"{runners.BEGUN_WITHIN:g} s, {agent.SWEEP_EVERY:g} s",
+            "Time after a command's time limit until the log reports that its runner has not"
+            " ended it",
+            f"{plan.OVERDUE:g} s",
         ),
-        ("`MAX_OUTPUT`", f"{runner.MAX_OUTPUT // 1024} KiB"),
         (
-            "`MAX_TIMEOUT`, `MAX_RETRIES`",
-            f"{read_hooks.MAX_TIMEOUT / 86_400:g} d, {read_hooks.MAX_RETRIES}",
+            "Space reserved on disk for the result of a command before it starts",
+            f"{runner.RESULT_ROOM:,} bytes",
         ),
-        ("`TAKE_OVER`", f"{plan.TAKE_OVER.total_seconds():g} s"),
+        ("Attempts to write the result", f"{runner.RESULT_ATTEMPTS}"),
         (
-            "`CALL_TIMEOUT`, `CALL_PAUSE`, `MAX_CALL_PAUSE`",
-            f"{approve.CALL_TIMEOUT:g} s, {retrying.CALL_PAUSE:g} s, {retrying.MAX_CALL_PAUSE:g} s",
+            "Pause between these attempts, doubled every time",
+            f"{runner.RESULT_PAUSE:g} s to {runner.MAX_RESULT_PAUSE:g} s",
         ),
-        ("`POLL_WITHIN`", f"{agent.POLL_WITHIN:g} s"),
-        ("`ENDPOINT_PATIENCE`", f"{agent.ENDPOINT_PATIENCE:g} s"),
-        ("`MAX_VARIABLE`", f"{command.MAX_VARIABLE:,} characters"),
-        ("`IDENTITY_EVERY`", f"{agent.IDENTITY_EVERY / 60:g} min"),
-        ("`MAX_CASES`", f"{open_cases.MAX_CASES:,}"),
-        ("`KEPT_CASES`, `KEPT_FOR`", f"{store.KEPT_CASES}, {store.KEPT_FOR.days} d"),
-        ("`MAX_CONFIG_BYTES`", f"{read.MAX_CONFIG_BYTES // 1024**2} MiB"),
+        (
+            "Time until the agent checks whether a runner has begun",
+            f"{runners.BEGUN_WITHIN:g} s",
+        ),
+        (
+            "Time between two checks of all events that are being handled",
+            f"{agent.SWEEP_EVERY:g} s",
+        ),
+        (
+            "Size of one file of a command's output; the previous one is kept as well",
+            f"{runner.MAX_OUTPUT // 1024} KiB",
+        ),
+        ("Longest `timeout` of a hook", f"{read_hooks.MAX_TIMEOUT / 86_400:g} d"),
+        ("Most `retries` of a hook", f"{read_hooks.MAX_RETRIES}"),
+        (
+            "Time between one machine's turn to approve and the next one's",
+            f"{plan.TAKE_OVER.total_seconds():g} s",
+        ),
+        (
+            "Time for one request to the endpoint (approval, readiness)",
+            f"{approve.CALL_TIMEOUT:g} s",
+        ),
+        (
+            "Pause before such a request is retried, doubled every time",
+            f"{retrying.CALL_PAUSE:g} s to {retrying.MAX_CALL_PAUSE:g} s",
+        ),
+        (
+            "Longest time between two documents while an event is handled, even with long-polls",
+            f"{agent.POLL_WITHIN:g} s",
+        ),
+        (
+            "Time that the endpoint may be silent before the log reports it",
+            f"{agent.ENDPOINT_PATIENCE:g} s",
+        ),
+        (
+            "Length of one environment variable of a command, cut after a whole word; standard"
+            " input has all of it",
+            f"{command.MAX_VARIABLE:,} characters",
+        ),
+        (
+            "Time until the agent reads the identity of its machine again",
+            f"{agent.IDENTITY_EVERY / 60:g} min",
+        ),
+        (
+            "Events handled at once; further ones wait, and the log reports it",
+            f"{open_cases.MAX_CASES:,}",
+        ),
+        ("Events that are kept when they are over", f"{store.KEPT_CASES}"),
+        ("Time for which they are kept", f"{store.KEPT_FOR.days} d"),
+        ("Size of the configuration", f"{read.MAX_CONFIG_BYTES // 1024**2} MiB"),
     ],
 )
-def test_every_limit_is_as_the_page_of_the_agent_says(names: str, value: str) -> None:
-    assert f"| {names} | {value} |" in PAGE
+def test_every_limit_is_as_the_page_of_the_agent_says(limit: str, value: str) -> None:
+    assert f"| {limit} | {value} |" in PAGE
