@@ -69,7 +69,7 @@ def test_it_is_exposed_as_little_as_promised(directory: Path) -> None:
     assert level is not None, found.stderr
     assert float(level[1]) < MOST_EXPOSED
     promised = re.search(
-        r"gives it ([0-9.]+)", (ROOT / "docs/applications/agent-operations.md").read_text()
+        r"rates it ([0-9.]+)", (ROOT / "docs/applications/agent-operations.md").read_text()
     )
     assert promised is not None
     assert promised[1] == level[1]

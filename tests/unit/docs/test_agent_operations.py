@@ -21,49 +21,88 @@ ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
 
 
 @pytest.mark.parametrize(
-    ("names", "value"),
+    ("limit", "value"),
     [
-        ("`MAX_CONNECTIONS`", f"{http.MAX_CONNECTIONS}"),
-        ("`MAX_HEAD`", f"{http.MAX_HEAD // 1024} KiB"),
         (
-            "`REQUEST_WITHIN`, `RESPONSE_WITHIN`",
-            f"{http.REQUEST_WITHIN:g} s, {http.RESPONSE_WITHIN:g} s",
+            "Connections to the health endpoint at once; further ones are closed",
+            f"{http.MAX_CONNECTIONS}",
         ),
-        ("`RESPONSES_PER_SECOND`", f"{http.RESPONSES_PER_SECOND:g}"),
-        ("`SHARE`", f"{http.SHARE * 100:g} %"),
-        ("`SOCKET_MODE`", f"{http.SOCKET_MODE:04o}"),
-        ("`LISTEN_AGAIN`", f"{serve.LISTEN_AGAIN:g} s"),
-        ("`BEAT`", f"{wellbeing.BEAT:g} s"),
+        ("Size of the head of a request", f"{http.MAX_HEAD // 1024} KiB"),
+        ("Time to receive a request", f"{http.REQUEST_WITHIN:g} s"),
+        ("Time to send a response", f"{http.RESPONSE_WITHIN:g} s"),
         (
-            "`LOOP_PATIENCE`, `POLL_PATIENCE`",
-            f"{wellbeing.LOOP_PATIENCE:g} s, {wellbeing.POLL_PATIENCE:g} s",
+            "Responses per second, for all callers together; further requests wait",
+            f"{http.RESPONSES_PER_SECOND:g}",
         ),
         (
-            "`SILENCE_PATIENCE`, `WRITE_EVERY`",
-            f"{wellbeing.SILENCE_PATIENCE:g} s, {wellbeing.WRITE_EVERY:g} s",
+            "Share of the agent's time that is spent on collecting the status; with very many"
+            " events, the status may be a moment old",
+            f"{http.SHARE * 100:g} %",
+        ),
+        ("Mode of a UNIX socket", f"{http.SOCKET_MODE:04o}"),
+        (
+            "Time until an address that was in use is tried again",
+            f"{serve.LISTEN_AGAIN:g} s",
         ),
         (
-            "`MAX_VALUE`, `MAX_OUTPUT`",
-            f"{log.MAX_VALUE:,}, {log.MAX_OUTPUT:,} characters",
+            "Time between two heartbeats of the event loop, and between two messages to the"
+            " service manager",
+            f"{wellbeing.BEAT:g} s",
         ),
-        ("`LEAST_SECRET`", f"{log.LEAST_SECRET} characters"),
-        ("`PATIENCE_MS`", f"{log.PATIENCE_MS} ms"),
-        ("`MAX_VALUES`", f"{counting.MAX_VALUES}"),
         (
-            "`TIMEOUT`, `POLLS`, `LONG_POLL`",
-            f"{check.TIMEOUT:g} s, {check.POLLS}, {check.LONG_POLL:g} s",
+            "Time for which the event loop may be blocked before the agent is unhealthy",
+            f"{wellbeing.LOOP_PATIENCE:g} s",
         ),
-        ("`CLOCK_DIFFERENCE`", f"{check.CLOCK_DIFFERENCE:g} s"),
+        (
+            "Time without a request to the endpoint before the agent is unhealthy",
+            f"{wellbeing.POLL_PATIENCE:g} s",
+        ),
+        (
+            "Time without a valid answer before the agent is not ready",
+            f"{wellbeing.SILENCE_PATIENCE:g} s",
+        ),
+        (
+            "Time between two tests whether the state directory is writable",
+            f"{wellbeing.WRITE_EVERY:g} s",
+        ),
+        ("Length of one value in a line of the log", f"{log.MAX_VALUE:,} characters"),
+        ("Length of a command's output in the log", f"{log.MAX_OUTPUT:,} characters"),
+        (
+            "Length of the shortest secret that is removed from the log",
+            f"{log.LEAST_SECRET} characters",
+        ),
+        (
+            "Time to wait for a slow reader of the log before lines are dropped",
+            f"{log.PATIENCE_MS} ms",
+        ),
+        (
+            "Types and sources of events that are counted by name; further ones are `other`",
+            f"{counting.MAX_VALUES}",
+        ),
+        ("`agent check`: time for an answer of the endpoint", f"{check.TIMEOUT:g} s"),
+        (
+            "`agent check`: polls, and seconds of a long-poll, to find out whether long-polls are"
+            " offered",
+            f"{check.POLLS}, {check.LONG_POLL:g} s",
+        ),
+        (
+            "`agent check`: difference of the clocks that is not reported",
+            f"{check.CLOCK_DIFFERENCE:g} s",
+        ),
     ],
 )
-def test_every_limit_is_as_the_page_says(names: str, value: str) -> None:
-    assert f"| {names} | {value} |" in PAGE
+def test_every_limit_is_as_the_page_says(limit: str, value: str) -> None:
+    assert f"| {limit} | {value} |" in PAGE
 
 
 def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
     assert f"| `{DEFAULT_LISTEN}` |" in PAGE
-    for name in ("LOOP_PATIENCE", "POLL_PATIENCE", "SILENCE_PATIENCE", "WRITE_EVERY"):
-        assert f"{getattr(wellbeing, name):g} s (`{name}`)" in PAGE.replace(" s, `", " s (`")
+    (health,) = re.findall(r"^\| `/healthz` \|.*$", PAGE, re.M)
+    assert f"blocked for {wellbeing.LOOP_PATIENCE:g} s" in health
+    assert f"no request for {wellbeing.POLL_PATIENCE:g} s" in health
+    (ready,) = re.findall(r"^\| `/readyz` \|.*$", PAGE, re.M)
+    assert f"no valid answer for {wellbeing.SILENCE_PATIENCE:g} s" in ready
+    assert f"tested every {wellbeing.WRITE_EVERY:g} s" in ready
 
 
 def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
@@ -72,7 +111,7 @@ def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
         for file in AGENT.rglob("*.py")
         for word in re.findall(r'log\(\s*"([a-z ]+)"', file.read_text())
     }
-    section = PAGE.partition("### Log")[2].partition("## What it costs")[0]
+    section = PAGE.partition("### Log")[2].partition("## Resource use")[0]
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.M)
     said = {word: levels for words, levels in rows for word in re.findall("`([^`]+)`", words)}
     assert told == said.keys() - {"event"}
