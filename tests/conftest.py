@@ -40,6 +40,14 @@ def _no_log_is_left_to_the_next_test() -> Iterator[None]:
     structlog.configure(**before)
 
 
+@pytest.fixture
+def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this process one of the next version of forewarn, which has newer schemas."""
+    from helpers import next_version
+
+    next_version.install(monkeypatch.setattr, tmp_path_factory.mktemp("migrations"))
+
+
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
     "system/deploy/test_deb.py",

@@ -128,7 +128,7 @@ class ApprovalKind(enum.Enum):
 class Approval(msgspec.Struct, frozen=True):
     by: str  # the name of the guest or operator, or the reason
     at: Time
-    kind: ApprovalKind = ApprovalKind.GUEST
+    kind: ApprovalKind
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -189,8 +189,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     joint: Joint | None = None
     span: Span | None = None
     moves: bool = False  # a live migration: its machines are on another host afterwards
-    # Carried out, but never shown to guests, now or later.
-    unannounced: bool = msgspec.field(default=False, name="silent")
+    unannounced: bool = False  # carried out, but never shown to guests, now or later
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     short_notice: bool = False  # raised on purpose with less notice than its type promises
     left: tuple[str, ...] = ()  # resources that have since moved to another host

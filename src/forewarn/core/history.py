@@ -291,8 +291,7 @@ class HistoryWriter:
 class HistoryReplayer(HistoryWriter):
     """Writes the records of one stored commit again, without the states before it.
 
-    What only those states would tell was stored with the commit (`HistoryWriter.words`). For
-    commits without it, the more general record is written.
+    What only those states would tell was stored with the commit (`HistoryWriter.words`).
     """
 
     def __init__(self, words: Iterable[Word]) -> None:
@@ -304,15 +303,15 @@ class HistoryReplayer(HistoryWriter):
 
     def _became(self, group: str, machine: Machine) -> tuple[What, str]:
         del group, machine
-        return next(self._stored, (What.MACHINE_CHANGED, ""))
+        return next(self._stored)
 
     def _host(self, host: Host) -> What:
         del host
-        return next(self._stored, (What.HOST_CHANGED, ""))[0]
+        return next(self._stored)[0]
 
     def _redefined(self, group: str, item: GroupDefined) -> str:
         del group, item
-        return next(self._stored, (What.GROUP_CHANGED, ""))[1]
+        return next(self._stored)[1]
 
 
 def _one_by_one(words: Iterable[Word]) -> Iterator[tuple[What, str]]:

@@ -77,7 +77,7 @@ Put: TypeAlias = (
 class Registry(msgspec.Struct, frozen=True):
     hosts: MutableMapping[str, Host]
     rollouts: MutableMapping[str, Rollout]
-    tokens: MutableMapping[str, Token] = {}
+    tokens: MutableMapping[str, Token]
 
     def put(self, put: Put) -> None:
         match put:

@@ -41,7 +41,7 @@ log = logger("forewarn")
 class BatchingStore(Store):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
-        self._registry = Registry({}, {})
+        self._registry = Registry({}, {}, {})
         self._seq = 0
         self._listeners: list[Listener] = []
         self._before_visible: list[BeforeVisible] = []

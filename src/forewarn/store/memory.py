@@ -31,7 +31,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.registry = Registry({}, {})
+        self.registry = Registry({}, {}, {})
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
         self.sightings = PollSightings(seen={})

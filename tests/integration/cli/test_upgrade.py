@@ -1,13 +1,12 @@
-"""`forewarn upgrade`: an older state brought up to date, and nothing else done to it or to anybody.
+"""`forewarn upgrade` of the next version: it upgrades an older state file and does nothing else.
 
-What becomes of every row is tested with the migrations; here it is the command, and what is so
-when a service takes the state up afterwards.
+What becomes of the rows is tested with the store; here it is the command, and a service that is
+started with the state afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import sqlite3
@@ -20,16 +19,13 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.time import HOUR
-from forewarn.store.sqlite import upgrade
+from forewarn.store.sqlite import state_file
 from forewarn.store.sqlite.lock import locked
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from helpers.clean_root import needed
-from helpers.paths import STORED_SCHEMAS
+from helpers.next_version import NEXT, OLDER, THIS, expected_contents, write_state
 
-STORED = STORED_SCHEMAS
-OLDER = [f"{n:04}" for n in range(1, int(SCHEMA_VERSION))]
-DUE = "00000000-0000-4000-8000-000000000007"  # in schema 0001: 15 min after the last commit
+pytestmark = pytest.mark.usefixtures("next_version")
 
 
 def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
@@ -38,48 +34,42 @@ def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
     return CliRunner().invoke(app, words, env={**clean, **(env or {})})
 
 
-def unpacked(schema: str, path: Path) -> Path:
-    path.write_bytes(gzip.decompress((STORED / f"{schema}.db.gz").read_bytes()))
-    path.chmod(0o600)
-    return path
-
-
 def rows(path: Path, query: str) -> list[Any]:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
 
 
-def told(path: Path) -> list[Any]:
-    """All that a state says of who decided what, and until when somebody served."""
+def decisions(path: Path) -> list[Any]:
+    """The commits of a state, and until when it was served."""
     commits = rows(path, "SELECT seq, at, body FROM commits ORDER BY seq")
     return [commits, sorted(rows(path, "SELECT * FROM service"))]
 
 
 @pytest.mark.parametrize("schema", OLDER)
 def test_it_is_brought_up_to_date_and_kept_as_it_was(tmp_path: Path, schema: str) -> None:
-    state = unpacked(schema, tmp_path / "state.db")
-    before, said_before = state.read_bytes(), told(state)
+    state = write_state(schema, tmp_path / "state.db")
+    before, decided = state.read_bytes(), decisions(state)
     done = typed("--state", state)
     assert done.exit_code == 0, done.output
     kept = tmp_path / f"state.db.schema-{schema}"
     assert done.stdout.startswith(
-        f"{state} was upgraded from schema {schema} to {SCHEMA_VERSION}\nthe old file is kept as"
+        f"{state} was upgraded from schema {schema} to {NEXT}\nthe old file is kept as"
     )
     assert str(kept) in done.stdout
-    assert rows(state, "SELECT version_num FROM alembic_version") == [(SCHEMA_VERSION,)]
+    assert rows(state, "SELECT version_num FROM alembic_version") == [(NEXT,)]
     assert rows(kept, "SELECT version_num FROM alembic_version") == [(schema,)]
-    # Nobody has served, and nothing was decided; nor is a log left, or what a driver would write.
-    assert told(state) == said_before
+    # It was not served, and nothing was decided; no log is left, nor any file of a driver.
+    assert decisions(state) == decided
     assert {file.name for file in tmp_path.iterdir()} <= {"state.db", kept.name, "state.db.lock"}
     assert state.read_bytes() != before
     assert state.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
-    state = unpacked("0001", tmp_path / "state.db")
+    state = write_state(THIS, tmp_path / "state.db")
     first = json.loads(typed("--state", state, "--json").stdout)
-    kept = f"{state}.schema-0001"
-    assert first == {"file": str(state), "from": "0001", "to": SCHEMA_VERSION, "kept": kept}
+    kept = f"{state}.schema-{THIS}"
+    assert first == {"file": str(state), "from": THIS, "to": NEXT, "kept": kept}
     after = state.read_bytes()
     second = typed("--state", state, "--json")
     assert second.exit_code == 0
@@ -90,15 +80,20 @@ def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 def test_time_until_somebody_serves_is_an_outage(tmp_path: Path) -> None:
     """An event that came due meanwhile waits until guests have had their minute to ask."""
-    state = unpacked("0001", tmp_path / "state.db")
-    fleet = json.loads(gzip.decompress((STORED / "0001.json.gz").read_bytes()))["fleet"]
+    state = write_state(THIS, tmp_path / "state.db")
+    stored = json.loads(expected_contents(THIS))
+    (due,) = [
+        event["id"]
+        for event in stored["groups"]["sql"]["events"]
+        if event["resources"] == ["sql-1"] and event["not_before"] - event["raised_at"] < HOUR
+    ]
     (last,) = rows(state, "SELECT value FROM service WHERE key = 'served_until'")
     assert typed("--state", state).exit_code == 0
-    with Service(fleet, state=state, start=last[0] + 2 * HOUR) as service:
+    with Service(stored["fleet"], state=state, start=last[0] + 2 * HOUR) as service:
 
         def status() -> str:
             events = service.document("sql-1")["Events"]
-            return str({event["EventId"]: event["EventStatus"] for event in events}[DUE.upper()])
+            return str({event["EventId"]: event["EventStatus"] for event in events}[due])
 
         assert status() == "Scheduled"
         service.clock.advance("59s")
@@ -108,7 +103,7 @@ def test_time_until_somebody_serves_is_an_outage(tmp_path: Path) -> None:
 
 
 def test_the_settings_say_which_state(tmp_path: Path) -> None:
-    unpacked("0001", tmp_path / "its.db")
+    write_state(THIS, tmp_path / "its.db")
     settings = tmp_path / "forewarn.toml"
     settings.write_text('state = "its.db"\n')
     done = typed("--config", settings, "--json")
@@ -128,14 +123,14 @@ def test_the_settings_say_which_state(tmp_path: Path) -> None:
 
 
 def test_a_state_that_somebody_has_is_left_alone(tmp_path: Path) -> None:
-    state = unpacked("0001", tmp_path / "state.db")
+    state = write_state(THIS, tmp_path / "state.db")
     before = state.read_bytes()
     with contextlib.closing(locked(state)):
         refused = typed("--state", state)
     assert refused.exit_code == 1
     assert f"{state} is in use by process {os.getpid()}" in refused.stderr
     assert state.read_bytes() == before
-    assert not (tmp_path / "state.db.schema-0001").exists()
+    assert not (tmp_path / f"state.db.schema-{THIS}").exists()
 
 
 def test_what_is_no_state_is_left_alone(tmp_path: Path) -> None:
@@ -149,7 +144,7 @@ def test_what_is_no_state_is_left_alone(tmp_path: Path) -> None:
     other = typed("--state", tmp_path / "text.db")
     assert other.exit_code == 1
     assert "it is no SQLite database" in other.stderr
-    newer = unpacked("0001", tmp_path / "newer.db")
+    newer = write_state(THIS, tmp_path / "newer.db")
     with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     before = newer.read_bytes()
@@ -162,21 +157,21 @@ def test_what_is_no_state_is_left_alone(tmp_path: Path) -> None:
 def test_a_state_that_the_service_could_not_read_is_told_with_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = unpacked("0001", tmp_path / "state.db")
+    state = write_state(THIS, tmp_path / "state.db")
 
     def broken(_state: Path) -> None:
         raise msgspec.ValidationError("no such event")
 
-    monkeypatch.setattr(upgrade, "_read_all", broken)
+    monkeypatch.setattr(state_file, "_read_all", broken)
     refused = typed("--state", state)
     assert refused.exit_code == 1
     assert "cannot be used as state: no such event" in refused.stderr
-    assert f"it is kept as it was as {state}.schema-0001" in refused.stderr
+    assert f"it is kept as it was as {state}.schema-{THIS}" in refused.stderr
 
 
 def test_what_root_makes_belongs_to_whom_the_state_belongs_to(tmp_path: Path) -> None:
     needed()  # root, who can give files away
-    state = unpacked("0001", tmp_path / "state.db")
+    state = write_state(THIS, tmp_path / "state.db")
     os.chown(state, 10_001, 10_002)
     assert typed("--state", state).exit_code == 0
     for file in tmp_path.iterdir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import resource
@@ -21,11 +20,10 @@ from forewarn.cli.app import app
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from helpers import forked_cli as forking
-from helpers.paths import STORED_SCHEMAS
+from helpers.next_version import NEXT, THIS, write_state
 from helpers.serve_process import FOREWARN, environment, write_settings
 
 RUNNER = CliRunner()
-SCHEMAS = STORED_SCHEMAS
 
 
 def run(*argv: str, env: dict[str, str] | None = None) -> Any:
@@ -166,13 +164,12 @@ def test_directories_must_be_there_and_belong_to_the_service(tmp_path: Path, sta
     assert "can be written by others" in open_
 
 
+@pytest.mark.usefixtures("next_version")
 def test_a_state_that_cannot_be_taken_up_is_found_before_it_is_tried(state: str) -> None:
-    older = SCHEMAS / "0001.db.gz"
-    Path(state).write_bytes(gzip.decompress(older.read_bytes()))
-    Path(state).chmod(0o600)
+    write_state(THIS, Path(state))
     before = sorted(Path(state).parent.iterdir())
     (old,) = findings(state=state)
-    assert old.startswith(f"! state: {state} has schema 0001, this version has")
+    assert old.startswith(f"! state: {state} has schema {THIS}, this version has {NEXT}")
     assert "forewarn upgrade" in old
     Path(state).write_text("something else")
     (other,) = findings(state=state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import http.server
 import json
 import os
@@ -12,8 +11,9 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -47,13 +47,14 @@ from forewarn.drivers.port import (
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import HistoryQuery as Records
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 from helpers.forked_cli import Forked
-from helpers.paths import STORED_SCHEMAS
+from helpers.next_version import BETWEEN, NEXT, THIS, migrate
+from helpers.next_version import COMMAND as NEXT_VERSION
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
-STORED = STORED_SCHEMAS
 
 
 def typed(*words: object) -> Result:
@@ -102,7 +103,7 @@ def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_pat
     assert said["file"] == str(backup)
     assert said["bytes"] == backup.stat().st_size
     assert said["contents"]["machines"] == 11
-    assert said["contents"]["schema"] == "0003"
+    assert said["contents"]["schema"] == SCHEMA_VERSION
 
 
 def test_a_copy_may_go_above_the_root_which_is_the_root(
@@ -693,15 +694,22 @@ def test_a_backup_that_was_only_copied_into_place_is_noticed_as_well(tmp_path: P
 # Older ones, with real processes.
 
 
-def unpacked(schema: str, path: Path) -> Path:
-    path.write_bytes(gzip.decompress((STORED / f"{schema}.db.gz").read_bytes()))
-    return path
+def sample_state(directory: Path) -> Path:
+    """A state file of this version's schema, alone in its directory."""
+    state = directory / "state.db"
+    with tempfile.TemporaryDirectory() as scratch:
+        with Service(SAMPLE, state=Path(scratch) / "state.db"):
+            pass
+        shutil.copyfile(Path(scratch) / "state.db", state)
+    return state
 
 
 class Process:
-    def __init__(self, directory: Path, *words: object) -> None:
-        self.process = Forked(
-            [*FOREWARN, *map(str, words), "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"],
+    def __init__(self, directory: Path, *words: object, next_version: bool = False) -> None:
+        command = NEXT_VERSION if next_version else FOREWARN
+        start: Callable[..., subprocess.Popen[str]] = subprocess.Popen if next_version else Forked
+        self.process = start(
+            [*command, *map(str, words), "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -718,45 +726,61 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         self.process.terminate()
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
     def ended(self) -> tuple[int, str]:
         """By itself."""
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
 
-def test_serve_upgrades_only_when_told_to(tmp_path: Path) -> None:
-    state = unpacked("0001", tmp_path / "state.db")
+def test_serve_upgrades_only_when_told_to(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = sample_state(tmp_path)
     before = state.read_bytes()
-    status, said = Process(tmp_path, "serve", "--state", state).ended()
+    status, said = Process(tmp_path, "serve", "--state", state, next_version=True).ended()
     assert status == 1
-    assert said.startswith(f"forewarn: {state} has schema 0001, this version has 0003: make a")
+    assert said.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: make a")
     assert "then bring it up to date (forewarn upgrade --state" in said
     assert said.count("\n") == 1
     assert state.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
     done = typed("backup", tmp_path / "backup.db", "--state", state)  # as it says
     assert done.exit_code == 0, done.output
-    service = Process(tmp_path, "serve", "--state", state, "--migrate")
-    assert ControlClient(service.urls()["control"]).status().machines == 7
+    service = Process(tmp_path, "serve", "--state", state, "--migrate", next_version=True)
+    assert ControlClient(service.urls()["control"]).status().machines == 11
     status, said = service.end()
     assert status == 0
     assert "the state was upgraded" in said
-    assert str(tmp_path / "state.db.schema-0001") in said
-    # Back to before the upgrade, and on: what was kept is a copy as any other.
-    done = typed("restore", f"{state}.schema-0001", "--state", state, "--force")
+    kept = tmp_path / f"state.db.schema-{THIS}"
+    assert str(kept) in said
+    # This version refuses the upgraded state, and leaves it alone.
+    before = state.read_bytes()
+    status, said = Process(tmp_path, "serve", "--state", state).ended()
+    assert status == 1
+    assert f"{state} has schema {NEXT}, which this version does not know" in said
+    assert state.read_bytes() == before
+    # What was kept can be restored like any other copy: by the next version, and by this one.
+    request.getfixturevalue("next_version")
+    done = typed("restore", kept, "--state", state, "--force")
     assert done.exit_code == 0, done.output
-    assert "its schema is 0001: upgrade it" in done.output
+    assert f"its schema is {THIS}: upgrade it" in done.output
+    monkeypatch.undo()
+    done = typed("restore", kept, "--state", state, "--force")
+    assert done.exit_code == 0, done.output
+    assert "upgrade it" not in done.output
 
 
-def test_dev_upgrades_by_itself(tmp_path: Path) -> None:
-    state = unpacked("0002", tmp_path / "state.db")
-    service = Process(tmp_path, "dev", "--state", state)
+def test_dev_upgrades_by_itself(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    state = sample_state(tmp_path)
+    request.getfixturevalue("next_version")
+    migrate(state, BETWEEN)
+    service = Process(tmp_path, "dev", "--state", state, next_version=True)
     assert ControlClient(service.urls()["control"]).status().machines
     assert service.end()[0] == 0
-    assert (tmp_path / "state.db.schema-0002").exists()
+    assert (tmp_path / f"state.db.schema-{BETWEEN}").exists()
 
 
 def test_nothing_is_restored_under_a_running_process(tmp_path: Path) -> None:

@@ -13,20 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.store.port import StoreUnusable
+from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite import wal_check
 from forewarn.store.sqlite.lock import companion, in_use, watched
-from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 MAGIC = b"SQLite format 3\x00"
 
-# Everything that older schemas have is in the newest one; the rest is SQLite's own.
-_PARTS = {
-    *(("table", table.name) for table in metadata.sorted_tables),
-    *(("index", str(index.name)) for table in metadata.sorted_tables for index in table.indexes),
-    *(("table", name) for name in ("alembic_version", "sqlite_sequence")),
-    *(("table", name) for name in ("sqlite_stat1", "sqlite_stat4")),
-}
-_AUTOMATIC = "sqlite_autoindex_"
+# Tables that are not in the schema: Alembic's, and those that SQLite makes itself.
+_OTHER_TABLES = ("alembic_version", "sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+_AUTOMATIC_INDEX = "sqlite_autoindex_"
 
 INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
 
@@ -66,18 +61,18 @@ def check_schema(path: Path, found: str, *, migrate: bool) -> None:
     if not known(found):
         raise StoreUnusable(
             f"{path} has schema {found}, which this version does not know"
-            f" (it knows up to {SCHEMA_VERSION}); use a newer forewarn"
+            f" (it knows up to {s.SCHEMA_VERSION}); use a newer forewarn"
         )
-    if found != SCHEMA_VERSION and not migrate:
+    if found != s.SCHEMA_VERSION and not migrate:
         raise StoreUnusable(
-            f"{path} has schema {found}, this version has {SCHEMA_VERSION}: make a backup"
+            f"{path} has schema {found}, this version has {s.SCHEMA_VERSION}: make a backup"
             f" (forewarn backup --state {path} FILE), then bring it up to date"
             f" (forewarn upgrade --state {path})"
         )
 
 
 def known(schema: str) -> bool:
-    return len(schema) == 4 and schema.isdecimal() and "0001" <= schema <= SCHEMA_VERSION
+    return len(schema) == 4 and schema.isdecimal() and "0001" <= schema <= s.SCHEMA_VERSION
 
 
 @contextlib.contextmanager
@@ -103,10 +98,15 @@ def schema_of(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def check_parts(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file with anything that no schema contains: a trigger would act with every
-    commit."""
+    """Refuse a file with anything that is not in the schema (the newest one also has everything
+    that older ones have): a trigger, for example, would act with every commit."""
+    known_parts = {("table", name) for name in _OTHER_TABLES}
+    for table in s.metadata.sorted_tables:
+        known_parts.add(("table", table.name))
+        known_parts.update(("index", str(index.name)) for index in table.indexes)
     for kind, name in connection.execute("SELECT type, name FROM sqlite_master ORDER BY name"):
-        if (kind, name) not in _PARTS and not (kind == "index" and name.startswith(_AUTOMATIC)):
+        automatic = kind == "index" and name.startswith(_AUTOMATIC_INDEX)
+        if (kind, name) not in known_parts and not automatic:
             raise StoreUnusable(
                 f"{path} contains {kind} '{name}', which is no part of a state: somebody has put it"
                 " there; choose another file"
@@ -122,7 +122,7 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
     there = set(connection.execute(query))
     return [
         f"{table.name}.{column.name}"
-        for table in metadata.sorted_tables
+        for table in s.metadata.sorted_tables
         for column in table.columns
         if (table.name, column.name) not in there
     ]

@@ -14,8 +14,8 @@ from pathlib import Path
 from forewarn.core import Time
 from forewarn.store.port import Contents, OutcomeUnknown, RestoreResult, StoreUnusable
 from forewarn.store.sqlite import check, copy, verify
+from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import companion, locked
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 KEPT = ".before-restore"
 
@@ -35,7 +35,7 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
             kept = _set_aside(state) if replaces else None
             made.replace(state)
             _sync_name(state)
-    return RestoreResult(found, kept, outdated=found.schema != SCHEMA_VERSION)
+    return RestoreResult(found, kept, outdated=found.schema != s.SCHEMA_VERSION)
 
 
 def _sync_name(state: Path) -> None:

@@ -1,18 +1,24 @@
-"""A state file that this process does not serve: checked, copied, replaced or upgraded."""
+"""A state file that this process does not serve: checked, copied, replaced or upgraded.
+
+An upgrade changes nothing else: no commit is made, so the next service finds what the last one
+left, and the time in between counts as not served.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
+import sqlalchemy as sa
 
 from forewarn.core import Time
 from forewarn.core.access import Token
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
-from forewarn.store.sqlite import check, copy, restore, upgrade
+from forewarn.store.sqlite import check, connect, copy, read, restore
+from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import companion, watched
 
 _token = msgspec.json.Decoder(Token)
@@ -71,7 +77,32 @@ class SqliteFile(StoredState):
         return restore.restore(backup, self._path, at, force=force)
 
     def upgrade(self) -> UpgradeResult:
-        return upgrade.upgrade(self._path)
+        """Leave the file unchanged if StoreUnusable is raised, unless the message names a copy of
+        the old file."""
+        state = self._path.resolve()
+        if not state.exists() and not companion(state, "-wal").exists():
+            raise StoreUnusable(f"{state} is not there; name a state file")
+        result = UpgradeResult(s.SCHEMA_VERSION, s.SCHEMA_VERSION, None)
+
+        def on_upgrade(before: str, after: str, kept: Path) -> None:
+            nonlocal result
+            result = UpgradeResult(before, after, kept)
+
+        def hand_over() -> None:
+            if state.exists():
+                copies = [result.kept] if result.kept else []
+                copy.hand_over(state, companion(state, ".lock"), *copies)
+
+        try:
+            with ExitStack() as stack:
+                stack.callback(hand_over)
+                stack.callback(connect.open_file(state, migrate=True, on_upgrade=on_upgrade).close)
+                _read_all(state)
+        except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
+            reason = str(getattr(e, "orig", None) or e)
+            kept = f"; it is kept as it was as {result.kept}" if result.kept else ""
+            raise StoreUnusable(f"{state} cannot be used as state: {reason}{kept}") from e
+        return result
 
     @contextmanager
     def keep_owner(self) -> Iterator[None]:
@@ -82,3 +113,14 @@ class SqliteFile(StoredState):
             yield
         finally:
             copy.hand_over(self._path, *new)
+
+
+def _read_all(state: Path) -> None:
+    """Read the state as a service does when it starts, to find problems now."""
+    engine = connect.create_engine(state)
+    try:
+        with engine.begin() as connection:
+            read.groups(connection)
+            read.registry(connection)
+    finally:
+        engine.dispose()

@@ -18,7 +18,7 @@ from forewarn.core.registry import Registry, StateRestored
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit, Contents, StoreUnusable
 from forewarn.store.sqlite import check
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.write import COPIED
 
 BODIES: dict[str, Any] = {
@@ -39,11 +39,8 @@ def contents(connection: sqlite3.Connection, path: Path) -> Contents:
     until = [at for at in (newest[1], marks.get("served_until")) if at is not None]
     counted = connection.execute(
         "SELECT (SELECT count(DISTINCT group_name) FROM machines), (SELECT count(*) FROM machines),"
-        " (SELECT count(*) FROM events WHERE NOT over)"
+        " (SELECT count(*) FROM events WHERE NOT over), (SELECT count(*) FROM tokens)"
     ).fetchone()
-    tokens = (0,)
-    if schema >= "0003":
-        tokens = connection.execute("SELECT count(*) FROM tokens").fetchone()
     return Contents(
         schema=schema,
         commit=newest[0] or 0,
@@ -52,7 +49,7 @@ def contents(connection: sqlite3.Connection, path: Path) -> Contents:
         groups=counted[0],
         machines=counted[1],
         active_events=counted[2],
-        tokens=tokens[0],
+        tokens=counted[3],
     )
 
 
@@ -62,7 +59,7 @@ def verify(connection: sqlite3.Connection, path: Path) -> Contents:
         check_pages(connection, path)
         found = contents(connection, path)
         check.check_parts(connection, path)
-        if found.schema == SCHEMA_VERSION and (lacks := check.missing_columns(connection)):
+        if found.schema == s.SCHEMA_VERSION and (lacks := check.missing_columns(connection)):
             raise StoreUnusable(
                 f"{path} says it is of schema {found.schema}, but has no {lacks[0]}"
             )
@@ -81,11 +78,8 @@ def check_pages(connection: sqlite3.Connection, path: Path) -> None:
 
 def _decoded(connection: sqlite3.Connection, path: Path) -> dict[str, list[Any]]:
     """Return all stored values, by table."""
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     found: dict[str, list[Any]] = {name: [] for name in BODIES}
     for name, type in BODIES.items():
-        if name not in tables:
-            continue
         decoder = msgspec.json.Decoder(type)
         order = " ORDER BY ordinal" if name in ("machines", "events") else ""
         columns = "group_name, body" if order else "NULL, body"

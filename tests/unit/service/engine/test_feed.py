@@ -209,16 +209,6 @@ def test_a_commit_told_again_has_the_words_that_the_history_had(
     on(engine, life)
 
 
-def test_a_commit_from_before_words_were_kept_is_told_with_general_ones() -> None:
-    items = (DEFINED, MachinePut(Machine(name="web_0")))
-    old = Commit(1, 7, 0, (Entry("web", items),), (HostPut(Host(name="h1")),))
-    assert [record.what.value for record in retold(old)] == [
-        "host-changed",
-        "group-changed",
-        "machine-changed",
-    ]
-
-
 def retold(commit: Commit) -> list[Any]:
     changed = [(entry.group, entry.items) for entry in commit.entries]
     return list(HistoryReplayer(commit.words).records(commit.at, changed, commit.puts))

@@ -20,7 +20,7 @@ from forewarn.store.sqlite import lock as locking
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion, locked, watched
 from forewarn.store.sqlite.restore import restore
-from forewarn.store.sqlite.upgrade import upgrade
+from forewarn.store.sqlite.state_file import SqliteFile
 from helpers.state_files import define_group, state_of_killed_service, state_with_groups
 
 
@@ -198,7 +198,7 @@ def test_whoever_only_looks_at_another_name_is_refused(running: Path, hard_link:
     for look in (
         lambda: copying.copy(hard_link, hard_link.parent / "backup", 1),
         lambda: check.check_file(hard_link),
-        lambda: upgrade(hard_link),
+        lambda: SqliteFile(hard_link).upgrade(),
     ):
         with pytest.raises(StoreUnusable, match="the same file under another name"):
             look()

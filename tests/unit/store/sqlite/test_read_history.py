@@ -1,9 +1,8 @@
-"""The history in SQLite: written into files of the first schema, and served by indexes."""
+"""The history in SQLite: written with the commits, and served by indexes."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,117 +10,90 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from forewarn.core import Status
-from forewarn.core.fleet import Host
+from forewarn.core import Change, Event, EventType, GroupKind, Machine, Status
+from forewarn.core.changes import Enabled, EventMoved, GroupDefined, MachinePut
+from forewarn.core.events import Approval, ApprovalKind, Attempt, Source
+from forewarn.core.fleet import Host, Place, Policy
 from forewarn.core.history import What
+from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut
-from forewarn.store import Batch
-from forewarn.store.port import HistoryQuery
+from forewarn.store import Batch, Entry
+from forewarn.store.port import HistoryQuery, PollSightings
 from forewarn.store.sqlite import engine, read
-from forewarn.store.sqlite.connect import migrate_to as migrate
 from forewarn.store.sqlite.engine import SqliteStore
 
 AT = 1_800_000_000_000_000
 
 
-def old_event(id: str, status: str, **more: Any) -> dict[str, Any]:
-    """An event as the first version wrote it."""
-    return {
-        "id": id,
-        "group": "web",
-        "type": "Reboot",
-        "source": "Platform",
-        "resources": ["web_0", "web_1"],
-        "domain": 0,
-        "not_before": AT + 900_000_000,
-        "raised_at": AT + 1,
-        "by": "operator",
-        "status": status,
-        "listed": True,
-        **more,
-    }
+def event(id: str, status: Status, **fields: Any) -> Event:
+    return Event(
+        id=id,
+        group="web",
+        type=EventType.REBOOT,
+        source=Source.PLATFORM,
+        resources=("web_0", "web_1"),
+        domain=0,
+        not_before=AT + 900_000_000,
+        raised_at=AT + 1,
+        by="operator",
+        status=status,
+        listed=True,
+        **fields,
+    )
 
 
-def moved(what: str, event: dict[str, Any], by: str = "") -> dict[str, Any]:
-    return {"type": "event", "what": what, "event": event, "by": by}
+def machine(name: str, host: str) -> MachinePut:
+    return MachinePut(Machine(name=name, addresses=("10.0.0.1",), host=host))
 
 
-APPROVED = {"approved": {"by": "web_1", "at": AT + 2}}
-STARTED = {**APPROVED, "started_at": AT + 2, "attempt": {"number": 1, "at": AT + 2}}
-OVER = {**STARTED, "ended_at": AT + 3, "ending": "carried out"}
-MACHINE = {"update_domain": 0, "addresses": ["10.0.0.1"], "host": "rack-1"}
+APPROVED: dict[str, Any] = {"approved": Approval("web_1", AT + 2, ApprovalKind.GUEST)}
+STARTED = {**APPROVED, "started_at": AT + 2, "attempt": Attempt(number=1, at=AT + 2)}
+OVER = {**STARTED, "ended_at": AT + 3, "ending": "carried out", "carried_out": True}
 
-OLD_COMMITS: list[tuple[int, list[dict[str, Any]]]] = [
+COMMITS: list[tuple[int, tuple[Change, ...]]] = [
     (
         AT,
-        [
-            {"type": "group", "kind": "scale-set", "policy": {}, "place": {}},
-            {"type": "machine", "machine": {"name": "web_0", **MACHINE}},
-            {"type": "machine", "machine": {"name": "web_1", **MACHINE}},
-            {"type": "enabled", "seen": AT},
-        ],
+        (
+            GroupDefined(GroupKind.SCALE_SET, Policy(), Place()),
+            machine("web_0", "rack-1"),
+            machine("web_1", "rack-1"),
+            Enabled(seen=AT),
+        ),
     ),
-    (AT + 1, [moved("raise", old_event("A", "Scheduled"), "operator")]),
+    (AT + 1, (EventMoved(Move.RAISE, event("A", Status.SCHEDULED), "operator"),)),
     (
         AT + 2,
-        [
-            moved("approve", old_event("A", "Scheduled", **APPROVED), "web_1"),
-            moved("start", old_event("A", "Started", **STARTED)),
-        ],
+        (
+            EventMoved(Move.APPROVE, event("A", Status.SCHEDULED, **APPROVED), "web_1"),
+            EventMoved(Move.START, event("A", Status.STARTED, **STARTED)),
+        ),
     ),
     (
         AT + 3,
-        [
-            moved("finish", old_event("A", "Finished", **OVER)),
-            {"type": "machine", "machine": {"name": "web_0", **MACHINE, "host": "rack-2"}},
-        ],
+        (
+            EventMoved(Move.FINISH, event("A", Status.FINISHED, **OVER)),
+            machine("web_0", "rack-2"),
+        ),
     ),
-    (AT + 4, [moved("raise", old_event("B", "Scheduled"), "operator")]),
+    (AT + 4, (EventMoved(Move.RAISE, event("B", Status.SCHEDULED), "operator"),)),
 ]
 
 
-def old_file(path: Path) -> None:
-    made = sa.create_engine(f"sqlite:///{path}")
-    with made.begin() as beginning:
-        migrate(beginning, "0001")
-    made.dispose()
-    with sqlite3.connect(path) as connection:
-        for seq, (at, items) in enumerate(OLD_COMMITS, 1):
-            body = {"seq": seq, "at": at, "lost": 0, "entries": [{"group": "web", "items": items}]}
-            connection.execute("INSERT INTO commits VALUES (?, ?, ?)", (seq, at, blob(body)))
-        group = {"name": "web", "kind": "scale-set", "machines": [], "events": [], "enabled": True}
-        group |= {"policy": {}, "place": {}, "incarnation": 5, "seen": AT, "enabling_until": None}
-        connection.execute("INSERT INTO groups VALUES ('web', ?)", (blob(group),))
-        for name, host in (("web_0", "rack-2"), ("web_1", "rack-1")):
-            machine = {"name": name, **MACHINE, "host": host}
-            connection.execute(
-                "INSERT INTO machines (name, group_name, body) VALUES (?, 'web', ?)",
-                (name, blob(machine)),
-            )
-        for event in (old_event("A", "Finished", **OVER), old_event("B", "Scheduled")):
-            over = event["status"] == "Finished"
-            connection.execute(
-                "INSERT INTO events (id, group_name, over, cause, body)"
-                " VALUES (?, 'web', ?, '', ?)",
-                (event["id"], over, blob(event)),
-            )
-        connection.execute("INSERT INTO sightings VALUES ('web', ?)", (AT,))
-        connection.execute("INSERT INTO service VALUES ('served_until', ?)", (AT + 5,))
-    connection.close()
-
-
-def blob(value: object) -> bytes:
-    return json.dumps(value).encode()
-
-
-def test_the_history_of_an_old_file_is_written_when_it_is_brought_up_to_date(
-    tmp_path: Path,
-) -> None:
-    async def look() -> None:
+def test_the_history_is_written_with_the_commits_and_once(tmp_path: Path) -> None:
+    async def write_commits() -> None:
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
-        found = await store.history(HistoryQuery())
-        assert [(r.what.value, r.by, r.event, r.machines) for r in found] == [
+        for at, changes in COMMITS:
+            batch = Batch(at, entries=(Entry("web", changes),))
+            await store.transact(lambda _, batch=batch: batch)  # type: ignore[misc]
+        await store.save(PollSightings(seen={"web": AT}, served_until=AT + 5))
+        await store.close()
+
+    async def check() -> None:
+        store = SqliteStore(tmp_path / "state.db")
+        await store.open()
+        history = await store.history(HistoryQuery())
+        assert [(r.what.value, r.by, r.event, r.machines) for r in history] == [
             ("group-changed", "", "", ()),
             ("machine-added", "", "", ("web_0",)),
             ("machine-added", "", "", ("web_1",)),
@@ -133,10 +105,10 @@ def test_the_history_of_an_old_file_is_written_when_it_is_brought_up_to_date(
             ("machine-moved", "", "A", ("web_0",)),
             ("raised", "operator", "B", ("web_0", "web_1")),
         ]
-        assert found[8].note == "from rack-1 to rack-2"
+        assert history[8].note == "from rack-1 to rack-2"
         of_machine = await store.history(HistoryQuery(machine="web_1", what=(What.RAISED,)))
         assert [record.event for record in of_machine] == ["A", "B"]
-        # And the state is what it was.
+        # The state is what the commits lead to.
         assert [(e.id, e.status) for e in store.groups["web"].events] == [("B", Status.SCHEDULED)]
         assert [m.host for m in store.groups["web"].machines] == ["rack-2", "rack-1"]
         assert (await store.sightings()).served_until == AT + 5
@@ -144,9 +116,9 @@ def test_the_history_of_an_old_file_is_written_when_it_is_brought_up_to_date(
         assert store.registry.hosts == {}
         await store.close()
 
-    old_file(tmp_path / "state.db")
-    asyncio.run(look())
-    asyncio.run(look())  # once: opening again writes nothing
+    asyncio.run(write_commits())
+    asyncio.run(check())
+    asyncio.run(check())  # opening it again writes nothing
 
 
 def filled(path: Path, records: int) -> None:

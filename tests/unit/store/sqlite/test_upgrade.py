@@ -1,17 +1,16 @@
-"""State files of every schema there has been, made by the code of their time, in today's hands."""
+"""State files of every schema, opened by this version and upgraded by the next one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,23 +18,27 @@ import pytest
 from forewarn.core import Event, Group, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, What
+from forewarn.core.history import HistoryWriter, Record, What
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
 from forewarn.store.port import Commit, HistoryQuery, Keyed, PollSightings
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
+from helpers.next_version import (
+    BETWEEN,
+    NEXT,
+    OLDER,
+    RELEASED,
+    changed_groups,
+    expected_contents,
+    write_state,
+)
+from helpers.paths import STORED_SCHEMAS, TESTS
 
-STORED = Path(__file__).parent / "schemas"
-SCHEMAS = [f"{n:04}" for n in range(1, int(SCHEMA_VERSION) + 1)]
-OLDER = SCHEMAS[:-1]
 
-T = TypeVar("T")
-
-
-class Then(msgspec.Struct):
-    """What was so, in the words of the code of that time."""
+class Expected(msgspec.Struct):
+    """What the code of that time read from the file."""
 
     schema: str
     fleet: str
@@ -44,14 +47,14 @@ class Then(msgspec.Struct):
     past: list[Event]
     sightings: PollSightings
     documents: dict[str, dict[str, str]]
-    hosts: dict[str, Host] = {}
-    rollouts: dict[str, Rollout] = {}
-    tokens: dict[str, Token] = {}
-    history: list[Record] = []
+    hosts: dict[str, Host]
+    rollouts: dict[str, Rollout]
+    tokens: dict[str, Token]
+    history: list[Record]
 
 
-class Now(msgspec.Struct):
-    """The same, as the code of today finds it."""
+class Contents(msgspec.Struct):
+    """What a store reads from the file."""
 
     groups: dict[str, Group]
     hosts: dict[str, Host]
@@ -64,23 +67,27 @@ class Now(msgspec.Struct):
     commits: list[Commit]
 
 
-def unpacked(schema: str, directory: Path) -> Path:
-    path = directory / "state.db"
-    path.write_bytes(gzip.decompress((STORED / f"{schema}.db.gz").read_bytes()))
-    return path
+@pytest.fixture(params=["this version", "next version"])
+def version(request: pytest.FixtureRequest) -> None:
+    """Run a test with each version."""
+    if request.param == "next version":
+        request.getfixturevalue("next_version")
 
 
-def then(schema: str) -> Then:
-    text = gzip.decompress((STORED / f"{schema}.json.gz").read_bytes())
-    return msgspec.json.decode(text, type=Then)
+def stored(schema: str, directory: Path) -> Path:
+    return write_state(schema, directory / "state.db")
 
 
-def found(path: Path, *, migrate: bool = True) -> Now:
-    async def look() -> Now:
+def expected(schema: str) -> Expected:
+    return msgspec.json.decode(expected_contents(schema), type=Expected)
+
+
+def read(path: Path, *, migrate: bool = True) -> Contents:
+    async def read_store() -> Contents:
         store = SqliteStore(path, migrate=migrate)
         await store.open()
         try:
-            return Now(
+            return Contents(
                 groups=dict(store.groups),
                 hosts=dict(store.registry.hosts),
                 rollouts=dict(store.registry.rollouts),
@@ -94,65 +101,102 @@ def found(path: Path, *, migrate: bool = True) -> Now:
         finally:
             await store.close()
 
-    return asyncio.run(look())
+    return asyncio.run(read_store())
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
-    """All of a file, but for the mark of a copy."""
+    """All rows of a file by table, except for the mark of a copy."""
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
-        tables = [r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        whole = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(tables)}
-    whole["service"] = [row for row in whole["service"] if row[0] != "copied"]
-    return whole
+        names = [r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(names)}
+    tables["service"] = [row for row in tables["service"] if row[0] != "copied"]
+    return tables
 
 
 def test_every_schema_has_a_stored_database() -> None:
-    stored = sorted(path.name.partition(".")[0] for path in STORED.glob("*.db.gz"))
-    assert stored == SCHEMAS, "make one: see tests/unit/store/sqlite/schemas/README.md"
-    assert [then(schema).schema for schema in SCHEMAS] == SCHEMAS
+    files = sorted(path.name.partition(".")[0] for path in STORED_SCHEMAS.glob("*.db.gz"))
+    assert files == list(RELEASED), "make one: see tests/unit/store/sqlite/schemas/README.md"
+    assert [expected(schema).schema for schema in RELEASED] == list(RELEASED)
+    assert RELEASED[-1] == SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_all_that_was_so_is_so(tmp_path: Path, schema: str) -> None:
-    was, now = then(schema), found(unpacked(schema, tmp_path))
-    assert now.seq == was.seq
-    assert now.groups == was.groups
-    assert any(event.status.value == "Started" for g in now.groups.values() for event in g.events)
-    assert list(now.past) == was.past
-    assert (now.hosts, now.rollouts, now.tokens) == (was.hosts, was.rollouts, was.tokens)
-    assert now.sightings == was.sightings
-    if was.history:
-        assert list(now.history) == was.history
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("schema", RELEASED)
+def test_everything_is_as_it_was_stored(tmp_path: Path, schema: str) -> None:
+    before, after = expected(schema), read(stored(schema, tmp_path))
+    assert after.seq == before.seq
+    assert after.groups == before.groups
+    events = [event for group in after.groups.values() for event in group.events]
+    assert any(event.status.value == "Started" for event in events)
+    assert list(after.past) == before.past
+    assert (after.hosts, after.rollouts, after.tokens) == (
+        before.hosts,
+        before.rollouts,
+        before.tokens,
+    )
+    assert after.hosts
+    assert after.rollouts
+    assert after.tokens
+    assert after.sightings == before.sightings
+    assert list(after.history) == before.history
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("schema", RELEASED)
 def test_replaying_the_commits_gives_the_state(tmp_path: Path, schema: str) -> None:
-    now = found(unpacked(schema, tmp_path))
-    assert [commit.seq for commit in now.commits] == list(range(1, now.seq + 1))
+    contents = read(stored(schema, tmp_path))
+    assert [commit.seq for commit in contents.commits] == list(range(1, contents.seq + 1))
     groups: dict[str, Group] = {}
-    for commit in now.commits:
+    for commit in contents.commits:
         for entry in commit.entries:
             before = groups.get(entry.group) or Group(name=entry.group)
             groups[entry.group] = apply(before, entry.items)
-    assert groups == now.groups
+    assert groups == contents.groups
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("schema", RELEASED)
+def test_replaying_the_commits_gives_the_history(tmp_path: Path, schema: str) -> None:
+    """Except for who saw an event first, which is no commit."""
+    contents = read(stored(schema, tmp_path))
+    writer = HistoryWriter({}, {})
+    replayed = [
+        record
+        for commit in contents.commits
+        for record in writer.records(
+            commit.at, [(entry.group, entry.items) for entry in commit.entries], commit.puts
+        )
+    ]
+    in_history = [
+        msgspec.structs.replace(record, seq=0)
+        for record in contents.history
+        if record.what is not What.SEEN
+    ]
+    assert replayed == in_history
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("schema", RELEASED)
 def test_guests_are_shown_the_same_bytes(tmp_path: Path, schema: str) -> None:
-    was = then(schema)
-    start = was.sightings.served_until or 0
-    assert was.documents
-    with Service(was.fleet, state=unpacked(schema, tmp_path), start=start) as service:
-        for machine, versions in was.documents.items():
+    before = expected(schema)
+    start = before.sightings.served_until or 0
+    assert before.documents
+    with Service(before.fleet, state=stored(schema, tmp_path), start=start) as service:
+        for machine, versions in before.documents.items():
             for version, body in versions.items():
                 assert service.get(machine, version).body.decode() == body, (machine, version)
 
 
-def test_the_history_of_what_was_before_there_was_one_is_written(tmp_path: Path) -> None:
-    now = found(unpacked("0001", tmp_path))
-    (reboot,) = [event for event in now.past if event.type.value == "Reboot"]
-    told = [(r.what, r.by) for r in now.history if r.event == reboot.id]
-    assert told == [
+@pytest.mark.usefixtures("version")
+def test_the_history_of_an_event_is_complete(tmp_path: Path) -> None:
+    contents = read(stored(SCHEMA_VERSION, tmp_path))
+    (reboot,) = [
+        event
+        for event in contents.past
+        if event.type.value == "Reboot" and event.resources == ("web_0",)
+    ]
+    history = [(r.what, r.by) for r in contents.history if r.event == reboot.id]
+    assert [record for record in history if record[0] is not What.SEEN] == [
         (What.RAISED, "test"),
         (What.APPROVED, "web_1"),
         (What.STARTED, "web_1"),
@@ -162,94 +206,120 @@ def test_the_history_of_what_was_before_there_was_one_is_written(tmp_path: Path)
     ]
 
 
+@pytest.mark.usefixtures("version")
 def test_requests_with_a_key_are_still_known(tmp_path: Path) -> None:
-    async def look() -> Keyed | None:
-        store = SqliteStore(unpacked("0003", tmp_path))
+    async def read_key() -> Keyed | None:
+        store = SqliteStore(stored(SCHEMA_VERSION, tmp_path))
         await store.open()
         try:
             return await store.keyed("ci", "deploy-1")
         finally:
             await store.close()
 
-    kept = asyncio.run(look())
-    assert kept is not None
-    assert (kept.status, kept.answer) == (201, b'{"event":"A"}')
+    keyed = asyncio.run(read_key())
+    assert keyed is not None
+    assert (keyed.status, keyed.answer) == (201, b'{"event":"A"}')
 
 
+@pytest.mark.usefixtures("next_version")
+@pytest.mark.parametrize("schema", OLDER)
+def test_what_a_revision_derives_from_the_commits_is_written_once(
+    tmp_path: Path, schema: str
+) -> None:
+    path = stored(schema, tmp_path)
+    read(path)
+    derived, from_commits = changed_groups(path)
+    assert derived == from_commits
+    assert derived
+    read(path)
+    assert changed_groups(path)[0] == derived
+
+
+@pytest.mark.usefixtures("next_version")
 @pytest.mark.parametrize("schema", OLDER)
 def test_an_older_schema_is_refused_and_left_alone_unless_told_to_migrate(
     tmp_path: Path, schema: str
 ) -> None:
-    path = unpacked(schema, tmp_path)
+    path = stored(schema, tmp_path)
     before = path.read_bytes()
     with pytest.raises(StoreUnusable) as refusal:
-        found(path, migrate=False)
-    said = str(refusal.value)
-    assert f"has schema {schema}, this version has {SCHEMA_VERSION}" in said
-    assert "forewarn backup" in said
-    assert "forewarn upgrade" in said
-    assert "\n" not in said
+        read(path, migrate=False)
+    message = str(refusal.value)
+    assert f"has schema {schema}, this version has {NEXT}" in message
+    assert "forewarn backup" in message
+    assert "forewarn upgrade" in message
+    assert "\n" not in message
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
 
 
+@pytest.mark.usefixtures("next_version")
 @pytest.mark.parametrize("schema", OLDER)
 def test_the_file_as_it_was_is_kept_beside(tmp_path: Path, schema: str) -> None:
-    path = unpacked(schema, tmp_path)
+    path = stored(schema, tmp_path)
     before = rows(path)
-    found(path)
+    read(path)
     kept = tmp_path / f"state.db.schema-{schema}"
     assert rows(kept) == before
     assert kept.stat().st_mode & 0o777 == 0o600
-    found(path, migrate=False)  # it is up to date now
-    # And it can be gone back to, and forward again; nothing that is kept is overwritten.
+    read(path, migrate=False)  # it is up to date now
+    # The kept file can be used again and upgraded again; no kept file is overwritten.
     path.unlink()
     path.write_bytes(kept.read_bytes())
-    found(path)
-    again = tmp_path / f"state.db.schema-{schema}-2"
-    assert rows(again) == rows(kept) == before
+    read(path)
+    kept_again = tmp_path / f"state.db.schema-{schema}-2"
+    assert rows(kept_again) == rows(kept) == before
 
 
-DYING = """
+KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from alembic import op
+sys.path.insert(0, sys.argv[4])
 from forewarn.store.sqlite.engine import SqliteStore
+from helpers import next_version
 
+next_version.install(setattr, Path(sys.argv[2]))
 calls = 0
-def dying(what):
-    def call(*args, **more):
+def counted(operation):
+    def call(*args, **options):
         global calls
         calls += 1
-        if calls > int(sys.argv[2]):
+        if calls > int(sys.argv[3]):
             os.kill(os.getpid(), signal.SIGKILL)
-        return what(*args, **more)
+        return operation(*args, **options)
     return call
 
-op.create_table, op.create_index = dying(op.create_table), dying(op.create_index)
+op.create_table, op.create_index = counted(op.create_table), counted(op.create_index)
 asyncio.run(SqliteStore(Path(sys.argv[1])).open())
 """
 
 
-@pytest.mark.parametrize("after", [3, 10])
-def test_a_death_in_the_middle_of_an_upgrade_leaves_what_was(tmp_path: Path, after: int) -> None:
-    """Between the schemas there are four tables, six indexes, then three tables and an index."""
-    path = unpacked("0001", tmp_path)
+@pytest.mark.usefixtures("next_version")
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_death_in_the_middle_of_an_upgrade_leaves_what_was(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, after: int
+) -> None:
+    """Each of the two revisions makes a table, then an index."""
+    path = stored(RELEASED[0], tmp_path)
     before = rows(path)
-    died = subprocess.run([sys.executable, "-c", DYING, str(path), str(after)], timeout=60)
-    assert died.returncode == -signal.SIGKILL
-    with pytest.raises(StoreUnusable, match="has schema 0001"):
-        found(path, migrate=False)
-    assert found(path).groups == then("0001").groups
-    assert rows(tmp_path / "state.db.schema-0001") == before
-    assert rows(tmp_path / "state.db.schema-0001-2") == before
+    migrations = tmp_path_factory.mktemp("migrations")
+    arguments = [str(path), str(migrations), str(after), str(TESTS)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(StoreUnusable, match=f"has schema {RELEASED[0]}"):
+        read(path, migrate=False)
+    assert read(path).groups == expected(RELEASED[0]).groups
+    assert rows(tmp_path / f"state.db.schema-{RELEASED[0]}") == before
+    assert rows(tmp_path / f"state.db.schema-{RELEASED[0]}-2") == before
     assert not list(tmp_path.glob("*unfinished*"))
 
 
+@pytest.mark.usefixtures("next_version")
 def test_an_upgrade_that_fails_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = unpacked("0002", tmp_path)
+    path = stored(BETWEEN, tmp_path)
     before = rows(path)
     with monkeypatch.context() as broken:
 
@@ -258,21 +328,34 @@ def test_an_upgrade_that_fails_changes_nothing(
 
         broken.setattr("alembic.op.create_index", fail)
         with pytest.raises(StoreUnusable, match="no space left"):
-            found(path)
+            read(path)
     assert rows(path) == before
-    assert found(path).groups == then("0002").groups
+    assert read(path).groups == expected(BETWEEN).groups
+
+
+@pytest.mark.usefixtures("next_version")
+def test_this_version_refuses_a_file_that_the_next_one_has_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = stored(SCHEMA_VERSION, tmp_path)
+    read(path)
+    monkeypatch.undo()
+    before = rows(path)
+    with pytest.raises(StoreUnusable, match=f"schema {NEXT}, which this version does not know"):
+        read(path)
+    assert rows(path) == before
 
 
 def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
-    path = unpacked(SCHEMA_VERSION, tmp_path)
+    path = stored(SCHEMA_VERSION, tmp_path)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA journal_mode=DELETE")
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     before = path.read_bytes()
     lock = tmp_path / "state.db.lock"
-    lock.write_text("process 4711")  # of whoever had it last
+    lock.write_text("process 4711")  # of the process that had it last
     with pytest.raises(StoreUnusable, match="schema 9999, which this version does not know"):
-        found(path)
+        read(path)
     assert path.read_bytes() == before
     assert lock.read_text() == "process 4711"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["state.db", "state.db.lock"]

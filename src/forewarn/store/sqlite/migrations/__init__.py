@@ -1,1 +1,1 @@
-"""Schema steps, oldest first. A step that has been released is never edited."""
+"""The revisions of the schema, oldest first. A revision that has been released is never edited."""

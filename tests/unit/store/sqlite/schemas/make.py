@@ -1,45 +1,53 @@
-"""Makes the stored database of a schema, with the code that wrote that schema: see README.md.
+"""Make the stored state file of the current schema: see README.md.
 
-Run by hand, once for each schema, never by the tests. It leads a small life in a real service on
-a virtual clock and writes down, in that code's own words, what was so at its end.
+Run by hand, never by the tests. It runs a small service on a virtual clock, and writes down, as
+this code reads it, what the state is at the end.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import importlib
 import itertools
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from forewarn.core import EventType
+from forewarn.core import EventType, Refused
+from forewarn.core.access import Limit, Role, Token
+from forewarn.core.registry import TokenPut
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.time import DAY
 from forewarn.service.engine.writer import CommitPlan
+from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.store.port import Batch, HistoryQuery, Key, PollSightings
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from forewarn.wire.versions import BY_NAME
 
-DAY = 24 * 3600 * 1_000_000
+T = TypeVar("T")
+
 HERE = Path(__file__).parent
 
-GROUPS = """
+FLEET = """
+hosts: [rack-1, rack-2, {name: rack-3, labels: {row: west}}, rack-4]
 groups:
   - name: web
     kind: scale-set
     machines:
-      - {name: web_0, update_domain: 0, HOST1}
-      - {name: web_1, update_domain: 1, HOST2}
-      - {name: web_2, update_domain: 0, HOST1, spot: true}
-      - {name: web_3, update_domain: 2, HOST2}
+      - {name: web_0, update_domain: 0, host: rack-1}
+      - {name: web_1, update_domain: 1, host: rack-2}
+      - {name: web_2, update_domain: 0, host: rack-1, spot: true}
+      - {name: web_3, update_domain: 2, host: rack-2}
   - name: sql
     kind: availability-set
     machines:
-      - {name: sql-0, update_domain: 0, HOST1, tags: {tier: gold}}
-      - {name: sql-1, update_domain: 1, HOST3}
+      - {name: sql-0, update_domain: 0, host: rack-1, tags: {tier: gold}}
+      - {name: sql-1, update_domain: 1, host: rack-3}
   - name: idle
     kind: standalone
     machines:
@@ -47,27 +55,13 @@ groups:
 """
 
 
-def fleet() -> str:
-    if SCHEMA_VERSION == "0001":
-        return (
-            GROUPS.replace("HOST1, ", "")
-            .replace(", HOST1", "")
-            .replace(", HOST2", "")
-            .replace(", HOST3", "")
-        )
-    text = GROUPS
-    for n in (1, 2, 3):
-        text = text.replace(f"HOST{n}", f"host: rack-{n}")
-    return "hosts: [rack-1, rack-2, {name: rack-3, labels: {row: west}}, rack-4]" + text
+def new_ids() -> Callable[[], str]:
+    numbers = itertools.count(1)
+    return lambda: f"00000000-0000-4000-8000-{next(numbers):012X}"
 
 
-def ids() -> Any:
-    count = itertools.count(1)
-    return lambda: f"00000000-0000-4000-8000-{next(count):012X}"
-
-
-def life(service: Any) -> None:
-    """Events of every status, in the ways that each comes about."""
+def run_events(service: Service) -> None:
+    """Events of every status, in all the ways in which they come about."""
     service.get("web_0")
     service.get("sql-1")
     finished = service.schedule(
@@ -81,16 +75,14 @@ def life(service: Any) -> None:
     service.clock.advance("9m")
     service.clock.interrupt("7m")
     service.clock.advance("3m")
-    assert service.run(service.node.platform.event(by_notice.id)).status.value == "Started"
+    assert allowed(service.run(service.node.platform.event(by_notice.id))).status.value == "Started"
     service.clock.advance("5m")
-    service.schedule("Reboot", "idle", notice="3d")  # never shown: nobody listens there
+    service.schedule("Reboot", "idle", notice="3d")  # never shown: the group is not enabled
     service.clock.advance("30m")
     service.disable("sql")
     service.get("sql-0")
-    if SCHEMA_VERSION >= "0002":
-        beside(service)
-    if SCHEMA_VERSION >= "0003":
-        guarded(service)
+    run_hosts_and_rollouts(service)
+    create_tokens(service)
     started = service.schedule("Freeze", "web_1", duration=5)
     service.approve("web_1", started)
     waiting = service.schedule("Reboot", "web_3", notice="2h")
@@ -102,82 +94,75 @@ def life(service: Any) -> None:
     service.run(service.node.poll_index.save(service.node.writer.now()))
 
 
-def beside(service: Any) -> None:
-    """Hosts, departures, readiness, joint events and a rollout."""
+def run_hosts_and_rollouts(service: Service) -> None:
+    """Hosts, removals, readiness, joint events and rollouts."""
     node = service.node
-    drafting: Any = importlib.import_module("forewarn.service.rollouts.request")
-    lanes: Any = importlib.import_module("forewarn.core.rollouts.lanes")
     service.run(node.hosts.degrade("rack-4", "operator"))
     allowed(service.run(node.removals.evict("web_2", "operator")))
     service.clock.advance("5m")
-    how = importlib.import_module("forewarn.service.platform.hosts").How
-    allowed(service.run(node.hosts.maintain("rack-1", how("Freeze"), "operator", notice=3 * DAY)))
-    event = service.run(node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x"))
-    service.run(node.guests.prepare("sql-0", "sql", event.event.id, True, "drained"))
-    wanted = drafting.Wanted(
-        type=EventType.FREEZE, selection=lanes.Selection(groups=("web",)), by="operator"
+    freeze = MaintenanceMode.FREEZE
+    allowed(service.run(node.hosts.maintain("rack-1", freeze, "operator", notice=3 * DAY)))
+    outcome = allowed(
+        service.run(node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x"))
     )
-    allowed(service.run(node.rollouts.start(wanted)))
+    service.run(node.guests.prepare("sql-0", "sql", outcome.event.id, True, "drained"))
+    allowed(service.run(node.rollouts.start(rollout(EventType.FREEZE, "web"))))
     service.clock.advance("16m")
-    done = drafting.Wanted(
-        type=EventType.FREEZE, selection=lanes.Selection(groups=("sql",)), by="operator"
-    )
-    report = allowed(service.run(node.rollouts.start(done)))
+    report = allowed(service.run(node.rollouts.start(rollout(EventType.FREEZE, "sql"))))
     allowed(service.run(node.rollouts.abort(report.rollout.id, "operator", "not today")))
     service.clock.advance("1h")
-    under_way = drafting.Wanted(
-        type=EventType.REBOOT,
-        selection=lanes.Selection(groups=("idle",)),
-        by="operator",
-        notice=2 * DAY,
-    )
-    allowed(service.run(node.rollouts.start(under_way)))
+    allowed(service.run(node.rollouts.start(rollout(EventType.REBOOT, "idle", notice=2 * DAY))))
 
 
-def guarded(service: Any) -> None:
-    """Tokens, when they were used, and requests with a key."""
+def rollout(type: EventType, group: str, **options: Any) -> RolloutRequest:
+    return RolloutRequest(type=type, selection=Selection(groups=(group,)), by="operator", **options)
+
+
+def create_tokens(service: Service) -> None:
+    """Tokens, when they were used, and a request with a key."""
     node = service.node
-    access: Any = importlib.import_module("forewarn.core.access")
-    registry: Any = importlib.import_module("forewarn.core.registry")
-    port: Any = importlib.import_module("forewarn.store.port")
     now = node.writer.now()
-    for name, more in (
-        ("ci", {"limit": access.Limit(groups=("web",))}),
-        ("old", {"revoked_at": now.at, "revoked_by": "operator"}),
-    ):
-        token = access.Token(
+    options: dict[str, dict[str, Any]] = {
+        "ci": {"limit": Limit(groups=("web",))},
+        "old": {"revoked_at": now.at, "revoked_by": "operator"},
+    }
+    for name, more in options.items():
+        token = Token(
             id=f"token-{name}",
             name=name,
-            role=access.Role.OPERATOR,
+            role=Role.OPERATOR,
             digest="0" * 64,
             created_at=now.at,
             created_by="operator",
             expires_at=now.at + DAY,
             **more,
         )
-        service.run(
-            node.writer.commit(CommitPlan(puts=[registry.TokenPut(token, "created", "operator")]))
-        )
-    key = port.Key("ci", "deploy-1", "f" * 64)
-    service.run(node.store.transact(lambda _: port.Batch(now.at, now.lost, key=key)))
+        plan = CommitPlan(puts=[TokenPut(token, "created", "operator")])
+        service.run(node.writer.commit(plan))
+    key = Key("ci", "deploy-1", "f" * 64)
+    service.run(node.store.transact(lambda _: Batch(now.at, now.lost, key=key)))
     service.run(node.store.answered(key, 201, b'{"event":"A"}'))
-    service.run(node.store.save(port.Sightings(seen={}, used={"token-ci": now.at})))
+    service.run(node.store.save(PollSightings(seen={}, used={"token-ci": now.at})))
 
 
-def allowed(outcome: Any) -> Any:
-    assert not hasattr(outcome, "message"), outcome
+def allowed(outcome: T | Refused) -> T:
+    assert not isinstance(outcome, Refused), outcome
     return outcome
 
 
-def expectations(service: Any) -> dict[str, Any]:
-    """What is so, as this code says it."""
+def contents(service: Service) -> dict[str, Any]:
+    """The state, as this code reads it."""
     store = service.node.store
-    found: dict[str, Any] = {
+    return {
         "schema": SCHEMA_VERSION,
-        "fleet": fleet(),
+        "fleet": FLEET,
         "seq": store.seq,
         "groups": dict(store.groups),
+        "hosts": dict(store.registry.hosts),
+        "rollouts": dict(store.registry.rollouts),
+        "tokens": dict(store.registry.tokens),
         "past": service.run(store.past(limit=1_000)),
+        "history": service.run(store.history(HistoryQuery(limit=100_000))),
         "sightings": service.run(store.sightings()),
         "documents": {
             machine.name: {
@@ -186,23 +171,17 @@ def expectations(service: Any) -> dict[str, Any]:
             for group in store.groups.values()
             if group.enabled
             for machine in group.machines
-            if not getattr(machine, "gone", "")
+            if not machine.gone
         },
     }
-    with contextlib.suppress(AttributeError):
-        registry = store.registry
-        found |= {name: dict(getattr(registry, name)) for name in registry.__struct_fields__}
-        port: Any = importlib.import_module("forewarn.store.port")
-        found["history"] = service.run(store.history(port.Wanted(limit=100_000)))
-    return found
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        state = Path(scratch) / "state.db"
-        with Service(fleet(), state=state, new_id=ids()) as service:
-            life(service)
-            expected = expectations(service)
+    with tempfile.TemporaryDirectory() as directory:
+        state = Path(directory) / "state.db"
+        with Service(FLEET, state=state, new_id=new_ids()) as service:
+            run_events(service)
+            expected = contents(service)
         packed = gzip.compress(state.read_bytes(), 9, mtime=0)
     (HERE / f"{SCHEMA_VERSION}.db.gz").write_bytes(packed)
     text = msgspec.json.format(msgspec.json.encode(expected), indent=1)

@@ -1,1 +1,1 @@
-"""Schema steps, oldest first. A step that has been released is never edited."""
+"""One module for each revision of the schema."""
