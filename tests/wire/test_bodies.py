@@ -18,7 +18,7 @@ GET = request("GET", events(NEWEST), METADATA)
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    limits = Limits(body_timeout=0.2)
+    limits = Limits(body_timeout=1.0)
     with Service(fleet_of(COUNT), sockets=True, front=True, limits=limits) as service:
         yield service
 

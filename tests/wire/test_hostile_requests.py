@@ -27,7 +27,7 @@ STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(2), sockets=True, front=True, limits=Limits(body_timeout=0.2)) as service:
+    with Service(fleet_of(2), sockets=True, front=True, limits=Limits(body_timeout=1.0)) as service:
         yield service
 
 

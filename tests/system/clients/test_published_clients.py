@@ -125,7 +125,7 @@ def test_groups_do_not_see_each_other_and_a_stranger_sees_nothing(site: Site) ->
 
 def test_a_dask_worker_leaves_before_its_spot_machine_does(site: Site) -> None:
     worker = site.client(site.web_2, "run_dask.py", "0.2")
-    worker.expect(60, ready=True)
+    worker.expect(180, ready=True)  # it imports half of PyPI
     event = site.operator("event", "schedule", "Preempt", "web_2")
     site.operator("event", "approve", event["id"])
     worker.expect(60, closed="spot", data_survived=True)
