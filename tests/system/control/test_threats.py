@@ -199,7 +199,7 @@ def test_who_is_not_let_in_does_not_fill_the_log(service: Service) -> None:
     assert line["by"] == "nobody known"
 
 
-# Users of the host.
+# Local users of the host.
 
 
 def test_what_a_service_keeps_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
