@@ -1,7 +1,8 @@
-"""The control API: HTTP in, verbs of the platform, types of `schema` out. Decides nothing.
+"""The control API's ASGI application: translates HTTP requests into calls of the platform, and
+their results into the types of `schema`. It decides nothing itself.
 
-Problems are RFC 9457. Which requests are admitted is decided in `http/admission.py`; the handlers
-are in `routes`, by subject, each with the declaration of its operation.
+Errors are RFC 9457 problems. Which requests are admitted is decided in `http/admission.py`; the
+handlers are in `routes`, by subject, each with the declaration of its operation.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from forewarn.control.http import preconditions
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.admission import Admission
 from forewarn.control.http.authorization import authorize
-from forewarn.control.http.bodies import refuse_inexact_body, refuse_unread_body
 from forewarn.control.http.context import CallContext, Context, context, current_context
 from forewarn.control.http.errors import (
     MAX_BODY,
     ProblemError,
     RefusedError,
-    http_problem,
-    not_stored,
-    refused,
-    refused_here,
-    surprise,
+    on_http_exception,
+    on_problem,
+    on_refused,
+    on_store_failed,
+    on_unexpected,
 )
-from forewarn.control.http.idempotency import IdempotencyKeys, Replayed, replayed
-from forewarn.control.http.parameters import known_only
+from forewarn.control.http.idempotency import IdempotencyKeys, Replayed, on_replayed
+from forewarn.control.http.parameters import (
+    refuse_inexact_body,
+    refuse_unknown_parameters,
+    refuse_unread_body,
+)
 from forewarn.control.http.responses import response_headers
 from forewarn.control.routes import (
     backup,
@@ -76,9 +80,8 @@ ROUTES = (
 class App(Litestar):
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        """Return msgspec's plugin alone. Pydantic is installed because the command line's library
-        needs it; importing it here, and its first version too, would take a sixth of the time that
-        a start takes."""
+        """Return only the msgspec plugin. Pydantic is installed because the command line's library
+        needs it; its plugin would import both of its versions, a sixth of the start-up time."""
         return [*plugins, MsgspecDIPlugin()]
 
 
@@ -110,20 +113,20 @@ def handlers() -> Litestar:
         dependencies={"call": Provide(_call)},
         logging_config=None,
         exception_handlers={
-            RefusedError: refused,
-            feed.Gone: feed.gone,
-            ProblemError: refused_here,
-            Replayed: replayed,
-            StoreFailed: not_stored,
-            HTTPException: http_problem,
-            Exception: surprise,
+            RefusedError: on_refused,
+            feed.Pruned: feed.on_pruned,
+            ProblemError: on_problem,
+            Replayed: on_replayed,
+            StoreFailed: on_store_failed,
+            HTTPException: on_http_exception,
+            Exception: on_unexpected,
         },
-        openapi_config=None,  # its pages load scripts from elsewhere: see `routes/docs.py`
+        openapi_config=None,  # `routes/docs.py` serves the document, and a page without scripts
     )
 
 
 async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any] | None:
-    return known_only(request) or await refuse_unread_body(request)
+    return refuse_unknown_parameters(request) or await refuse_unread_body(request)
 
 
 async def _call(request: Request[Any, Any, Any]) -> CallContext:
@@ -131,6 +134,6 @@ async def _call(request: Request[Any, Any, Any]) -> CallContext:
     await refuse_inexact_body(request)
     state = request.scope["state"]
     keys: IdempotencyKeys = state["keys"]
-    key = await keys.take(request)
-    precondition = await preconditions.expected(context(), request)
+    key = await keys.acquire(request)
+    precondition = await preconditions.precondition_of(context(), request)
     return context().call(state["caller"], response_headers(request.scope), key, precondition)

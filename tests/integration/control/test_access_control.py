@@ -345,12 +345,12 @@ def test_winding_the_clock_is_logged_with_who_did_it(service: Service) -> None:
         assert api.post("/v1/clock/play", {"by": 1}).status == 200
         assert api.post("/v1/clock/resume", {"speed": 2}).status == 200
         assert api.post("/v1/clock/pause").status == 200
-    (entry, _) = (entry for entry in logs if entry["event"] == "the clock was wound")
+    (entry, _) = (entry for entry in logs if entry["event"] == "the virtual clock was advanced")
     assert [(line["event"], line["by"]) for line in logs if "clock" in line["event"]] == [
-        ("the clock was wound", entry["by"]),
-        ("the clock was wound", entry["by"]),
-        ("the clock runs by itself", entry["by"]),
-        ("the clock stands still", entry["by"]),
+        ("the virtual clock was advanced", entry["by"]),
+        ("the virtual clock was advanced", entry["by"]),
+        ("the virtual clock was resumed", entry["by"]),
+        ("the virtual clock was paused", entry["by"]),
     ]
     assert (entry["by"], entry["seconds"]) == ("alice", 60)
 
@@ -363,7 +363,7 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
     monkeypatch.setattr(history, "EXPORT_CHUNK", 64)
     monkeypatch.setattr(backup, "BACKUP_CHUNK", 4_096)
     ended = threading.Event()
-    real = authorization.still_or_ended
+    real = authorization.require_valid_token
 
     def revoked_meanwhile(ask: Any) -> None:
         if not ended.is_set():  # the first piece is still sent
@@ -383,7 +383,7 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
         bot = api_with_token(there, "bot", Role.ADMIN)
         for _ in range(20):
             there.schedule("Freeze", "web_0")
-        monkeypatch.setattr(authorization, "still_or_ended", revoked_meanwhile)
+        monkeypatch.setattr(authorization, "require_valid_token", revoked_meanwhile)
         connection = bot.connection()
         connection.request("GET", target, headers={"Authorization": f"Bearer {bot.token}"})
         answer = connection.getresponse()
@@ -392,5 +392,5 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
             answer.read()
         connection.close()
         assert bot.get("/v1/status").status == 401
-    cut = [one["why"] for one in logs if one["event"] == "an answer was cut off"]
+    cut = [one["why"] for one in logs if one["event"] == "a response was aborted"]
     assert cut == ["token 'bot' is revoked or has expired"]

@@ -238,7 +238,7 @@ def test_no_other_way_of_writing_a_path_gets_past(service: Service, path: str) -
             "Connection: close\n\n",
         )
         assert said.split(b" ")[1] == b"404"
-        assert b"write '/' once" in said
+        assert b"use a single '/'" in said
 
 
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics", "/v2/status", "/nothing"])

@@ -265,7 +265,7 @@ def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Sc
     (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
     told = api.get(f"/v1/events/{event['id']}/explain")
     assert (told.status, leaks(scene, told, "")) == (200, set())
-    assert "goes together with events of other groups" in told.json()["message"]
+    assert "is part of joint maintenance with other groups" in told.json()["message"]
     before = scene.seq
     for verb in ("approve", "cancel", "retry"):
         refused = api.post(f"/v1/events/{event['id']}/{verb}")

@@ -264,10 +264,10 @@ def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "why"),
     [
-        ("POST", "/v1/tokens", {"name": "a", "role": "viewer"}, "a secret in it"),
+        ("POST", "/v1/tokens", {"name": "a", "role": "viewer"}, "contains a secret"),
         ("POST", "/v1/clock/advance", {"by": 1}, "nothing of it is stored"),
         ("POST", "/v1/rollouts/plan", ROLLOUT, "it changes nothing"),
-        ("PATCH", "/v1/groups/web/policy", {}, "it can be repeated as it is"),
+        ("PATCH", "/v1/groups/web/policy", {}, "it can be repeated safely"),
         ("GET", "/v1/machines", None, "it changes nothing"),
     ],
 )

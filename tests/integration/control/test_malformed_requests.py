@@ -89,7 +89,10 @@ def test_a_fault_of_ours_is_logged_and_tells_no_internals(
     monkeypatch.setattr(service.node.hosts, "host", broken)
     with structlog.testing.capture_logs() as logs:
         status, detail = refused(service, "GET", "/v1/hosts/h1")
-    assert (status, detail) == (500, "the service has failed at this; its log says why")
+    assert (status, detail) == (
+        500,
+        "the service failed; its log has the details under the request id",
+    )
     (entry,) = (entry for entry in logs if "exc_info" in entry)
     assert (entry["log_level"], entry["path"]) == ("error", "/v1/hosts/h1")
     assert isinstance(entry["exc_info"], KeyError)
@@ -102,9 +105,9 @@ def test_a_fault_of_ours_is_logged_and_tells_no_internals(
         ("DELETE", "/v1/groups/web?forse=true", "no parameter 'forse'; did you mean 'force'?"),
         ("GET", "/v1/machines?labels=a", "no parameter 'labels'; did you mean 'label'?"),
         ("GET", "/v1/events?zzz=1", "no parameter 'zzz'; there are group, machine,"),
-        ("POST", "/v1/machines/web-0/restart?x=", "no parameter 'x': this call takes none"),
+        ("POST", "/v1/machines/web-0/restart?x=", "no parameter 'x': this operation takes none"),
         ("GET", "/v1/history?machines=web-0", "no parameter 'machines'; did you mean 'machine'?"),
-        ("GET", "/v1/status?" + "x" * 5_000, f"no parameter '{'x' * 40}': this call takes none"),
+        ("GET", "/v1/status?" + "x" * 5_000, f"no parameter '{'x' * 40}': this operation takes"),
     ],
 )
 def test_a_parameter_that_nobody_reads_is_refused_before_anything_happens(

@@ -197,7 +197,7 @@ def test_the_page_is_whole_and_loads_nothing(service: Service, document: Any) ->
     for _, operation in operations(document):
         assert operation["operationId"] in docs.ids
     for shape in document["components"]["schemas"]:
-        assert f"shape-{shape}" in docs.ids
+        assert f"type-{shape}" in docs.ids
 
 
 def test_the_way_in_leads_to_the_page(service: Service) -> None:
@@ -222,7 +222,7 @@ def test_strangers_are_given_what_was_made_once(
     def never(*_: object) -> str:
         raise AssertionError("made anew")
 
-    monkeypatch.setattr(docs, "rendered", never)
+    monkeypatch.setattr(docs, "render", never)
     monkeypatch.setattr(docs, "document", never)
     again = ask(service, "GET", path)
     assert (again.status, again.raw) == (200, first.raw)

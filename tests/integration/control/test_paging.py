@@ -217,7 +217,7 @@ def test_events_by(service: Service) -> None:
         ("/v1/machines?limit=1&limit=2", 400, "'limit' is given more than once"),
         ("/v1/machines?gone=null", 400, "leave it out instead"),
         ("/v1/groups?kind=heap", 400, "no kind of group"),
-        ("/v1/events?after=x", 400, "leave it out for the first page"),
+        ("/v1/events?after=x", 400, "omit it for the first page"),
         ("/v1/events?limit=1001", 400, "limit"),
         ("/v1/events?machine=web_7", 404, "no machine 'web_7'"),
         ("/v1/events?rollout=no", 400, "rollout: 'no' is no id"),

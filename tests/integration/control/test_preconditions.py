@@ -136,7 +136,7 @@ def test_what_is_no_longer_so_is_not_changed(service: Service, what: str) -> Non
     before, seq = ask(service, "GET", path), service.node.store.seq
     told = ask(service, method, path + verb, body, if_match=MADE_UP)
     assert (told.status, told.body["type"]) == (412, "/docs#problem-stale")
-    assert "has changed since" in told.body["detail"]
+    assert "has changed: If-Match is" in told.body["detail"]
     assert service.node.store.seq == seq
     assert ask(service, "GET", path).raw == before.raw
     told = ask(service, method, path + verb, body, if_match=f'"other", {before.headers["etag"]}')
@@ -173,7 +173,7 @@ def test_the_tag_is_compared_inside_the_transaction(
 ) -> None:
     """Somebody else is quicker, after all that is done before the commit has been done."""
     etag = tag(service, "/v1/groups/web")
-    asked = preconditions.expected
+    asked = preconditions.precondition_of
 
     async def meanwhile(*said: Any) -> Any:
         made = await asked(*said)
@@ -182,7 +182,7 @@ def test_the_tag_is_compared_inside_the_transaction(
         )
         return made
 
-    monkeypatch.setattr(preconditions, "expected", meanwhile)
+    monkeypatch.setattr(preconditions, "precondition_of", meanwhile)
     told = ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 3}, if_match=etag)
     assert told.status == 412
     assert ask(service, "GET", "/v1/groups/web").body["user_event_limit"] == 7
@@ -244,7 +244,7 @@ def test_the_command_applies_a_plan_to_the_fleet_it_was_made_for(
     (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
     ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 1})
     late = apply("--if-match", named)
-    assert (late.exit_code, "the fleet has changed since" in late.output) == (1, True)
+    assert (late.exit_code, "the fleet has changed: If-Match is" in late.output) == (1, True)
     (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
     done = apply("--if-match", named)
     assert (done.exit_code, "1 machine changed" in done.output) == (0, True)
@@ -280,7 +280,7 @@ def test_whoever_means_to_make_something_does_not_change_what_is_there(
     seq = service.node.store.seq
     again = ask(service, "PUT", path, {**body, "labels": {"rack": "r2"}}, if_none_match="*")
     assert (again.status, again.body["type"]) == (412, "/docs#problem-stale")
-    assert "is there already" in again.body["detail"]
+    assert "already exists" in again.body["detail"]
     known = ask(service, "PUT", path, body, if_none_match=tag(service, path))
     assert known.status == 412
     assert service.node.store.seq == seq

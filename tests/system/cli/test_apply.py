@@ -303,7 +303,7 @@ def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Servi
         connection.endheaders()
         answer = connection.getresponse()
         assert answer.status == 413
-        assert json.loads(answer.read())["detail"] == "a host has at most 1,048,576 bytes"
+        assert json.loads(answer.read())["detail"] == "a host may have at most 1,048,576 bytes"
     finally:
         connection.close()
 
@@ -331,7 +331,7 @@ def test_what_is_too_large_is_refused_on_both_sides(service: Service, file: Path
     connection.endheaders()
     answer = connection.getresponse()
     assert answer.status == 413
-    assert json.load(answer)["detail"] == "a fleet has at most 67,108,864 bytes"
+    assert json.load(answer)["detail"] == "a fleet may have at most 67,108,864 bytes"
     connection.close()
 
 

@@ -168,8 +168,8 @@ def test_filters_leave_the_numbers_going_on(service: Service) -> None:
     ("query", "header", "status", "says"),
     [
         ("?after=999", None, 409, "there is no commit 999 yet, the newest is"),
-        ("", "1e3", 400, "Last-Event-ID: '1e3' is no number of a commit"),
-        ("", "-1", 400, "is no number of a commit"),
+        ("", "1e3", 400, "Last-Event-ID: '1e3' is not the number of a commit"),
+        ("", "-1", 400, "is not the number of a commit"),
         ("?after=-1", None, 400, "after"),
         ("?what=raise", None, 400, "'raise' is no kind of change; there are raised, struck"),
         ("?gruop=web", None, 400, "did you mean 'group'?"),
@@ -197,7 +197,7 @@ def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> Non
     with closing(Stream(service.control_url, f"?after={problem['first'] - 1}")) as stream:
         hello(stream)
         assert stream.changes().seq == problem["first"]
-    with pytest.raises(ControlError, match="no longer there, the oldest that is kept is"):
+    with pytest.raises(ControlError, match="have been deleted, the oldest commit is"):
         next(ControlClient(service.control_url).follow(0))
     with pytest.raises(ControlError, match="no longer there"):
         ControlClient(service.control_url).changes({"after": "0"})

@@ -301,8 +301,8 @@ def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        (("--label", ""), "the label that the token is to be limited by is empty"),
-        (("--label", "  "), "the label that the token is to be limited by is empty"),
+        (("--label", ""), "the label selector that limits the token is empty"),
+        (("--label", "  "), "the label selector that limits the token is empty"),
         (("--group", ""), "limited to groups by their names"),
         (("--group", " "), "limited to groups by their names"),
         (("--group", "web", "--label", ""), "is empty"),

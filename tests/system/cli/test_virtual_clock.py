@@ -129,7 +129,7 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
         ),
         (["resume", "--speed", "90000"], "a speed above 0 and up to 86400, not 90000"),
         (["play", "soon"], "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
-        (["play", "2560000d"], "a clock is wound no further than the year 9000"),
+        (["play", "2560000d"], "a clock cannot be advanced beyond the year 9000"),
     ],
 )
 def test_what_no_clock_does_is_refused_in_one_line(

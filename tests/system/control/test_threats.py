@@ -196,7 +196,7 @@ def test_who_is_not_let_in_does_not_fill_the_log(service: Service) -> None:
             assert nobody.post("/v1/events", {}).status == 401
             assert nobody.call("DELETE", "/v1/nothing", None, {"Host": "evil"}).status == 421
     (line,) = [entry for entry in logs if entry["event"] == "a call was refused"]
-    assert line["by"] == "nobody known"
+    assert line["by"] == "unauthenticated"
 
 
 # Local users of the host.

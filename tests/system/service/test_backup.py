@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
-from forewarn.control.http.errors import not_stored
+from forewarn.control.http.errors import on_store_failed
 from forewarn.control.schema.core import BACKUP_HEADER
 from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core.history import What
@@ -180,7 +180,7 @@ def test_a_service_without_a_state_file_has_nothing_to_copy(tmp_path: Path) -> N
     with Service(SAMPLE, sockets=True) as service:
         done = typed("backup", tmp_path / "b", "--url", service.control_url)
     assert done.exit_code == 1
-    assert "keeps its state in memory: there is nothing to copy" in done.output
+    assert "keeps its state in memory: there is nothing to back up" in done.output
 
 
 class Breaking(http.server.BaseHTTPRequestHandler):
@@ -252,7 +252,7 @@ def test_what_cannot_be_read_is_said_in_words_of_its_own(service: Service, tmp_p
     assert done.exit_code == 1
     assert f"no copy could be made: {state}: the file was removed or replaced" in done.output
     assert "stored" not in done.output
-    other = not_stored(None, StoreUnreadable("state.db: disk I/O error"))
+    other = on_store_failed(None, StoreUnreadable("state.db: disk I/O error"))
     assert other.status_code == 503
     assert other.content.detail == "the state could not be read: state.db: disk I/O error"
 
@@ -275,7 +275,7 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
     thread = threading.Thread(target=lambda: client.backup(first.append))
     thread.start()
     assert begun.wait(60)
-    with pytest.raises(ControlError, match="another copy is being made or taken"):
+    with pytest.raises(ControlError, match="another backup is being made or downloaded"):
         client.backup(first.append)
     go_on.set()
     thread.join()
@@ -327,7 +327,7 @@ def copied_at_last(service: Service) -> int:
         try:
             client.backup(count)
         except ControlError as error:
-            if "another copy is being made or taken" not in str(error):
+            if "another backup is being made or downloaded" not in str(error):
                 raise
             threading.Event().wait(0.1)
         else:
@@ -340,7 +340,7 @@ def test_the_next_copy_is_made_when_the_last_was_taken(
 ) -> None:
     """Each lies on the state's disk until then, where nobody sees it."""
     with asked_for_a_copy(service):
-        with pytest.raises(ControlError, match="another copy is being made or taken"):
+        with pytest.raises(ControlError, match="another backup is being made or downloaded"):
             ControlClient(service.control_url).backup(lambda _: None)
         assert [file.closed for file in large] == [False]
     assert copied_at_last(service) == LARGE  # whoever hangs up has no more use for it

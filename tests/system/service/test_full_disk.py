@@ -155,7 +155,7 @@ def test_a_full_disk_stops_decisions_and_nothing_else_and_only_while_it_is_full(
     disk.fill()
     for _ in range(30):
         assert night.approve(event) == 500
-        with pytest.raises(ControlError, match=r"could not be stored and did not happen: .*full"):
+        with pytest.raises(ControlError, match=r"could not be stored and has not happened: .*full"):
             night.schedule("Freeze")
     assert night.poll() == before
     until(lambda: night.told("the state cannot be written") == 1, 30)

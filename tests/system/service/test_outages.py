@@ -120,7 +120,7 @@ def test_nothing_is_acknowledged_once_the_state_has_been_deleted(
 ) -> None:
     night.get("web_0")
     (tmp_path / "s.db").unlink()
-    with pytest.raises(ControlError, match="could not be stored and did not happen"):
+    with pytest.raises(ControlError, match="could not be stored and has not happened"):
         night.operator.schedule(ScheduleRequest(type="Reboot", machines=["web_0"]))
     assert night.get("web_0") == {"DocumentIncarnation": 1, "Events": []}  # polls go on
 

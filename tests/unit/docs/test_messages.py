@@ -19,6 +19,7 @@ LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}
 FOUND = {"_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
+ANSWERED |= {"problem_response", "problem_for_status"}  # of the control API
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
 ANSWERED |= {"ValueProblem"}  # about values in files
 ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer", "GateResult"}  # drivers, gates, control
@@ -62,12 +63,10 @@ PASSING = {  # what looks like a message to us, and why it is none
     "the note has more than … characters": "the same",
     "machine '…' has changed its readiness for event … … times; it stays as it is": "the same",
     "too many header lines": "closes a guest's connection, and is shown to nobody",
-    "nobody known": "stands for a name",
     "… belongs to somebody else": "the service goes on without its note, and commands without it",
     "… is no directory, and may lead anywhere; remove it": "the same",
     "… can be written to by others; say chmod 700 …": "the same",
     "answered already": "the answer is what is told",
-    "groups labelled …": "a part of others",
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
     "there are ……": "a part of others",
@@ -82,7 +81,7 @@ EXAMPLES = {  # one for each way of telling something, so that we notice when we
     "the control process is away: polls are answered, but nothing else can be done",  # by name
     "event … has started and cannot be cancelled; only a Scheduled event can",  # a refusal
     "this needs the role …; token '…' has …",  # of who asks
-    "a request with the … '…' is under way; ask again in a moment",  # of a request
+    "a request with the … '…' is under way; try again in a moment",  # of a request
     "… is in use by …; stop that or choose another file",  # an exception of ours
     "… is in use; choose another port, or port 0 for any that is free",  # in a helper's words
     "the speed must be a number from … to …",  # wrong usage

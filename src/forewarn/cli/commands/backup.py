@@ -119,12 +119,12 @@ class _Server:
     """What only the server's packages can do, imported when it is needed."""
 
     def __init__(self) -> None:
-        from forewarn.control.routes.backup import shape
+        from forewarn.control.views.core import backup_contents
         from forewarn.store import OutcomeUnknown, StoreUnusable
         from forewarn.store.engines import stored_state
         from forewarn.support import guard
 
-        self.shape, self.guard, self.StoreUnusable = shape, guard, StoreUnusable
+        self.shape, self.guard, self.StoreUnusable = backup_contents, guard, StoreUnusable
         self.OutcomeUnknown = OutcomeUnknown
         self.stored_state = stored_state
 

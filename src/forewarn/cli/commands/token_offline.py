@@ -14,8 +14,9 @@ import msgspec
 
 from forewarn.cli.output import HINTS
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.routes.tokens import view, wanted
+from forewarn.control.routes.tokens import new_token
 from forewarn.control.schema import tokens as t
+from forewarn.control.views import tokens as views
 from forewarn.core import Refused
 from forewarn.core.access import Token
 from forewarn.core.refusal import Hint
@@ -43,7 +44,7 @@ class OfflineTokens:
 
     async def create(self, request: t.TokenRequest) -> t.CreatedToken:
         try:
-            made = _allowed(await self._tokens.create(wanted(request), LOCAL_NAME))
+            made = _allowed(await self._tokens.create(new_token(request), LOCAL_NAME))
         except RefusedError as error:
             raise Refusal(_text(error.refused)) from error
         fields = msgspec.structs.asdict(self._shown(made.token))
@@ -55,13 +56,13 @@ class OfflineTokens:
         )
 
     def _shown(self, token: Token) -> t.Token:
-        return view(token, self._writer.now().at, self._tokens.last_used(token.id))
+        return views.token(token, self._writer.now().at, self._tokens.last_used(token.id))
 
 
 def listed(state: Path) -> list[t.Token]:
     """All there are in a state file, which is only looked at."""
     now = guard.wall_us()
-    return [view(token, now, used) for token, used in stored_state(state).tokens()]
+    return [views.token(token, now, used) for token, used in stored_state(state).tokens()]
 
 
 def _allowed(done: Any) -> Any:

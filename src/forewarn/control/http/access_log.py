@@ -1,5 +1,5 @@
-"""The outermost layer: gives every request an id, measures and traces it, and logs it if it was
-meant to change something or if the service failed.
+"""The outermost middleware: gives every request an id, measures and traces it, and logs it if it
+could change something or if the service failed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 REQUEST_ID = b"x-request-id"
-LOOKS = ("GET", "HEAD", "OPTIONS")
-LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
+READ_METHODS = ("GET", "HEAD", "OPTIONS")
+UNTIMED_PATHS = ("/v1/feed", "/v1/changes")  # they wait for changes: their duration means nothing
 MAX_LOGGED_PATH = 200  # characters
-MAX_TOLD = 4_096  # addresses of strangers that are remembered; the longest silent are forgotten
+MAX_THROTTLED = 4_096  # networks whose log lines are throttled; the least recent are dropped
 
 log = logger("forewarn.control")
 
@@ -60,12 +60,12 @@ class AccessLog:
 
     def _record(self, scope: Any, span: Any, status: int, seconds: float) -> None:
         method, by = scope["method"], _by(scope)
-        lasting = scope["path"] in LASTING
-        self._metrics.called(method, status, None if lasting else seconds)
+        timed = scope["path"] not in UNTIMED_PATHS
+        self._metrics.called(method, status, seconds if timed else None)
         otel.answered(span, status, by, f"{method} {_route(scope)}")
-        if method in LOOKS and status < 500:
+        if method in READ_METHODS and status < 500:
             return
-        times = 1 if by else self._unauthenticated.again(scope, status)
+        times = 1 if by else self._unauthenticated.record(scope, status)
         if times:
             _log(scope, by, status, seconds, times)
 
@@ -74,16 +74,16 @@ class UnauthenticatedCalls:
     """Throttles the log lines about callers without a valid token: one a minute per network."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, bool], LogThrottle] = OrderedDict()
+        self._throttles: OrderedDict[tuple[str, bool], LogThrottle] = OrderedDict()
 
-    def again(self, scope: Any, status: int) -> int:
-        """Return how many calls the next log line stands for; 0: do not log now."""
+    def record(self, scope: Any, status: int) -> int:
+        """Count a call. Return how many calls a log line now stands for; 0: do not log."""
         address = (scope.get("client") or ("",))[0]
-        key = network_of(address), status >= 500  # a fault is not hidden by refusals
-        throttle = self._seen.setdefault(key, LogThrottle())
-        self._seen.move_to_end(key)
-        while len(self._seen) > MAX_TOLD:
-            self._seen.popitem(last=False)
+        key = network_of(address), status >= 500  # refusals do not hide a failure
+        throttle = self._throttles.setdefault(key, LogThrottle())
+        self._throttles.move_to_end(key)
+        while len(self._throttles) > MAX_THROTTLED:
+            self._throttles.popitem(last=False)
         return throttle.record()
 
 
@@ -95,7 +95,7 @@ def _span(scope: Any, method: str) -> Any:
 
 
 def _route(scope: Any) -> str:
-    """Return the path as it is declared, without names and ids."""
+    """Return the path template, without names and ids."""
     return str(scope.get("path_template") or "unknown path")
 
 
@@ -105,11 +105,10 @@ def _by(scope: Any) -> str:
 
 
 def _log(scope: Any, by: str, status: int, seconds: float, times: int) -> None:
-    tell = log.error if status >= 500 else log.info
     result = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
-    tell(
+    (log.error if status >= 500 else log.info)(
         f"a call was {result}" if result != "failed" else "a call failed",
-        by=by or "nobody known",
+        by=by or "unauthenticated",
         method=scope["method"],
         path=hidden(scope["path"][:MAX_LOGGED_PATH]),
         status=status,

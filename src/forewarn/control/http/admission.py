@@ -1,8 +1,8 @@
-"""Admission of requests: is this one for us (Host), is it from a browser that was sent here by
-another site's page (Origin, Sec-Fetch-Site), and who is the caller (Authorization)?
+"""Admission of requests: is the request addressed to this service (Host), was it sent by a browser
+on behalf of another site (Origin, Sec-Fetch-Site), and who is the caller (Authorization)?
 
-It comes before the handlers, for unknown paths too. What a caller may do is `authorization.py`;
-what happens to the response is `responses.py`.
+Every request passes here before it reaches a handler, also for unknown paths. What a caller may do
+is decided in `authorization.py`; responses are sent by `responses.py`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.support.logs import logger
 
-CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-BODIES = frozenset(
+WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+BODY_TYPES = frozenset(
     {
         "application/json",
         "application/yaml",
@@ -31,10 +31,10 @@ BODIES = frozenset(
         "text/x-yaml",
     }
 )
-# Public, with or without a token, and may be linked to: the same for every caller.
+# Public paths: they need no token, and other sites may link to them.
 PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz"})
-HEADED = PAGES | {"/metrics"}  # which accept HEAD
-OURS = ("same-origin", "none")  # of Sec-Fetch-Site: a page of ours, or somebody typed the address
+HEAD_PATHS = PAGES | {"/metrics"}  # paths that accept HEAD
+SAME_SITE = ("same-origin", "none")  # Sec-Fetch-Site of our own page, or of a typed address
 
 Headers = dict[bytes, list[bytes]]
 
@@ -42,7 +42,7 @@ log = logger("forewarn.control")
 
 
 class Refusal(Exception):
-    """A request that is not passed on, with the status and detail of its problem."""
+    """Raised for a request that is not admitted, with the status and detail of its problem."""
 
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
@@ -51,7 +51,7 @@ class Refusal(Exception):
 
 
 class Admission:
-    """ASGI middleware: passes a request on to the handlers, or refuses it."""
+    """ASGI middleware that passes a request on to the handlers, or refuses it."""
 
     def __init__(self, app: Any, context: Context) -> None:
         self._app = app
@@ -69,7 +69,7 @@ class Admission:
         except Refusal as refusal:
             await response.refuse(refusal.status, refusal.detail, refusal.headers)
             return
-        if scope["method"] == "HEAD" and scope["path"] in HEADED:
+        if scope["method"] == "HEAD" and scope["path"] in HEAD_PATHS:
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         scope["state"]["keys"] = self._keys
         try:
@@ -77,7 +77,9 @@ class Admission:
         except Exception as error:
             if (ended := _token_ended(error)) is None:
                 raise
-            log.warning("an answer was cut off", why=str(ended))  # the server hangs up, then
+            log.warning(
+                "a response was aborted", why=str(ended)
+            )  # the server closes the connection
         finally:
             self._keys.release(scope)
 
@@ -95,8 +97,8 @@ class Admission:
             scope["state"]["caller"] = caller
 
     def _caller(self, scope: Any, headers: Headers) -> Caller | None:
-        """Return the caller, or None for an anonymous one, which may read public pages. Tokens are
-        not looked at for those: a health check may well send one that has expired."""
+        """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens
+        are not checked for those: a health check may send one that has expired."""
         address = str((scope.get("client") or ("", 0))[0])
         tokens = self._context.tokens
         if not tokens.needed:
@@ -134,13 +136,13 @@ def _token_problem(text: str) -> str:
     if not text:
         return "the Authorization header is not 'Bearer fw_…', a token of this service"
     return (
-        "this token is unknown, wrong, expired or revoked; an admin can make another"
+        "this token is unknown, wrong, expired or revoked; an admin can create another one"
         " (forewarn token create)"
     )
 
 
 def _check_secrets(scope: Any, headers: Headers) -> None:
-    """Refuse tokens in URLs and odd headers: proxies and servers log those."""
+    """Refuse tokens in URLs and in other headers, because proxies and servers log those."""
     where = ""
     if secret.inside(scope.get("raw_path") or b"") or secret.inside(scope["path"].encode()):
         where = "in the path"
@@ -156,15 +158,15 @@ def _check_secrets(scope: Any, headers: Headers) -> None:
     if where:
         raise Refusal(
             400,
-            f"there is a token {where}, where it may have been written down on the way; revoke it,"
-            " and send tokens as 'Authorization: Bearer fw_…' only",
+            f"the request has a token {where}, where proxies may have logged it; revoke that token,"
+            " and send tokens only as 'Authorization: Bearer fw_…'",
         )
 
 
 def _check_path(scope: Any) -> None:
-    """Refuse `//`: a path has one spelling, so that every layer sees the same one."""
+    """Refuse `//`, so that a path has only one spelling for all layers."""
     if "//" in scope["path"]:
-        raise Refusal(404, "there is nothing at a path with '//' in it; write '/' once")
+        raise Refusal(404, "no path of this API contains '//'; use a single '/'")
 
 
 def _is_page(scope: Any) -> bool:
@@ -172,58 +174,60 @@ def _is_page(scope: Any) -> bool:
 
 
 def _check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:
-    """Refuse foreign Host names: after DNS rebinding, a browser names the attacker's."""
+    """Refuse unknown Host names: after DNS rebinding, a browser sends the attacker's name."""
     values = headers.get(b"host", [])
     if not values:
         return
     name = _host(values[0])
     here = str((scope.get("server") or ("", 0))[0])
-    if len(values) == 1 and name and (local(name) or name == here or _among(name, names)):
+    if len(values) == 1 and name and (local(name) or name == here or _is_configured(name, names)):
         return
     raise Refusal(
         421,
-        "the control API is not asked under that name; ask its address, or add the name to"
+        "the Host header is not a name of this control API; use its address, or add the name to"
         " control_names in the settings",
     )
 
 
-def _among(name: str, names: Collection[str]) -> bool:
-    return any(name == known.lower().rstrip(".") for known in names)
+def _is_configured(name: str, names: Collection[str]) -> bool:
+    return any(name == configured.lower().rstrip(".") for configured in names)
 
 
 def _check_origin(scope: Any, headers: Headers) -> None:
-    """Refuse requests that a page of another site makes a browser send."""
+    """Refuse requests that a browser sends on behalf of a page of another site."""
     private = not _is_page(scope)
     origin = headers.get(b"origin")
     site = headers.get(b"sec-fetch-site", [b"none"])[0].decode("latin-1")
-    foreign = private and site not in OURS
+    foreign = private and site not in SAME_SITE
     if origin is not None:
         host = headers.get(b"host", [b""])[0]
-        ours = f"{scope.get('scheme', 'http')}://".encode() + host
-        foreign = foreign or origin != [ours]
+        own_origin = f"{scope.get('scheme', 'http')}://".encode() + host
+        foreign = foreign or origin != [own_origin]
     if foreign:
         raise Refusal(
             403,
-            "the control API does nothing for pages of other sites; ask from a program, without"
-            " an Origin header",
+            "the control API refuses requests from pages of other sites; send requests from a"
+            " program, without an Origin header",
         )
 
 
 def _check_content_type(scope: Any, headers: Headers) -> None:
-    """Refuse changes in a media type that an HTML form can send without a preflight."""
-    if scope["method"] not in CHANGES:
+    """Refuse bodies of media types that an HTML form can send without a CORS preflight."""
+    if scope["method"] not in WRITE_METHODS:
         return
     types = headers.get(b"content-type")
     length = headers.get(b"content-length", [b"0"])[0]
     if types is None and length == b"0" and b"transfer-encoding" not in headers:
         return
     kind = (types or [b""])[0].decode("latin-1").partition(";")[0].strip().lower()
-    if kind in BODIES or (kind.startswith("application/") and kind.endswith(("+json", "+yaml"))):
+    if kind in BODY_TYPES or (
+        kind.startswith("application/") and kind.endswith(("+json", "+yaml"))
+    ):
         return
     raise Refusal(
         415,
-        f"the body of a request is JSON or YAML and says so, which '{kind[:40]}' does not; send"
-        " Content-Type: application/json",
+        f"the media type '{kind[:40]}' is not supported; send JSON or YAML, with"
+        " Content-Type: application/json or application/yaml",
     )
 
 

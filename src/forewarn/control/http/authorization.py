@@ -1,9 +1,10 @@
 """Authorization: the role that an operation needs, and what lies within a token's limit.
 
-An operation declares its role; unless it does, reading needs a viewer and everything else an
-operator. A limited token reaches a handler only if its operation declares `respects_limits`; the
-handler then checks with the functions here. They do nothing for callers without a limit; for
-others, what is outside the limit and what does not exist are refused in the same words.
+An operation declares its role; by default, reading needs a viewer and everything else an operator.
+A limited token reaches a handler only if its operation declares `respects_limits`; the handler then
+calls the `require_…` functions here. They do nothing for callers without a limit. To others they
+answer with the same 403 whether a resource is outside the limit or does not exist, so that names
+cannot be guessed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from forewarn.service.platform.explain import EventExplanation, summary
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import listing
 
-LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
-MAX_SHOWN_NAME = 100  # characters of what somebody asked for
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+MAX_SHOWN_NAME = 100  # characters of a requested name that a refusal repeats
 
-WITH_OTHERS = "it goes together with events of other groups on its host, and waits with them"
+JOINT_HOLD = (
+    "it is part of joint maintenance with other groups on its host, and can only start with them"
+)
 
 MISSING = (
     "this service needs a token: send 'Authorization: Bearer fw_…' (for the forewarn command, put"
@@ -45,11 +48,11 @@ def role_for(handler: BaseRouteHandler) -> Role | None:
     if operation.role is not None:
         return operation.role
     methods = set(getattr(handler, "http_methods", ()))
-    return Role.VIEWER if methods and methods <= LOOKS else Role.OPERATOR
+    return Role.VIEWER if methods and methods <= READ_METHODS else Role.OPERATOR
 
 
 def authorize(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """The guard of every handler: raises what whoever may not is told."""
+    """Litestar guard of every handler: raise unless the caller may call this operation."""
     needed = role_for(handler)
     if needed is None:
         return
@@ -62,99 +65,104 @@ def authorize(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRoute
         )
     if not caller.limit.none and not operation_of(handler).respects_limits:
         raise PermissionDeniedException(
-            f"this is about the whole fleet; token '{caller.name}' is limited to"
-            f" {in_words(caller.limit)}"
+            f"this operation concerns the whole fleet; token '{caller.name}' is limited to"
+            f" {limit_text(caller.limit)}"
         )
 
 
-def in_words(limit: Limit) -> str:
-    said = []
+def limit_text(limit: Limit) -> str:
+    parts = []
     if limit.groups:
-        said.append(f"group {listing(limit.groups)}")
+        parts.append(f"group {listing(limit.groups)}")
     if limit.labels:
-        said.append(f"groups labelled {','.join(map(str, limit.labels))}")
-    return " and ".join(said)
+        parts.append(f"groups labelled {','.join(map(str, limit.labels))}")
+    return " and ".join(parts)
 
 
-def outside(call: CallContext, what: str, name: str) -> PermissionDeniedException:
+def outside_limit(call: CallContext, kind: str, name: str) -> PermissionDeniedException:
     shown = hidden(name[:MAX_SHOWN_NAME])
     return PermissionDeniedException(
-        f"token '{call.by}' is limited to {in_words(call.caller.limit)}; {what} '{shown}' is not"
-        " within that, or is not there"
+        f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; {kind} '{shown}' is"
+        " outside that limit, or does not exist"
     )
 
 
-def group(call: CallContext, name: str) -> None:
+def require_group(call: CallContext, name: str) -> None:
     if call.limited and (call.platform.machine_index.group(name) is None or not call.sees(name)):
-        raise outside(call, "group", name)
+        raise outside_limit(call, "group", name)
 
 
-def scale_set(call: CallContext, name: str) -> None:
-    """By its name all of its groups, for the few verbs that take it; or one group by its own."""
+def require_scale_set(call: CallContext, name: str) -> None:
+    """Require all groups of a scale set, for operations that accept its name or a group's."""
     if not call.limited:
         return
-    found = [g for g in call.platform.machine_index.groups() if name in (g.name, g.place.scale_set)]
-    if not found or not all(call.sees(one.name) for one in found):
-        raise outside(call, "group", name)
+    groups = [
+        group
+        for group in call.platform.machine_index.groups()
+        if name in (group.name, group.place.scale_set)
+    ]
+    if not groups or not all(call.sees(group.name) for group in groups):
+        raise outside_limit(call, "group", name)
 
 
-def machines(call: CallContext, *names: str) -> None:
+def require_machines(call: CallContext, *names: str) -> None:
     if not call.limited:
         return
     for name in names:
         group = call.platform.machine_index.group_of(name)
         if group is None or not call.sees(group):
-            raise outside(call, "machine", name)
+            raise outside_limit(call, "machine", name)
 
 
-def groups(call: CallContext) -> tuple[str, ...] | None:
-    """To which a question is to be narrowed; None: to none."""
+def visible_groups(call: CallContext) -> tuple[str, ...] | None:
+    """Return the groups that a query of this caller is restricted to; None: no restriction."""
     return tuple(call.tokens.allowed(call.caller.limit)) if call.limited else None
 
 
-async def event(call: CallContext, id: str, *, whole: bool = False) -> str:
-    """The id to go on with; `whole`: with all that the event goes together with."""
+async def require_event(call: CallContext, id: str, *, whole: bool = False) -> str:
+    """Return the id of the event that this id, or beginning of one, stands for. With `whole`, also
+    require the other groups of joint maintenance that the event is part of."""
     if not call.limited:
         return id
-    found = await call.platform.event(id)
-    if isinstance(found, Refused) or not call.sees(found.group):
-        raise outside(call, "event", id)
-    if whole and found.joint is not None and not all(map(call.sees, found.joint.groups)):
+    event = await call.platform.event(id)
+    if isinstance(event, Refused) or not call.sees(event.group):
+        raise outside_limit(call, "event", id)
+    if whole and event.joint is not None and not all(map(call.sees, event.joint.groups)):
         raise PermissionDeniedException(
-            f"event {found.id} goes together with those of other groups on its host, and token"
-            f" '{call.by}' is limited to {in_words(call.caller.limit)}"
+            f"event {event.id} is part of joint maintenance with other groups on its host, and"
+            f" token '{call.by}' is limited to {limit_text(call.caller.limit)}"
         )
-    return found.id
+    return event.id
 
 
-def host(call: CallContext, name: str, *, whole: bool = True) -> None:
-    """All that is on it and planned for it, or at least one machine."""
-    if not (host_is_ones_own(call, name) if whole else host_seen(call, name)):
-        raise outside(call, "host", name)
+def require_host(call: CallContext, name: str, *, whole: bool = True) -> None:
+    """Require everything on a host and planned for it; without `whole`, any part of that."""
+    if not (host_within_limit(call, name) if whole else host_visible(call, name)):
+        raise outside_limit(call, "host", name)
 
 
-def host_is_ones_own(call: CallContext, name: str) -> bool:
-    """With all that is on it and planned for it; what nothing is on is nobody's."""
-    groups = groups_on(call, name) if call.limited else ()
+def host_within_limit(call: CallContext, name: str) -> bool:
+    """Whether all machines and events of a host are within the limit; an empty host is not."""
+    groups = groups_on_host(call, name) if call.limited else ()
     return not call.limited or (bool(groups) and all(map(call.sees, groups)))
 
 
-def host_seen(call: CallContext, name: str) -> bool:
-    """Is at least one machine on it?"""
-    return not call.limited or any(map(call.sees, groups_on(call, name)))
+def host_visible(call: CallContext, name: str) -> bool:
+    """Whether any machine or event of a host is within the limit."""
+    return not call.limited or any(map(call.sees, groups_on_host(call, name)))
 
 
-def on_host(call: CallContext, name: str) -> tuple[list[Machine], list[Event]]:
-    """What is on it and planned for it, as far as the caller sees."""
+def visible_on_host(call: CallContext, name: str) -> tuple[list[Machine], list[Event]]:
+    """Return the machines and events of a host that are within the limit."""
     machine_index = call.platform.machine_index
     machines, events = call.hosts.machines_on(name), call.hosts.events_about(name)
     return (
-        [one for one in machines if call.sees(machine_index.group_of(one.name) or "")],
-        [one for one in events if call.sees(one.group)],
+        [machine for machine in machines if call.sees(machine_index.group_of(machine.name) or "")],
+        [event for event in events if call.sees(event.group)],
     )
 
 
-def groups_on(call: CallContext, host: str) -> set[str]:
+def groups_on_host(call: CallContext, host: str) -> set[str]:
     machine_index = call.platform.machine_index
     groups = {
         machine_index.group_of(machine.name) or "" for machine in call.hosts.machines_on(host)
@@ -162,103 +170,106 @@ def groups_on(call: CallContext, host: str) -> set[str]:
     return groups | {event.group for event in call.hosts.events_about(host)}
 
 
-def rollout_seen(call: CallContext, rollout: Rollout) -> bool:
-    """All of its groups, and all that is on its hosts."""
+def rollout_visible(call: CallContext, rollout: Rollout) -> bool:
+    """Whether all groups of a rollout, and everything on its hosts, are within the limit."""
     if not call.limited:
         return True
     groups = {step.group for step in rollout.steps if step.group}
     for name in {step.host for step in rollout.steps if step.host}:
-        groups |= groups_on(call, name) or {""}
+        groups |= groups_on_host(call, name) or {""}
     return all(map(call.sees, groups))
 
 
-async def rollout(call: CallContext, id: str) -> str:
-    """The id to go on with."""
+async def require_rollout(call: CallContext, id: str) -> str:
+    """Return the id of the rollout that this id, or beginning of one, stands for."""
     if not call.limited:
         return id
-    found = await call.rollouts.find(id)
-    if isinstance(found, Refused) or not rollout_seen(call, found):
-        raise outside(call, "rollout", id)
-    return found.id
+    rollout = await call.rollouts.find(id)
+    if isinstance(rollout, Refused) or not rollout_visible(call, rollout):
+        raise outside_limit(call, "rollout", id)
+    return rollout.id
 
 
-def selected(call: CallContext, wanted: RolloutRequest) -> None:
-    """What a rollout that is asked for would go over: what it names, and no more."""
+def require_selection(call: CallContext, request: RolloutRequest) -> None:
+    """Require everything that a new rollout would select."""
     if not call.limited:
         return
-    if wanted.selection.labels:
+    if request.selection.labels:
         raise PermissionDeniedException(
-            f"token '{call.by}' is limited to {in_words(call.caller.limit)}, and labels may select"
-            " more than that; name the groups"
+            f"token '{call.by}' is limited to {limit_text(call.caller.limit)}, and labels may"
+            " select more than that; name the groups"
         )
-    if wanted.gate is not None and wanted.gate.http:
+    if request.gate is not None and request.gate.http:
         raise PermissionDeniedException(
-            f"token '{call.by}' is limited to {in_words(call.caller.limit)}, and an address would"
-            " be asked by the service from where it runs; name a gate command (gate_command), or"
-            " have somebody start this whose token has no limit"
+            f"token '{call.by}' is limited to {limit_text(call.caller.limit)}, and the service"
+            " would request the gate's URL from its own network; use a gate command"
+            " (gate_command), or start this with a token that has no limit"
         )
-    for name in wanted.selection.groups:
-        group(call, name)
-    for name in wanted.selection.hosts:
-        host(call, name)
-    draft = call.rollouts.draft(wanted)
+    for name in request.selection.groups:
+        require_group(call, name)
+    for name in request.selection.hosts:
+        require_host(call, name)
+    draft = call.rollouts.draft(request)
     if isinstance(draft, Refused):
-        return  # and will be told why, which is about nothing else than what it named
-    if not rollout_seen(call, draft):
+        return  # the handler refuses it, and that only mentions what the caller has named
+    if not rollout_visible(call, draft):
         raise PermissionDeniedException(
-            f"this selects groups that token '{call.by}' does not reach: it is limited to"
-            f" {in_words(call.caller.limit)}"
+            f"this selects groups outside the limit of token '{call.by}', which is limited to"
+            f" {limit_text(call.caller.limit)}"
         )
 
 
-async def answered(
-    call: CallContext, creates: Creates | None, answer: Any, path: str, name: str
+async def require_replay(
+    call: CallContext, creates: Creates | None, response: Any, path: str, name: str
 ) -> None:
-    """May this caller still be told what was answered to a request of its own? By the groups that
-    the answer is about, as they are labelled now."""
+    """Require what a stored response is about, before it is sent again. A group may have other
+    labels by now than when the request was carried out."""
     if not call.limited:
         return
     match creates:
         case Creates.OUTCOME | Creates.RESTORED:
-            about = [answer["group"]]
+            groups = [response["group"]]
         case Creates.GROUP:
-            about = [answer["name"]]
+            groups = [response["name"]]
         case Creates.OUTCOMES:
-            about = [event["group"] for event in answer["events"]]
+            groups = [event["group"] for event in response["events"]]
         case _:
-            about = []
-            await rollout(call, answer["id"])
-    if not all(map(call.sees, about)):
+            groups = []
+            await require_rollout(call, response["id"])
+    if not all(map(call.sees, groups)):
         raise PermissionDeniedException(
-            f"token '{call.by}' is limited to {in_words(call.caller.limit)}; what was done under"
-            " this key is not within that any more"
+            f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; what was done under"
+            " this key is no longer within that limit"
         )
-    if creates is Creates.OUTCOMES and not about:
-        (host if path.startswith("/v1/hosts/") else scale_set)(call, name)
+    if creates is Creates.OUTCOMES and not groups:
+        (require_host if path.startswith("/v1/hosts/") else require_scale_set)(call, name)
 
 
-def explained(call: CallContext, found: EventExplanation) -> EventExplanation:
-    """What an event waits for; where that has to do with others, without their names."""
-    joint = found.event.joint
+def hide_other_groups(call: CallContext, explanation: EventExplanation) -> EventExplanation:
+    """Return an explanation that does not name groups outside the limit."""
+    joint = explanation.event.joint
     if joint is None or all(map(call.sees, joint.groups)):
-        return found
+        return explanation
     holds = tuple(
-        Hold(kind=hold.kind, message=WITH_OTHERS, since=hold.since, until=hold.until)
-        for hold in found.holds
+        Hold(kind=hold.kind, message=JOINT_HOLD, since=hold.since, until=hold.until)
+        for hold in explanation.holds
     )
-    return msgspec.structs.replace(found, holds=holds, message=summary(found.event, holds))
+    return msgspec.structs.replace(
+        explanation, holds=holds, message=summary(explanation.event, holds)
+    )
 
 
 class TokenEnded(Exception):
-    """In the middle of an answer: the connection is cut, so that nobody takes it for whole."""
+    """Raised in the middle of a response whose token has ended. The connection is aborted, so that
+    the response cannot be taken for complete."""
 
 
-def still_or_ended(call: CallContext) -> None:
-    if not still(call):
+def require_valid_token(call: CallContext) -> None:
+    if not token_valid(call):
         raise TokenEnded(f"token '{call.by}' is revoked or has expired")
 
 
-def still(call: CallContext) -> bool:
-    """May this caller be told more? For whoever is told something for as long as it lasts."""
+def token_valid(call: CallContext) -> bool:
+    """Whether the caller's token is still valid; checked again during long responses."""
     token = call.caller.token
     return call.tokens.valid(token) if token else not call.tokens.needed

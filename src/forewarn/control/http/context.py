@@ -1,8 +1,8 @@
-"""What handlers work with: the `Context` of the API, and the `Call` that one request makes.
+"""What handlers work with: the `Context` of the API, and the `CallContext` of one request.
 
-A handler takes `call: Call`: the verbs of the platform, bound to the caller (for the history and
-for what its token is limited to), to its idempotency key and to its preconditions. Everything else
-it reads from `context()`.
+A handler takes `call: Call`: the operations of the platform, bound to the caller (for the history
+and for the limit of its token), to its idempotency key and to its precondition. Everything else it
+reads from `context()`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     limit: Limit = Limit()
-    token: str = ""  # its id; empty: a local program, while there are no tokens
+    token: str = ""  # id of the token; empty: a local program, while there are no tokens
 
 
 LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the API of one service works with: the platform, and what only a node knows."""
+    """The parts of one service that its control API works with."""
 
     store: Store
     platform: Platform
@@ -61,20 +61,22 @@ class Context(msgspec.Struct, frozen=True):
     clock_acceptance: ClockAcceptance
     fleet_apply: FleetApply
     tokens: Tokens
-    host_names: Callable[[], Collection[str]]  # accepted in Host headers, beside the address
-    metadata_urls: Callable[[], list[str]]  # of the guests' endpoint; there may be none yet
+    host_names: Callable[
+        [], Collection[str]
+    ]  # accepted in Host headers, in addition to the address
+    metadata_urls: Callable[[], list[str]]  # of the metadata endpoint; may be empty
     metadata_url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
     virtual_time: VirtualTime | None  # None: the clock is real
     samples: Callable[[], Iterable[Sample | Histograms]]
-    copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
+    copy: Callable[[Time], Awaitable[Copy | None]]  # makes a backup; None: the state is in memory
     faults: Faults
-    observer: Observer | None  # None: no account is kept of what guests do
+    observer: Observer | None  # None: the service does not observe its clients
     feed: Feed
     metrics: ServiceMetrics
     health: ServiceHealth
-    open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long polls, by token
-    backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one at a time
+    open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token
+    backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one backup at a time
 
     def call(
         self,
@@ -83,6 +85,7 @@ class Context(msgspec.Struct, frozen=True):
         key: Key | None = None,
         precondition: Check | None = None,
     ) -> CallContext:
+        """Bind the platform to one request."""
         platform, removals = self.platform, self.removals
         hosts, rollouts = self.hosts, self.rollouts
         if key is not None or precondition is not None:
@@ -94,14 +97,14 @@ class Context(msgspec.Struct, frozen=True):
         )
 
 
-# The handlers are made once for all services of a process: making them is most of what a service
-# with this API takes to start. Which service a request is for is known while it is answered.
+# The handlers are shared by all services of a process, because building them takes most of the time
+# that the API needs to start. The variable holds the service whose request is being answered.
 current_context: ContextVar[Context] = ContextVar("current_context")
 context = current_context.get
 
 
 class CallContext(msgspec.Struct, frozen=True):
-    """The verbs of the platform, bound to one request."""
+    """The operations of the platform, bound to one request."""
 
     caller: Caller
     platform: Platform
@@ -110,7 +113,7 @@ class CallContext(msgspec.Struct, frozen=True):
     rollouts: Rollouts
     tokens: Tokens
     headers: MutableMapping[str, str]  # of the response
-    precondition: Check | None = None  # for verbs that are not reached through `platform`
+    precondition: Check | None = None  # for changes that do not go through `platform`
 
     @property
     def by(self) -> str:
@@ -121,7 +124,7 @@ class CallContext(msgspec.Struct, frozen=True):
         return not self.caller.limit.none
 
     def sees(self, group: str) -> bool:
-        """Whether the group, as it is labelled now, is within the caller's limit."""
+        """Whether the group, with its current labels, is within the caller's limit."""
         return not self.limited or self.tokens.allows(self.caller.limit, group)
 
 

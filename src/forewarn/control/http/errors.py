@@ -1,4 +1,5 @@
-"""What handlers share: exceptions and their problems (RFC 9457), and reading values of requests.
+"""Exceptions that handlers raise, the problem responses (RFC 9457) that they become, and the
+parsers of values that raise them.
 
 The kinds of problems are in `problems.py`.
 """
@@ -28,10 +29,10 @@ from forewarn.store.port import StoreFailed, StoreUnreadable
 from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
 
-MAX_BODY = 1024 * 1024  # bytes, unless a call sets another limit; a body is read on the event loop
+MAX_BODY = 1024 * 1024  # bytes, unless an operation sets another limit; read on the event loop
 SHOWN_VALUE = 40  # characters of an invalid value that a problem repeats
 
-_DISCONNECTED = "client disconnected prematurely"  # Litestar's own words
+_DISCONNECTED = "client disconnected prematurely"  # the detail of Litestar's exception
 
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
@@ -49,34 +50,34 @@ class RefusedError(Exception):
 class ProblemError(Exception):
     """A refusal by the API itself, of a kind that the platform does not know."""
 
-    def __init__(self, kind: str, says: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(says)
+    def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
         self.kind = BY_NAME[kind]
         self.headers = dict(headers or {})
 
 
 def outcome(result: Outcome | Refused) -> s.Outcome:
-    return core.outcome(allowed(result))
+    return core.outcome(unwrap(result))
 
 
-def allowed(result: Any) -> Any:
-    """Return the result of a verb, or raise if the platform refused it."""
+def unwrap(result: Any) -> Any:
+    """Return the result of a call to the platform, or raise its refusal."""
     if isinstance(result, Refused):
         raise RefusedError(result)
     return result
 
 
-def named(enum: Any, what: str, text: str) -> Any:
+def parse_enum(enum: Any, kind: str, text: str) -> Any:
     """Return the member of an enumeration with this value, in any letter case."""
     for member in enum:
         if member.value.lower() == text.lower():
             return member
     raise RefusedError(
-        invalid(f"'{text}' is no {what}; there are {listing([m.value for m in enum])}")
+        invalid(f"'{text}' is no {kind}; there are {listing([m.value for m in enum])}")
     )
 
 
-def id_of(key: str, text: str) -> str:
+def parse_id(key: str, text: str) -> str:
     """Return an id as it is stored, in upper case."""
     if _ID.fullmatch(text) is None:
         raise RefusedError(invalid(f"{key}: '{text[:SHOWN_VALUE]}' is no id"))
@@ -90,8 +91,8 @@ def instant(time: Any) -> Time:
         raise RefusedError(invalid(str(error))) from error
 
 
-def when(key: str, text: str | None, now: Time) -> Time | None:
-    """Read a time, or how long ago."""
+def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
+    """Parse a time, or an age: how long before now."""
     if text is None:
         return None
     try:
@@ -99,54 +100,54 @@ def when(key: str, text: str | None, now: Time) -> Time | None:
     except ValueError:
         pass
     try:
-        return now - parse_duration(text)  # which is never longer than any time there is
+        return now - parse_duration(text)  # a duration is never longer than `now`
     except ValueError as error:
         raise RefusedError(
             invalid(
-                f"{key}: '{text[:SHOWN_VALUE]}' is neither a time nor how long ago;"
+                f"{key}: '{text[:SHOWN_VALUE]}' is neither a time nor an age;"
                 " write for example 2027-01-15T08:00:00Z or 2h"
             )
         ) from error
 
 
-def length(what: str, seconds: float) -> Duration:
+def duration_of(name: str, seconds: float) -> Duration:
     if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
-        raise RefusedError(invalid(f"{what} of {seconds} s is no length of time"))
+        raise RefusedError(invalid(f"{name}: {seconds} s is not a valid duration"))
     return round(seconds * SECOND)
 
 
-def selector(text: str | None) -> Selector | None:
-    """Read a label selector of a query."""
+def parse_selector(text: str | None) -> Selector | None:
+    """Parse a label selector; None stays None."""
     try:
         return None if text is None else parse(text)
     except SelectorError as error:
         raise RefusedError(invalid(str(error))) from error
 
 
-async def in_thread(build: Callable[[], object]) -> Response[bytes]:
-    """Build and encode a response that may be large in a thread, from immutable values, so that
-    guests are answered meanwhile."""
+async def encode_in_thread(build: Callable[[], object]) -> Response[bytes]:
+    """Build and encode a large response in a thread, so that the event loop can answer guests
+    meanwhile. `build` must only read immutable values."""
     encoded = await asyncio.to_thread(lambda: msgspec.json.encode(build()))
     return Response(encoded, media_type="application/json")
 
 
-def refused(_request: object, error: RefusedError) -> Response[s.Problem]:
-    made = problems.of_refusal(_KINDS[error.refused.reason], error.refused)
-    return Response(made, status_code=made.status, media_type=MEDIA_TYPE)
+def on_refused(_request: object, error: RefusedError) -> Response[s.Problem]:
+    problem = problems.from_refusal(_KINDS[error.refused.reason], error.refused)
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE)
 
 
-def refused_here(_request: object, error: ProblemError) -> Response[s.Problem]:
-    return answer(error.kind, str(error), headers=error.headers)
+def on_problem(_request: object, error: ProblemError) -> Response[s.Problem]:
+    return problem_response(error.kind, str(error), headers=error.headers)
 
 
-def not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
+def on_store_failed(_request: object, error: StoreFailed) -> Response[s.Problem]:
     if isinstance(error, StoreUnreadable):
-        return answer(BY_NAME["unavailable"], f"the state could not be read: {error}")
-    says = f"it could not be stored and did not happen: {error}"
-    return answer(BY_NAME["not-stored"], says)
+        return problem_response(BY_NAME["unavailable"], f"the state could not be read: {error}")
+    detail = f"the change could not be stored and has not happened: {error}"
+    return problem_response(BY_NAME["not-stored"], detail)
 
 
-def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
+def on_http_exception(_request: object, error: HTTPException) -> Response[s.Problem]:
     detail = error.detail
     mistakes: list[s.Mistake] = []
     if isinstance(error.extra, list):
@@ -154,14 +155,14 @@ def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
         detail = f"{detail}: {'; '.join(f'{f.pointer} {f.detail}'.strip() for f in mistakes)}"
     status = error.status_code
     if status == 413 and "bytes" not in detail:
-        detail = f"the body is too large; this call takes at most {MAX_BODY:,} bytes"
+        detail = f"the body is too large; this operation takes at most {MAX_BODY:,} bytes"
     if isinstance(error, InternalServerException) and detail == _DISCONNECTED:
-        says = "the connection ended before all of the body had been received"
-        return answer(BY_NAME["invalid"], says)  # for the log: nobody is there to read it
+        detail = "the connection ended before all of the body had been received"
+        return problem_response(BY_NAME["invalid"], detail)  # only for the log: the caller is gone
     if status >= 500:
-        return answer(BY_NAME["failed"], detail, status=status)
+        return problem_response(BY_NAME["failed"], detail, status=status)
     kind = BY_STATUS.get(status, BY_NAME["invalid"])
-    return answer(kind, detail, mistakes, status=status, headers=error.headers)
+    return problem_response(kind, detail, mistakes, status=status, headers=error.headers)
 
 
 def _mistake(extra: Mapping[str, Any]) -> s.Mistake:
@@ -171,10 +172,10 @@ def _mistake(extra: Mapping[str, Any]) -> s.Mistake:
     return s.Mistake(pointer=key, detail=message)
 
 
-def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
+def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
     """Answer an unexpected exception: the details go to the log, not to the caller."""
     if isinstance(error, RecursionError) and _while_decoding(error):
-        return answer(BY_NAME["invalid"], "the body is nested too deeply")
+        return problem_response(BY_NAME["invalid"], "the body is nested too deeply")
     log.error(
         "a request could not be answered",
         method=request.method,
@@ -182,11 +183,13 @@ def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Pr
         request_id=problems.request_id.get(),
         exc_info=error,
     )
-    return answer(BY_NAME["failed"], "the service has failed at this; its log says why")
+    return problem_response(
+        BY_NAME["failed"], "the service failed; its log has the details under the request id"
+    )
 
 
 def _while_decoding(error: Exception) -> bool:
-    """Whether the error was raised while reading a body, not while doing something with it."""
+    """Whether the error was raised while a body was decoded, and not by a handler."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -194,7 +197,7 @@ def _while_decoding(error: Exception) -> bool:
     return str(module).startswith("litestar.serialization")
 
 
-def answer(
+def problem_response(
     kind: Kind,
     detail: str,
     errors: list[s.Mistake] | None = None,
@@ -203,16 +206,16 @@ def answer(
     headers: Mapping[str, str] | None = None,
     suggestion: str = "",
 ) -> Response[s.Problem]:
-    problem = problems.described(kind, detail, errors, status, suggestion=suggestion)
+    problem = problems.problem_of(kind, detail, errors, status, suggestion=suggestion)
     return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
-def problem(
+def problem_for_status(
     status: int, detail: str, headers: Mapping[str, str] | None = None, *, suggestion: str = ""
 ) -> Response[s.Problem]:
-    """Answer with the kind of problem that this status stands for."""
+    """Return the problem response of the kind that this status stands for."""
     kind = BY_STATUS.get(status, BY_NAME["failed" if status >= 500 else "invalid"])
-    return answer(kind, detail, status=status, headers=headers, suggestion=suggestion)
+    return problem_response(kind, detail, status=status, headers=headers, suggestion=suggestion)
 
 
 _KINDS = {

@@ -1,5 +1,5 @@
-"""Filters of the lists, each in an order that does not change when items come or go, and starting
-where the page before ended."""
+"""Filters and order of the lists. Each iterator starts after the last item of the previous page
+(`after`), in an order that does not change when items are added or removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.control.http.paging import natural
+from forewarn.control.http.paging import natural_key
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.events import EventType, Source
 from forewarn.core.fleet import GroupKind, Health, Host
@@ -21,7 +21,7 @@ PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
 class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Criteria that must all hold."""
+    """Conditions on a machine, all of which must hold; None: any."""
 
     labels: Selector = ()
     host: str | None = None
@@ -32,51 +32,51 @@ class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 def machines(
     groups: Iterable[Group],
-    wanted: MachineFilter,
+    criteria: MachineFilter,
     health: Callable[[str], Health | None],
-    ends: tuple[str, str] | None,
+    after: tuple[str, str] | None,
 ) -> Iterator[tuple[Group, Machine]]:
     """Yield machines ordered by their group's name, then by their own."""
-    last = None if ends is None else (natural(ends[0]), natural(ends[1]))
-    for group in sorted(groups, key=lambda group: natural(group.name)):
-        place = natural(group.name)
-        if last is not None and place < last[0]:
+    last = None if after is None else (natural_key(after[0]), natural_key(after[1]))
+    for group in sorted(groups, key=lambda group: natural_key(group.name)):
+        group_key = natural_key(group.name)
+        if last is not None and group_key < last[0]:
             continue
-        if wanted.listening not in (None, group.enabled):
+        if criteria.listening not in (None, group.enabled):
             continue
-        members = sorted(group.machines, key=lambda machine: natural(machine.name))
+        members = sorted(group.machines, key=lambda machine: natural_key(machine.name))
         for machine in members:
-            if last is not None and (place, natural(machine.name)) <= last:
+            if last is not None and (group_key, natural_key(machine.name)) <= last:
                 continue
-            if _machine_wanted(group, machine, wanted, health):
+            if _machine_matches(group, machine, criteria, health):
                 yield group, machine
 
 
-def _machine_wanted(
+def _machine_matches(
     group: Group,
     machine: Machine,
-    wanted: MachineFilter,
+    criteria: MachineFilter,
     health: Callable[[str], Health | None],
 ) -> bool:
     return (
-        wanted.host in (None, machine.host)
-        and wanted.gone in (None, not machine.alive)
-        and (wanted.health is None or health(machine.host) is wanted.health)
-        and matches(wanted.labels, labels_of(group, machine))
+        criteria.host in (None, machine.host)
+        and criteria.gone in (None, not machine.alive)
+        and (criteria.health is None or health(machine.host) is criteria.health)
+        and matches(criteria.labels, labels_of(group, machine))
     )
 
 
 def groups(
-    found: Iterable[Group],
+    groups: Iterable[Group],
     labels: Selector,
     kind: GroupKind | None,
     enabled: bool | None,
-    ends: tuple[str, str] | None,
+    after: tuple[str, str] | None,
 ) -> Iterator[Group]:
-    last = None if ends is None else natural(ends[0])
-    for group in sorted(found, key=lambda group: natural(group.name)):
+    last = None if after is None else natural_key(after[0])
+    for group in sorted(groups, key=lambda group: natural_key(group.name)):
         if (
-            (last is None or natural(group.name) > last)
+            (last is None or natural_key(group.name) > last)
             and kind in (None, group.kind)
             and enabled in (None, group.enabled)
             and matches(labels, group.labels)
@@ -85,12 +85,12 @@ def groups(
 
 
 def hosts(
-    found: Iterable[Host], labels: Selector, health: Health | None, ends: tuple[str, str] | None
+    hosts: Iterable[Host], labels: Selector, health: Health | None, after: tuple[str, str] | None
 ) -> Iterator[Host]:
-    last = None if ends is None else natural(ends[0])
-    for host in sorted(found, key=lambda host: natural(host.name)):
+    last = None if after is None else natural_key(after[0])
+    for host in sorted(hosts, key=lambda host: natural_key(host.name)):
         if (
-            (last is None or natural(host.name) > last)
+            (last is None or natural_key(host.name) > last)
             and health in (None, host.health)
             and matches(labels, host.labels)
         ):
@@ -98,21 +98,22 @@ def hosts(
 
 
 def rollouts(
-    found: Iterable[RolloutSummary], state: str | None, ends: tuple[bool, int, str] | None
+    summaries: Iterable[RolloutSummary], state: str | None, after: tuple[bool, int, str] | None
 ) -> Iterator[RolloutSummary]:
-    """Yield rollouts under way, then those that are over, the latest first."""
-    for one in sorted(found, key=rollout_place):
-        if (ends is None or rollout_place(one) > ends) and state in (None, one.state):
-            yield one
+    """Yield the rollouts in progress, then those that have ended, each the latest first."""
+    for summary in sorted(summaries, key=rollout_key):
+        if (after is None or rollout_key(summary) > after) and state in (None, summary.state):
+            yield summary
 
 
-def rollout_place(one: RolloutSummary) -> tuple[bool, int, str]:
-    rollout = one.rollout
+def rollout_key(summary: RolloutSummary) -> tuple[bool, int, str]:
+    """Return the sort key of a rollout in its list."""
+    rollout = summary.rollout
     return rollout.ended_at is not None, -rollout.created_at, rollout.id
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Criteria that must all hold."""
+    """Conditions on an event, all of which must hold; None: any."""
 
     group: str | None = None
     machine: str | None = None
@@ -142,55 +143,59 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """Whether events that are over are wanted, too."""
+        """Whether to include events that are over."""
         return self.past or (self.status is not None and self.status.over)
 
 
-Ends = tuple[bool, int, str]  # whether it was over, when it was raised, its id
+EventKey = tuple[bool, int, str]  # sort key: whether it is over, when it was raised, its id
 
 
 async def events(
-    platform: Platform, wanted: EventFilter, ends: Ends | None
+    platform: Platform, criteria: EventFilter, after: EventKey | None
 ) -> AsyncIterator[Event]:
     """Yield active events in the order they were raised, then the others, the latest first."""
-    if ends is None or not ends[0]:
-        for event in _behind(platform.active(), ends):
-            if wanted(event):
+    if after is None or not after[0]:
+        for event in _active_after(platform.active(), after):
+            if criteria(event):
                 yield event
-    if wanted.over:
-        async for event in _past(platform, wanted.group, ends if ends and ends[0] else None):
-            if wanted.raised_since is not None and event.raised_at < wanted.raised_since:
+    if criteria.over:
+        async for event in _past(platform, criteria.group, after if after and after[0] else None):
+            if criteria.raised_since is not None and event.raised_at < criteria.raised_since:
                 return
-            if wanted(event):
+            if criteria(event):
                 yield event
 
 
-def _behind(active: list[Event], ends: Ends | None) -> list[Event]:
-    """Return the active events after the last page. If its last event is no longer active, start
-    with those raised at the same instant: one may come twice, none is left out."""
-    if ends is None:
+def _active_after(active: list[Event], after: EventKey | None) -> list[Event]:
+    """Return the active events after the previous page. If its last event is no longer active,
+    start with those raised at the same instant: an event may be listed twice, but none is left
+    out."""
+    if after is None:
         return active
     ids = [event.id for event in active]
-    if ends[2] in ids:
-        return active[ids.index(ends[2]) + 1 :]
-    return [event for event in active if event.raised_at >= ends[1]]
+    if after[2] in ids:
+        return active[ids.index(after[2]) + 1 :]
+    return [event for event in active if event.raised_at >= after[1]]
 
 
-async def _past(platform: Platform, group: str | None, ends: Ends | None) -> AsyncIterator[Event]:
+async def _past(
+    platform: Platform, group: str | None, after: EventKey | None
+) -> AsyncIterator[Event]:
     before: str | None = None
-    skipping: Any = None
-    if ends is not None:
-        known = await platform.events([ends[2]])
-        before, skipping = (ends[2], None) if known else (None, ends[1])
+    latest: Any = None  # events raised later than this have been listed
+    if after is not None:
+        known = await platform.events([after[2]])
+        before, latest = (after[2], None) if known else (None, after[1])
     while True:
         page = await platform.past(group, PAST_AT_ONCE, before)
         for event in page:
-            if skipping is None or event.raised_at <= skipping:
+            if latest is None or event.raised_at <= latest:
                 yield event
         if len(page) < PAST_AT_ONCE:
             return
         before = page[-1].id
 
 
-def event_place(event: Event) -> Ends:
+def event_key(event: Event) -> EventKey:
+    """Return the sort key of an event in its list."""
     return event.status.over, event.raised_at, event.id

@@ -1,9 +1,9 @@
 """Idempotency keys: a request that is repeated under the same key does nothing more and gets the
 same response.
 
-The key is part of the commit, and the response is stored beside it before it is sent. If the
-service died in between, the response is built again from what the commit changed (`replay.py`). A
-refusal is not stored: nothing has happened, and the request may be tried again.
+The key is part of the commit, and the response is stored with it before it is sent. If the service
+died in between, the response is built again from what the commit changed (`replay.py`). A refusal
+is not stored: nothing has happened, and the request may be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_KEY = 200  # characters
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 PATTERN = rf"^[\x21-\x7e]{{1,{MAX_KEY}}}$"
-LOCAL = "local"  # whose keys they are while nobody needs a token
+LOCAL_OWNER = "local"  # owner of the keys of local programs while there are no tokens
 
 log = logger("forewarn.control")
 
@@ -35,47 +35,50 @@ log = logger("forewarn.control")
 class Replayed(Exception):
     """Raised for a request that has been carried out already, with its response."""
 
-    def __init__(self, status: int, answer: bytes, path: str) -> None:
+    def __init__(self, status: int, body: bytes, path: str) -> None:
         super().__init__("answered already")
-        self.status, self.answer, self.path = status, answer, path
+        self.status, self.body, self.path = status, body, path
 
 
-def replayed(_request: object, error: Replayed) -> Response[bytes]:
+def on_replayed(_request: object, error: Replayed) -> Response[bytes]:
     headers = {REPLAYED: "true"}
     if error.status == 201:
-        headers["Location"] = f"{error.path}/{msgspec.json.decode(error.answer)['id']}"
+        headers["Location"] = f"{error.path}/{msgspec.json.decode(error.body)['id']}"
     return Response(
-        error.answer, status_code=error.status, headers=headers, media_type="application/json"
+        error.body, status_code=error.status, headers=headers, media_type="application/json"
     )
 
 
 class IdempotencyKeys:
-    """The keys of requests that are under way; all others are in the store."""
+    """The keys of requests that are being carried out; keys of earlier requests are in the
+    store."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._under_way: dict[tuple[str, str], str] = {}  # what was asked
+        self._under_way: dict[tuple[str, str], str] = {}  # digest of the request by owner and key
 
-    async def take(self, request: Request[Any, Any, Any]) -> Key | None:
-        """Return the key of a request that is to be carried out; raise for any other."""
+    async def acquire(self, request: Request[Any, Any, Any]) -> Key | None:
+        """Return the key of a request that is to be carried out, or None if it has none. Raise for
+        a request that has been carried out before, or whose key cannot be used."""
         values = request.headers.getall(HEADER, [])
         if not values:
             return None
         operation = operation_of(request.route_handler)
         if not operation.keyed:
-            raise ProblemError("invalid", f"this call takes no {HEADER}: {operation.keyless}")
+            raise ProblemError("invalid", f"this operation takes no {HEADER}: {operation.keyless}")
         if len(values) > 1 or re.match(PATTERN, values[0]) is None:
             raise ProblemError(
                 "invalid",
-                f"one {HEADER} has 1 to {MAX_KEY} visible ASCII characters, for example a UUID",
+                f"the {HEADER} must be one value of 1 to {MAX_KEY} visible ASCII characters, for"
+                " example a UUID",
             )
         caller = request.scope["state"]["caller"]
-        key = Key(caller.token or LOCAL, values[0], await _digest(request))
+        key = Key(caller.token or LOCAL_OWNER, values[0], await _digest(request))
         other = self._under_way.get((key.owner, key.name))
         if other == key.asked:
             raise ProblemError(
                 "under-way",
-                f"a request with the {HEADER} '{key.name}' is under way; ask again in a moment",
+                f"a request with the {HEADER} '{key.name}' is under way; try again in a moment",
                 {"Retry-After": "1"},
             )
         if other is not None:
@@ -88,38 +91,38 @@ class IdempotencyKeys:
     async def _raise_if_done(
         self, key: Key, request: Request[Any, Any, Any], operation: Operation
     ) -> None:
-        kept = await self._context.store.keyed(key.owner, key.name)
-        if kept is None:
+        stored = await self._context.store.keyed(key.owner, key.name)
+        if stored is None:
             return
-        if kept.key.asked != key.asked:
+        if stored.key.asked != key.asked:
             raise _reused(key)
-        path, named = request.url.path, request.path_params
-        if kept.status is not None:
-            status, answer = kept.status, kept.answer
+        name = str(next(iter(request.path_params.values()), ""))
+        if stored.status is not None:
+            status, body = stored.status, stored.answer
         else:
             status = operation.status
             try:
-                response = await replay.answer(self._context, operation, kept, named)
+                response = await replay.rebuild_response(self._context, operation, stored, name)
             except StoreFailed as error:
                 raise ProblemError(
                     "unavailable",
-                    f"it was done, and what came of it cannot be read now ({error}); ask again",
+                    "the request was carried out, but its result cannot be read now"
+                    f" ({error}); try again",
                 ) from error
-            answer = msgspec.json.encode(response)
-            await self._answered(key, status, answer)
-        call = self._context.call(request.scope["state"]["caller"], {})
-        body = msgspec.json.decode(answer)
-        await authorization.answered(
-            call, operation.creates, body, path, str(next(iter(named.values()), ""))
-        )
+            body = msgspec.json.encode(response)
+            await self._store(key, status, body)
+        call, path = self._context.call(request.scope["state"]["caller"], {}), request.url.path
+        decoded = msgspec.json.decode(body)
+        await authorization.require_replay(call, operation.creates, decoded, path, name)
         self.release(request.scope)
-        raise Replayed(status, answer, path)
+        raise Replayed(status, body, path)
 
-    def holds(self, scope: Any) -> bool:
+    def has_key(self, scope: Any) -> bool:
         return scope["state"].get("key") is not None
 
-    async def keep(self, scope: Any, status: int, answer: bytes) -> None:
-        """Store the response before it is sent. If that fails, it can still be built again."""
+    async def store_response(self, scope: Any, status: int, body: bytes) -> None:
+        """Store the response of a keyed request before it is sent. If that fails, the response can
+        still be rebuilt from the commit."""
         key: Key = scope["state"]["key"]
         store = self._context.store
         try:
@@ -128,15 +131,15 @@ class IdempotencyKeys:
                 writer = self._context.platform.writer.for_request(RequestContext(key))
                 await writer.commit(CommitPlan())
         except StoreFailed as error:
-            _not_kept(key, error)
+            _log_not_stored(key, error)
         else:
-            await self._answered(key, status, answer)
+            await self._store(key, status, body)
 
-    async def _answered(self, key: Key, status: int, answer: bytes) -> None:
+    async def _store(self, key: Key, status: int, body: bytes) -> None:
         try:
-            await self._context.store.answered(key, status, answer)
+            await self._context.store.answered(key, status, body)
         except StoreFailed as error:
-            _not_kept(key, error)
+            _log_not_stored(key, error)
 
     def release(self, scope: Any) -> None:
         key: Key | None = scope["state"].pop("key", None)
@@ -144,20 +147,20 @@ class IdempotencyKeys:
             self._under_way.pop((key.owner, key.name), None)
 
 
-def _not_kept(key: Key, error: StoreFailed) -> None:
-    """Log it; the request was carried out, and its response is sent all the same."""
-    log.warning("an answer could not be kept", key=key.name, why=str(error))
+def _log_not_stored(key: Key, error: StoreFailed) -> None:
+    """Only log the failure: the request was carried out, and its response is sent."""
+    log.warning("the response to a keyed request could not be stored", key=key.name, why=str(error))
 
 
 def _reused(key: Key) -> ProblemError:
     return ProblemError(
         "key-reused",
-        f"the {HEADER} '{key.name}' belongs to another request; take a new one for this",
+        f"the {HEADER} '{key.name}' belongs to another request; use a new key for this one",
     )
 
 
 async def _digest(request: Request[Any, Any, Any]) -> str:
-    """Return a digest of what the request asks for."""
+    """Return a digest of the method, path, query and body."""
     digest = hashlib.sha256()
     query = request.scope.get("query_string", b"")
     for part in (request.method.encode(), request.url.path.encode(), query, await request.body()):

@@ -1,8 +1,8 @@
 """What a route declares about itself beyond its path, parameters and types.
 
-An `Operation` stands in the decorator of its handler (`@get(path, **Operation(…).options)`). The
-layers that need to know something about the operation being called (authorization, idempotency
-keys, preconditions, bodies) read it off the matched handler, and `openapi.document` describes the
+An `Operation` is declared in the decorator of its handler (`@get(path, **Operation(…).options)`).
+The layers that need to know something about the operation being called (authorization, idempotency
+keys, preconditions, bodies) read it from the matched handler, and `openapi.document` describes the
 API from the same declarations.
 """
 
@@ -16,14 +16,14 @@ from litestar.handlers import BaseRouteHandler
 
 from forewarn.core.access import Role
 
-REPEATABLE = "it can be repeated as it is"
+REPEATABLE = "it can be repeated safely"
 CHANGES_NOTHING = "it changes nothing"
 
 _OPTION = "operation"  # in a handler's `opt`
 
 
 class Creates(enum.Enum):
-    """What the response of a once-only operation is about, to build that response again."""
+    """What the response of an operation with idempotency keys contains; used to rebuild it."""
 
     OUTCOME = "outcome"
     OUTCOMES = "outcomes"
@@ -37,7 +37,7 @@ class Link(msgspec.Struct, frozen=True):
 
     to: str
     parameter: str
-    place: str  # a runtime expression
+    place: str  # OpenAPI runtime expression
 
 
 class Options(TypedDict):
@@ -51,23 +51,25 @@ class Options(TypedDict):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """The declaration of one operation of the API."""
+
     id: str
     tag: str
     summary: str
     status: int = 200
     role: Role | None = None  # None: viewer to read, operator for everything else
     public: bool = False  # needs no token
-    respects_limits: bool = False  # the handler checks what a limited token may reach
+    respects_limits: bool = False  # the handler checks the limit of the caller's token
     creates: Creates | None = None  # accepts an Idempotency-Key
-    keyless: str = CHANGES_NOTHING  # why it does not
+    keyless: str = CHANGES_NOTHING  # otherwise, why it needs no key
     tagged: bool = False  # the response has an ETag
     conditional: bool = False  # accepts If-Match
     paged: bool = False  # the response may have a Link to the next page
-    fleet_text: str = ""  # the body is a fleet, group or host, as YAML or JSON
-    also: tuple[int, ...] = ()  # other statuses with a response of the same type
-    refuses: tuple[int, ...] = ()  # statuses beyond those that follow from the rest
+    fleet_text: str = ""  # "fleet", "group" or "host" if the body is one, as YAML or JSON
+    also: tuple[int, ...] = ()  # further statuses with a response of the same type
+    refuses: tuple[int, ...] = ()  # statuses of errors that do not follow from the other fields
     links: tuple[Link, ...] = ()
-    commands: tuple[str, ...] = ()  # of the command line that call this operation
+    commands: tuple[str, ...] = ()  # commands of the command line that call this operation
     command_example: str = ""  # such a command with its arguments
     example: Any = None  # of the body
 
@@ -90,7 +92,7 @@ _UNDECLARED = Operation(id="", tag="", summary="")
 
 
 def operation_of(handler: BaseRouteHandler) -> Operation:
-    """Return what the handler declares; the defaults for Litestar's own (OPTIONS)."""
+    """Return the declaration of a handler, or defaults for Litestar's own handlers (OPTIONS)."""
     operation = handler.opt.get(_OPTION)
     return operation if isinstance(operation, Operation) else _UNDECLARED
 

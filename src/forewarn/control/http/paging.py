@@ -1,5 +1,6 @@
-"""Lists in pages: the next page is named by the last item of this one, never by a count, so that
-items may come and go in between. Callers follow the `Link`; the form of `after` is no promise.
+"""Paging of lists. The cursor of the next page (`after`) contains the sort key of the last item on
+this page, not a count, so that items may be added and removed in between. Callers follow the `Link`
+header; the format of the cursor is not part of the API.
 """
 
 from __future__ import annotations
@@ -15,62 +16,69 @@ from forewarn.control.http.errors import RefusedError
 from forewarn.core.refusal import invalid
 
 MAX_PAGE = 1_000_000  # items in one response, and the default
-BETWEEN = "~"  # which is in no name
+SEPARATOR = "~"  # not allowed in names
 TIMED = r"^[01]~-?[0-9]{1,18}~[0-9A-F-]{1,36}$"
 
 Limit: TypeAlias = Annotated[
-    int, QueryParameter(ge=1, le=MAX_PAGE, description="How many on a page; all, if left out.")
+    int,
+    QueryParameter(
+        ge=1, le=MAX_PAGE, description="Maximum number of items on a page; by default, all."
+    ),
 ]
 After: TypeAlias = Annotated[
     str | None,
-    QueryParameter(description="What the `Link` of the page before says; the first, if left out."),
+    QueryParameter(
+        description="Cursor from the `Link` of the previous page; omit it for the first page."
+    ),
 ]
 TimedAfter: TypeAlias = Annotated[
     str | None,
     QueryParameter(
-        description="What the `Link` of the page before says; the first, if left out.",
+        description="Cursor from the `Link` of the previous page; omit it for the first page.",
         schema_extra={"pattern": TIMED},
     ),
 ]
-Mark: TypeAlias = Sequence[Any]
+Cursor: TypeAlias = Sequence[Any]  # sort key of an item
 T = TypeVar("T")
 
 _NUMBERS = re.compile(r"(\d{1,1000})", re.ASCII)
 _TIMED = re.compile(r"([01])~(-?[0-9]{1,18})~([0-9A-F-]{1,36})", re.ASCII)
 
 
-def natural(name: str) -> tuple[Any, ...]:
+def natural_key(name: str) -> tuple[Any, ...]:
     """Return a sort key in natural order: web_2 before web_10."""
     parts = _NUMBERS.split(name)
     return tuple(int(p) if n % 2 else p for n, p in enumerate(parts)), name
 
 
-def named_mark(after: str | None) -> tuple[str, str] | None:
-    """Read where the page before ended, in a list ordered by one name, or by two. Nothing of that
-    name need exist any more."""
+def parse_name_cursor(after: str | None) -> tuple[str, str] | None:
+    """Parse the cursor of a list that is ordered by one name, or by two. An item of that name need
+    not exist any more."""
     if after is None:
         return None
-    first, _, second = after.partition(BETWEEN)
+    first, _, second = after.partition(SEPARATOR)
     return first, second
 
 
-def timed_mark(after: str | None) -> tuple[bool, int, str] | None:
-    """Read the same in a list ordered by: is it over, when was it created, its id."""
+def parse_time_cursor(after: str | None) -> tuple[bool, int, str] | None:
+    """Parse the cursor of a list that is ordered by whether items are over, their creation time and
+    their id."""
     if after is None:
         return None
     match = _TIMED.fullmatch(after)
     if match is None:
-        wrong = "after: this is not what the Link of a page said; leave it out for the first page"
-        raise RefusedError(invalid(wrong))
+        raise RefusedError(
+            invalid("after: not a cursor from the Link of a page; omit it for the first page")
+        )
     return match[1] == "1", int(match[2]), match[3]
 
 
-def cursor(mark: Mark) -> str:
-    return BETWEEN.join(str(int(p)) if isinstance(p, bool) else str(p) for p in mark)
+def format_cursor(cursor: Cursor) -> str:
+    return SEPARATOR.join(str(int(p)) if isinstance(p, bool) else str(p) for p in cursor)
 
 
-def cut(items: Iterable[T], limit: int) -> tuple[list[T], bool]:
-    """Return a page, and whether there is more."""
+def take_page(items: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """Return the first `limit` items, and whether there are more."""
     page: list[T] = []
     for item in items:
         if len(page) == limit:
@@ -79,10 +87,10 @@ def cut(items: Iterable[T], limit: int) -> tuple[list[T], bool]:
     return page, False
 
 
-def linked(
-    headers: MutableMapping[str, str], path: str, query: bytes, ends: Mark, key: str = "after"
+def add_next_link(
+    headers: MutableMapping[str, str], path: str, query: bytes, last: Cursor, key: str = "after"
 ) -> None:
-    """Add the Link to the next page to the headers of this one."""
+    """Add the Link to the page after `last` to the response headers."""
     query_items = [(k, v) for k, v in parse_qsl(query.decode("latin-1"), True) if k != key]
-    target = urlencode([*query_items, (key, cursor(ends))])
+    target = urlencode([*query_items, (key, format_cursor(last))])
     headers["Link"] = f'<{path}?{target}>; rel="next"'

@@ -1,18 +1,25 @@
-"""Parameters of paths and queries: their declarations where several operations share them, and the
-refusal of unknown ones. A misspelt `plan` must not become the real thing.
+"""Input of requests: parameters that several operations share, and checks of every parameter and
+body before a handler reads it.
 
-Values are checked by the handlers; the patterns and enumerations here are for the API's document
-(where an enumeration is named, as in `schema.types`), and schemathesis compares the two.
+Nothing that a caller sends is silently ignored: a misspelt `plan` must not carry a plan out.
+Unknown and repeated parameters are refused, and so is a body where the operation takes none, one
+that is not UTF-8, or one with a value that is not exactly of its type.
+
+The values of parameters are checked by the handlers; the patterns and enumerations here are for the
+OpenAPI document, and schemathesis compares the two. An enumeration is named, as in `schema.types`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from litestar import Request, Response
+from litestar.exceptions import ClientException
 from litestar.params import PathParameter, QueryParameter
 
-from forewarn.control.http.errors import problem
+from forewarn.control.http.errors import ProblemError, problem_for_status
+from forewarn.control.http.operation import operation_of
 from forewarn.control.schema import core as s
 from forewarn.core.history import What
 from forewarn.core.labels import MAX_TERMS
@@ -47,52 +54,58 @@ def query_time(description: str) -> QueryParameter:
 Name: TypeAlias = Annotated[str, PathParameter(schema_extra={"minLength": 1})]
 Id: TypeAlias = Annotated[str, PathParameter(schema_extra={"pattern": _ID})]
 
-ByGroup: TypeAlias = Annotated[str | None, query("Only of this group.")]
-ByMachine: TypeAlias = Annotated[str | None, query("Only those about this machine.")]
-ByHost: TypeAlias = Annotated[str | None, query("Only those of this host.")]
+ByGroup: TypeAlias = Annotated[str | None, query("Name of a group; only what belongs to it.")]
+ByMachine: TypeAlias = Annotated[str | None, query("Name of a machine; only what affects it.")]
+ByHost: TypeAlias = Annotated[
+    str | None, query("Name of a host; only what is on it or affects it.")
+]
 ByEvent: TypeAlias = Annotated[
-    str | None, query_id("Only of this event: its id, or how that begins.")
+    str | None, query_id("Id of an event, or the beginning of one; only what is about this event.")
 ]
 ByLabel: TypeAlias = Annotated[
     str | None,
     query(
-        "Only those with these labels: `k=v`, `k!=v`, `k` or `!k`, with commas between them.",
+        "Label selector: terms `k=v`, `k!=v`, `k` or `!k`, separated by commas; all must match.",
         pattern=_SELECTOR,
     ),
 ]
 ByHealth: TypeAlias = Annotated[
-    str | None, query("Only those that are, or are on, a host like this.", enum="Health")
+    str | None,
+    query("Health of the host; only hosts with it, or machines on such hosts.", enum="Health"),
 ]
 ByWhat: TypeAlias = Annotated[
     str | None,
-    query("Only these kinds of record, with commas between them.", pattern=_WHATS),
+    query("Kinds of change to include, separated by commas.", pattern=_WHATS),
 ]
 Since: TypeAlias = Annotated[
-    str | None, query_time("Then or later: a time, or how long ago (`2h`).")
+    str | None, query_time("Only records at or after this time: a time, or an age such as `2h`.")
 ]
-Until: TypeAlias = Annotated[str | None, query_time("Before then: a time, or how long ago.")]
-Force: TypeAlias = Annotated[bool, query("Also remove what has an active event.")]
+Until: TypeAlias = Annotated[
+    str | None, query_time("Only records before this time: a time, or an age.")
+]
+Force: TypeAlias = Annotated[bool, query("Also remove what has active events.")]
 
 
-def known_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
     """Return a 400 problem for a parameter that is not declared, is repeated or is null."""
-    given = list(request.query_params)
-    if not given or not request.url.path.startswith("/v1/"):
+    names = list(request.query_params)
+    if not names or not request.url.path.startswith("/v1/"):
         return None
-    known = _parameters(request.route_handler)
-    if wrong := _value_problem(request, known):
-        return problem(400, wrong)
-    for name in given:
-        if name not in known:
+    declared = _declared_parameters(request.route_handler)
+    if value_problem := _value_problem(request, declared):
+        return problem_for_status(400, value_problem)
+    for name in names:
+        if name not in declared:
             shown = name[:MAX_SHOWN_PARAMETER]
-            near = nearest(shown, known) or ""
-            return problem(400, _unknown(shown, known, near), suggestion=near)
+            suggestion = nearest(shown, declared) or ""
+            detail = _unknown_parameter(shown, declared, suggestion)
+            return problem_for_status(400, detail, suggestion=suggestion)
     return None
 
 
-def _value_problem(request: Request[Any, Any, Any], known: list[str]) -> str:
+def _value_problem(request: Request[Any, Any, Any], declared: list[str]) -> str:
     for name, value in request.query_params.items():
-        if name not in known:
+        if name not in declared:
             continue
         if len(request.query_params.getall(name)) > 1:
             return f"the parameter '{name}' is given more than once"
@@ -101,17 +114,61 @@ def _value_problem(request: Request[Any, Any, Any], known: list[str]) -> str:
     return ""
 
 
-def _unknown(shown: str, known: list[str], near: str) -> str:
-    if not known:
-        return f"no parameter '{shown}': this call takes none"
-    meant = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
-    return f"no parameter '{shown}'; {meant}"
+def _unknown_parameter(name: str, declared: list[str], suggestion: str) -> str:
+    if not declared:
+        return f"no parameter '{name}': this operation takes none"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"there are {', '.join(declared)}"
+    return f"no parameter '{name}'; {hint}"
 
 
-def _parameters(handler: Any) -> list[str]:
+def _declared_parameters(handler: Any) -> list[str]:
     """Return the names of the query parameters that a handler declares."""
     return [
         field.kwarg_definition.name or name
         for name, field in handler.parsed_fn_signature.parameters.items()
         if isinstance(field.kwarg_definition, QueryParameter)
     ]
+
+
+async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+    """Return a 400 problem for a body that this operation cannot read, or None."""
+    if operation_of(request.route_handler).fleet_text:
+        return None  # the parser of fleet files refuses it, with the line
+    if "data" not in request.route_handler.parsed_fn_signature.parameters:
+        if await _has_body(request):
+            return problem_for_status(
+                400, f"{request.method} {request.url.path} takes no body; send none"
+            )
+        return None
+    try:
+        (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        return problem_for_status(
+            400,
+            f"the body is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02x} at"
+            f" position {error.start}; encode JSON as UTF-8",
+        )
+    return None
+
+
+async def refuse_inexact_body(request: Request[Any, Any, Any]) -> None:
+    """Decode the body strictly; Litestar would read 0 as false and "5" as a number."""
+    field = request.route_handler.parsed_fn_signature.parameters.get("data")
+    if field is None:
+        return
+    try:
+        msgspec.json.decode(await request.body(), type=field.annotation)
+    except msgspec.MsgspecError as error:
+        raise ProblemError(
+            "invalid", f"the body is not what this operation takes: {error}"
+        ) from error
+
+
+async def _has_body(request: Request[Any, Any, Any]) -> bool:
+    """Whether the request has a body. A chunked body may be empty, which counts as none."""
+    if "transfer-encoding" in request.headers:
+        try:
+            return bool(await request.body())
+        except ClientException:  # it is too large, so there is one
+            return True
+    return request.headers.get("content-length", "0").strip("0") != ""

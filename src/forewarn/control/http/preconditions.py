@@ -1,8 +1,8 @@
 """Conditional requests: the ETag of a resource, and whether it still is the one that the caller has
 seen (If-Match).
 
-A tag covers what operators decide upon, not how often a machine has polled. It is compared inside
-the transaction, with the state that is changed, and never only before.
+A tag covers what operators base decisions on, not how often a machine has polled. It is compared
+inside the transaction, with the state that is about to be changed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ from forewarn.service.fleet.export import entry_of
 from forewarn.store.port import States, Store
 
 ANY = "*"
-SHOWN_TAG = 80  # characters of an If-Match that are repeated
+SHOWN_TAG = 80  # characters of an If-Match that a refusal repeats
 
-Current: TypeAlias = Callable[[States], str | None]
+CurrentTag: TypeAlias = Callable[[States], str | None]  # None: the resource does not exist
 
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 def machine_tag(group: Group, machine: Machine) -> str:
-    shown = core.machine(group, machine, None, lambda _: "")
-    return _digest(shown, machine)
+    return _digest(core.machine(group, machine, None, lambda _: ""), machine)
 
 
 def group_tag(group: Group) -> str:
@@ -47,8 +46,8 @@ def group_tag(group: Group) -> str:
 
 
 def host_tag(host: Host, machines: Iterable[Machine], events: Iterable[Event]) -> str:
-    on_it = sorted(machine.name for machine in machines)
-    return _digest(host, on_it, sorted(event.id for event in events))
+    names = sorted(machine.name for machine in machines)
+    return _digest(host, names, sorted(event.id for event in events))
 
 
 def event_tag(event: Event) -> str:
@@ -60,8 +59,8 @@ def rollout_tag(rollout: Rollout, events: Iterable[Event]) -> str:
     return _digest(rollout, sorted((event.id, event.status.value) for event in events))
 
 
-def bytes_tag(answer: bytes) -> str:
-    return f'"{hashlib.sha256(answer).hexdigest()[:32]}"'
+def bytes_tag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def _digest(*parts: object) -> str:
@@ -72,14 +71,14 @@ def matching(header: str, tag: str, *, weakly: bool = False) -> bool:
     if header.strip() == ANY:
         return True
     tags = _TAG.findall(header)
-    return tag in ([known.removeprefix("W/") for known in tags] if weakly else tags)
+    return tag in ([given.removeprefix("W/") for given in tags] if weakly else tags)
 
 
-class Expectation:
+class Precondition:
     """If-Match and If-None-Match of a request, checked against the states it is committed to."""
 
     def __init__(
-        self, if_match: str, if_none_match: str, what: str, current: Current, store: Store
+        self, if_match: str, if_none_match: str, what: str, current: CurrentTag, store: Store
     ) -> None:
         self._if_match, self._if_none_match = if_match, if_none_match
         self._what, self._current, self._store = what, current, store
@@ -93,44 +92,48 @@ class Expectation:
             and tag is not None
             and matching(self._if_none_match, tag, weakly=True)
         ):
-            says = "is there already" if self._if_none_match == ANY else f"is {tag} now"
-            shown = self._if_none_match[:SHOWN_TAG]
+            state = "already exists" if self._if_none_match == ANY else f"has the ETag {tag}"
+            header = self._if_none_match[:SHOWN_TAG]
             return stale(
-                f"{self._what} {says}; If-None-Match says {shown}: look at it and decide anew"
+                f"{self._what} {state}, which If-None-Match ({header}) excludes; read it and decide"
+                " again"
             )
         if not self._if_match or (tag is not None and matching(self._if_match, tag)):
             return None
         return stale(
-            f"{self._what} has changed since: If-Match says {self._if_match[:SHOWN_TAG]}, and it is"
-            f" {tag or 'not as it was'} now; look at it again and decide anew"
+            f"{self._what} has changed: If-Match is {self._if_match[:SHOWN_TAG]}, but its ETag is"
+            f" now {tag or 'another'}; read it and decide again"
         )
 
-    def now(self) -> Refused | None:
+    def check_now(self) -> Refused | None:
+        """Check the precondition against the committed state, outside of a transaction."""
         return self(States({}, dict(self._store.groups), registry=self._store.registry))
 
 
-async def expected(context: Context, request: Request[Any, Any, Any]) -> Expectation | None:
-    """Return the preconditions of a request about the resource that its path names, if it has any.
-    A resource that does not exist is refused by the handler; what is no tag matches nothing."""
+async def precondition_of(context: Context, request: Request[Any, Any, Any]) -> Precondition | None:
+    """Return the precondition of a request on the resource that its path names, or None. If the
+    resource does not exist, the handler refuses the request; a malformed tag matches nothing."""
     if_match = ", ".join(request.headers.getall("if-match", []))
     values = request.headers.getall("if-none-match", []) if request.method == "PUT" else []
     if_none_match = ", ".join(values).strip()
     if not if_match and not values:
         return None
     if not operation_of(request.route_handler).conditional:
-        raise ProblemError("invalid", "this call takes no If-Match: it changes no one thing")
+        raise ProblemError(
+            "invalid", "this operation takes no If-Match: it does not change a single resource"
+        )
     kind = request.scope["path_template"].split("/")[2]
     name = next(iter(request.path_params.values()), "")
-    resource = await _CURRENT[kind](context, name)
+    resource = await _RESOURCES[kind](context, name)
     if resource is None:
         return None
     what, current = resource
-    expectation = Expectation(if_match, if_none_match, what, current, context.store)
-    request.scope["state"]["expects"] = expectation
-    return expectation
+    precondition = Precondition(if_match, if_none_match, what, current, context.store)
+    request.scope["state"]["precondition"] = precondition
+    return precondition
 
 
-async def _machine(context: Context, name: str) -> tuple[str, Current] | None:
+async def _machine(context: Context, name: str) -> tuple[str, CurrentTag] | None:
     group = context.platform.machine_index.group_of(name)
     if group is None:
         return None
@@ -143,7 +146,7 @@ async def _machine(context: Context, name: str) -> tuple[str, Current] | None:
     return f"machine '{name}'", current
 
 
-async def _group(_context: Context, name: str) -> tuple[str, Current] | None:
+async def _group(_context: Context, name: str) -> tuple[str, CurrentTag] | None:
     def current(states: States) -> str | None:
         group = states[name]
         return group_tag(group) if group.machines else None
@@ -151,17 +154,17 @@ async def _group(_context: Context, name: str) -> tuple[str, Current] | None:
     return f"group '{name}'", current
 
 
-async def _host(context: Context, name: str) -> tuple[str, Current] | None:
+async def _host(context: Context, name: str) -> tuple[str, CurrentTag] | None:
     hosts, machine_index = context.hosts, context.platform.machine_index
 
     def current(states: States) -> str | None:
         host = states.registry.hosts.get(name)
         if host is None:
             return None
-        near = {machine_index.group_of(machine.name) or "" for machine in hosts.machines_on(name)}
-        near |= {event.group for event in hosts.events_about(name)}
-        # What was decided in this very batch is not in the indexes yet.
-        groups = [states[one] for one in near | set(states.maps[0])]
+        names = {machine_index.group_of(machine.name) or "" for machine in hosts.machines_on(name)}
+        names |= {event.group for event in hosts.events_about(name)}
+        # Groups that were changed earlier in this batch are not in the indexes yet.
+        groups = [states[group] for group in names | set(states.maps[0])]
         return host_tag(
             host,
             [m for group in groups for m in group.machines if m.host == name and m.alive],
@@ -171,55 +174,56 @@ async def _host(context: Context, name: str) -> tuple[str, Current] | None:
     return f"host '{name}'", current
 
 
-async def _event(context: Context, id: str) -> tuple[str, Current] | None:
-    found = await context.platform.event(id)
-    if isinstance(found, Refused):
+async def _event(context: Context, id: str) -> tuple[str, CurrentTag] | None:
+    seen = await context.platform.event(id)
+    if isinstance(seen, Refused):
         return None
-    if found.status.over:
-        return f"event {found.id}", lambda _: event_tag(found)
+    if seen.status.over:
+        return f"event {seen.id}", lambda _: event_tag(seen)
 
     def current(states: States) -> str | None:
-        event = states[found.group].event(found.id)
+        event = states[seen.group].event(seen.id)
         return None if event is None else event_tag(event)
 
-    return f"event {found.id}", current
+    return f"event {seen.id}", current
 
 
-async def _rollout(context: Context, id: str) -> tuple[str, Current] | None:
-    found = await context.rollouts.find(id)
-    if isinstance(found, Refused):
+async def _rollout(context: Context, id: str) -> tuple[str, CurrentTag] | None:
+    seen = await context.rollouts.find(id)
+    if isinstance(seen, Refused):
         return None
-    over = await over_of(context.store, found)
+    ended = await ended_events(context.store, seen)
 
     def current(states: States) -> str | None:
-        rollout = states.registry.rollouts.get(found.id)
+        rollout = states.registry.rollouts.get(seen.id)
         if rollout is None:
             return None
-        return rollout_tag(rollout, [*over, *_active(context, states, rollout)])
+        return rollout_tag(rollout, [*ended, *_active_events(context, states, rollout)])
 
-    return f"rollout {found.id}", current
+    return f"rollout {seen.id}", current
 
 
-async def over_of(store: Store, rollout: Rollout) -> list[Event]:
+async def ended_events(store: Store, rollout: Rollout) -> list[Event]:
     caused = await store.caused_under(rollout.prefix)
     return [event for event in caused if event.status.over]
 
 
-def _active(context: Context, states: States, rollout: Rollout) -> list[Event]:
-    caused = [e.group for e in context.platform.active() if e.cause.startswith(rollout.prefix)]
-    groups: Collection[str] = {*caused, *states.maps[0]}
-    return [e for one in groups for e in states[one].events if e.cause.startswith(rollout.prefix)]
+def _active_events(context: Context, states: States, rollout: Rollout) -> list[Event]:
+    active = [e.group for e in context.platform.active() if e.cause.startswith(rollout.prefix)]
+    groups: Collection[str] = {*active, *states.maps[0]}
+    return [e for name in groups for e in states[name].events if e.cause.startswith(rollout.prefix)]
 
 
-async def shown_rollout(context: Context, rollout: Rollout) -> str:
-    """Return the tag of a rollout as it is now."""
-    over = await over_of(context.store, rollout)
+async def current_rollout_tag(context: Context, rollout: Rollout) -> str:
+    """Return the tag of a rollout in the committed state."""
+    ended = await ended_events(context.store, rollout)
     states = States({}, dict(context.store.groups), registry=context.store.registry)
-    return rollout_tag(rollout, [*over, *_active(context, states, rollout)])
+    return rollout_tag(rollout, [*ended, *_active_events(context, states, rollout)])
 
 
-async def _fleet(context: Context, _name: str) -> tuple[str, Current] | None:
-    """The fleet is too large to be encoded in a transaction: there, it only has to be unchanged."""
+async def _fleet(context: Context, _name: str) -> tuple[str, CurrentTag] | None:
+    """Encode the fleet beforehand, since it is too large for a transaction, which only checks that
+    the fleet has not changed since."""
     groups, hosts = dict(context.store.groups), dict(context.store.registry.hosts)
     tag = await asyncio.to_thread(fleet_tag, groups, hosts)
 
@@ -235,11 +239,12 @@ def fleet_tag(groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> str:
 
 
 def _same_groups(before: Mapping[str, Group], states: States) -> bool:
-    """Whether the inventory is the same. Unchanged groups are the identical value: it is fast."""
+    """Whether the inventory is the same. An unchanged group is the identical object, so that only
+    changed groups are compared."""
     committed = states.maps[-1]
     names = {name for name, group in committed.items() if before.get(name) is not group}
-    nothing = Group(name="")
-    changed = [(before.get(name, nothing), states[name]) for name in names | set(states.maps[0])]
+    empty = Group(name="")
+    changed = [(before.get(name, empty), states[name]) for name in names | set(states.maps[0])]
     return all(_inventory_of(old) == _inventory_of(new) for old, new in changed)
 
 
@@ -254,7 +259,7 @@ def _same_hosts(before: Mapping[str, Host], now: Mapping[str, Host]) -> bool:
     )
 
 
-_CURRENT: dict[str, Callable[[Any, str], Any]] = {
+_RESOURCES: dict[str, Callable[[Any, str], Any]] = {
     "machines": _machine,
     "groups": _group,
     "hosts": _host,

@@ -1,6 +1,6 @@
-"""The kinds of refusal that the control API knows (RFC 9457): what each is called, which status it
-has, and what whoever meets it can do. The page at /docs and docs/reference/api.md are made of
-these words.
+"""The kinds of problems (RFC 9457) that the control API answers with: the name, status and title of
+each, when it occurs and what the caller can do. The page at /docs and docs/reference/api.md contain
+these texts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from forewarn.control.schema import core as s
 from forewarn.core.refusal import Hint, Refused
 
-PAGE = "/docs"  # which lists the kinds; a problem's type is a place on it
+PAGE = "/docs"  # lists the kinds; the type of a problem is an anchor on it
 DOCUMENT_PATH = "/schema/openapi.json"
 MEDIA_TYPE = "application/problem+json"
 
-# Of the request that is being answered: for its log lines, and for whoever asks about it.
+# Id of the request that is being answered, for log lines and problems.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
@@ -38,33 +38,33 @@ KINDS = (
         400,
         "Bad request",
         "A value, a parameter or the body is not valid. `detail` says what would have been"
-        " right, `errors` where it is, `line` on which line of a fleet file. Correct the"
-        " request and send it again.",
+        " valid, `errors` lists the invalid fields, and `line` is the line in a fleet file."
+        " Correct the request and send it again.",
     ),
     Kind(
         "unauthorised",
         401,
         "Unauthorized",
-        "The request has no token, or one that is not valid or no longer valid.",
+        "The request has no token, or the token is unknown, expired or revoked.",
     ),
     Kind(
         "forbidden",
         403,
         "Forbidden",
-        "The token may not do this, or not to this; or a browser sent the request for a page"
-        " of another site.",
+        "The token does not allow this operation, or not on this resource; or a browser sent"
+        " the request on behalf of a page of another site.",
     ),
     Kind(
         "unknown",
         404,
         "Not found",
-        "Nothing has this name or id. `did_you_mean` may suggest a better one.",
+        "No resource has this name or id. `did_you_mean` may suggest a similar name.",
     ),
     Kind(
         "method",
         405,
         "Method not allowed",
-        "The path exists, but not with this method; `Allow` lists those that do.",
+        "The path does not support this method; `Allow` lists those that it supports.",
     ),
     Kind(
         "conflict",
@@ -83,15 +83,15 @@ KINDS = (
         "gone",
         410,
         "Gone",
-        "What was asked for has been deleted with the rest of the old history. Read"
-        " everything again and start from there.",
+        "The requested changes have been deleted with the old history. Read the current state"
+        " and follow the feed from there.",
     ),
     Kind(
         "stale",
         412,
         "Precondition failed",
-        "If-Match names another state than the current one; nothing has been done. Read it"
-        " again and decide anew.",
+        "The resource is not in the state that If-Match or If-None-Match requires; nothing has"
+        " been changed. Read it again and decide whether to repeat the request.",
     ),
     Kind(
         "too-large",
@@ -103,7 +103,7 @@ KINDS = (
         "media-type",
         415,
         "Unsupported media type",
-        "The body is not of a media type that this operation reads; declare it in `Content- Type`.",
+        "The body is not of a media type that this operation reads; set `Content-Type`.",
     ),
     Kind(
         "misdirected",
@@ -127,13 +127,13 @@ KINDS = (
         "failed",
         500,
         "Internal server error",
-        "The service failed. Its log says more, under the request id.",
+        "The service failed. Its log has the details under the request id.",
     ),
     Kind(
         "not-stored",
         503,
         "Service unavailable: not stored",
-        "The change could not be made durable and has not happened. Check the disk and /readyz.",
+        "The change could not be stored and has not happened. Check the disk and /readyz.",
     ),
     Kind(
         "unavailable",
@@ -147,7 +147,7 @@ BY_STATUS: dict[int, Kind] = {}
 for _kind in KINDS:
     BY_STATUS.setdefault(_kind.status, _kind)
 
-# What a hint of the core means to a caller of this API.
+# The hints of the core, in the terms of this API.
 HINTS: dict[Hint, str] = {
     Hint.FORCE: "set force to true to override",
     Hint.SHORT_NOTICE: 'set "short_notice" to true to override',
@@ -167,7 +167,7 @@ HINTS: dict[Hint, str] = {
 _PLACE = re.compile(r"at `\$?([^`]*)`")
 
 
-def described(
+def problem_of(
     kind: Kind,
     detail: str,
     errors: list[s.Mistake] | None = None,
@@ -175,36 +175,36 @@ def described(
     *,
     suggestion: str = "",
 ) -> s.Problem:
-    about = request_id.get()
+    id = request_id.get()
     return s.Problem(
         type=kind.type,
         title=kind.title,
         status=status or kind.status,
         detail=detail,
-        instance=f"urn:uuid:{about}" if about else "",
+        instance=f"urn:uuid:{id}" if id else "",
         did_you_mean=suggestion,
-        errors=errors or library_mistakes(kind, detail),
+        errors=errors or _msgspec_mistakes(kind, detail),
     )
 
 
-def of_refusal(kind: Kind, refused: Refused) -> s.Problem:
-    """Return the problem document of a refusal of the core, with all its values."""
+def from_refusal(kind: Kind, refused: Refused) -> s.Problem:
+    """Return the problem that a refusal of the core becomes."""
     detail = f"{refused.field}: {refused.message}" if refused.field else refused.message
-    made = described(kind, detail, suggestion=refused.suggestion)
-    made.line = refused.line
+    problem = problem_of(kind, detail, suggestion=refused.suggestion)
+    problem.line = refused.line
     if refused.hint is not None:
-        words = HINTS[refused.hint].format(about=refused.about)
-        made.hint = s.ProblemHint(kind=refused.hint.value, about=refused.about, detail=words)
-    return made
+        text = HINTS[refused.hint].format(about=refused.about)
+        problem.hint = s.ProblemHint(kind=refused.hint.value, about=refused.about, detail=text)
+    return problem
 
 
-def library_mistakes(kind: Kind, detail: str) -> list[s.Mistake]:
-    """Return the place of which msgspec's error speaks; it has no other way of telling it."""
+def _msgspec_mistakes(kind: Kind, detail: str) -> list[s.Mistake]:
+    """Return the invalid field that an error of msgspec mentions; only its text has it."""
     place = _PLACE.search(detail) if kind.status == 400 else None
     return [s.Mistake(pointer=pointer(place[1]), detail=detail)] if place else []
 
 
 def pointer(place: str) -> str:
-    """A place in a body as msgspec names it, `.machines[0].name`, as a JSON Pointer."""
+    """Convert a path of msgspec, such as `.machines[0].name`, to a JSON Pointer."""
     parts = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", place)
     return "".join(f"/{name or index}" for name, index in parts)

@@ -1,9 +1,8 @@
-"""The response to a keyed request whose service died between commit and response, built again from
-what the commit changed, as that is now."""
+"""The response to a keyed request whose service died between commit and response, rebuilt from the
+current state of what the commit changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,12 +19,12 @@ from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Commit, Keyed
 
 
-async def answer(
-    context: Context, operation: Operation, kept: Keyed, named: Mapping[str, Any]
+async def rebuild_response(
+    context: Context, operation: Operation, keyed: Keyed, name: str
 ) -> object:
-    commit = await _commit(context, kept)
+    """Return the response body; `name` is the resource that the path names, if it names one."""
+    commit = await _commit(context, keyed)
     platform, notes = context.platform, list(commit.notes)
-    name = str(next(iter(named.values()), ""))
     match operation.creates:
         case Creates.OUTCOME:
             event = _event_of_path(await platform.events(commit.about), operation, name)
@@ -41,30 +40,35 @@ async def answer(
             return core.group(_existing(platform.machine_index.group(name), "its group"))
         case _:
             group, machine = _existing(platform.machine_index.machine(name), "its machine")
-            shown = core.machine(
+            view = core.machine(
                 group, machine, platform.poll_index.polls(name), context.metadata_url_of
             )
-            return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
+            return s.Restored(**msgspec.structs.asdict(view), notes=notes)
 
 
 def _event_of_path(events: list[Event], operation: Operation, name: str) -> Event | None:
-    """Return the event that the path names: one that belongs to a joint is committed with others,
-    in an order of their own."""
+    """Return the event that the path names. An event of joint maintenance is committed together
+    with others, in any order."""
     if operation.tag == "events" and name:
         events = [event for event in events if event.id.startswith(name.strip().upper())]
     return events[0] if events else None
 
 
 def _existing(value: Any, what: str) -> Any:
-    """Return the value if it still exists; raise without naming anything else that does."""
+    """Return the value if it still exists. The refusal names nothing: the caller may have a
+    limit."""
     if value is None or isinstance(value, Refused):
-        raise RefusedError(unknown(f"it was done, and {what} has been forgotten since"))
+        raise RefusedError(
+            unknown(f"the request was carried out, but {what} has been deleted since")
+        )
     return value
 
 
-async def _commit(context: Context, kept: Keyed) -> Commit:
-    async for commit in context.store.commits(kept.seq - 1):
-        if commit.seq == kept.seq:
+async def _commit(context: Context, keyed: Keyed) -> Commit:
+    async for commit in context.store.commits(keyed.seq - 1):
+        if commit.seq == keyed.seq:
             return commit
         break
-    raise RefusedError(unknown("it was done, and what came of it has been forgotten since"))
+    raise RefusedError(
+        unknown("the request was carried out, but its result has been deleted since")
+    )

@@ -1,8 +1,8 @@
-"""The response of one request on its way out: headers set by handlers and by the API itself, 304
-for a caller that already has it, and the body of a keyed request, stored before it is sent.
+"""Sending a response: adds the headers of handlers and the security headers, answers 304 to a
+caller that has the current version, and stores the body of a keyed request before it is sent.
 
-Errors are held back until they are complete, so that no secret that a caller put in the wrong place
-is sent back.
+An error is sent once it is complete, so that secrets which a caller put in the wrong place can be
+removed from it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from forewarn.control.http import problems
-from forewarn.control.http.errors import problem
+from forewarn.control.http.errors import problem_for_status
 from forewarn.control.http.idempotency import IdempotencyKeys
-from forewarn.control.http.preconditions import Expectation, matching
+from forewarn.control.http.preconditions import Precondition, matching
 from forewarn.service.access import secret
 
-MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are searched for secrets
-ENDLESS = "endless"  # in a request's state: its response is a stream without an end
+MAX_REDACTED_BODY = 1024 * 1024  # bytes of an error that are searched for secrets
+ENDLESS = "endless"  # key in the state of a request: its response is a stream without an end
 
 SECURITY_HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -44,12 +44,12 @@ class ResponseWriter:
         self._scope, self._send, self._keys = scope, send, keys
         self._start: Any = None  # held back until the body is complete
         self._body = bytearray()
-        self._replaced = False  # something else was sent in its place
+        self._replaced = False  # another response was sent instead
 
     async def refuse(self, status: int, detail: str, headers: dict[str, str]) -> None:
-        body = msgspec.json.encode(problem(status, secret.hidden(detail)).content)
-        more = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self._send_whole(status, body, more)
+        body = msgspec.json.encode(problem_for_status(status, secret.hidden(detail)).content)
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._send_problem(status, body, encoded)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -66,15 +66,15 @@ class ResponseWriter:
             self._start = self._with_handlers_headers(start)
             return
         if start["status"] < 300:
-            if refusal := _unmet(self._scope["state"].get("expects")):
+            if refusal := _failed_precondition(self._scope["state"].get("precondition")):
                 self._replaced = True
                 body = msgspec.json.encode(refusal)
-                await self._send_whole(refusal.status, secret.hidden_bytes(body))
+                await self._send_problem(refusal.status, secret.hidden_bytes(body))
                 return
             start = self._with_handlers_headers(start)
             if self._is_cached(start):
                 await self._send_not_modified(start)
-            elif self._keys.holds(self._scope):
+            elif self._keys.has_key(self._scope):
                 self._start = start
             else:
                 await self._send(_with_security_headers(start))
@@ -84,16 +84,16 @@ class ResponseWriter:
     async def _collect(self, message: Any) -> None:
         self._body += message.get("body", b"")
         failed = self._start["status"] >= 400
-        if message.get("more_body") and not (failed and len(self._body) >= MAX_HIDDEN_ANSWER):
+        if message.get("more_body") and not (failed and len(self._body) >= MAX_REDACTED_BODY):
             return
         start, self._start = self._start, None
         body = bytes(self._body)
         if failed:
-            hidden = secret.hidden_bytes(body)
-            if hidden != body:
-                start, body = _with_length(start, len(hidden)), hidden
+            redacted = secret.hidden_bytes(body)
+            if redacted != body:
+                start, body = _with_length(start, len(redacted)), redacted
         else:
-            await self._keys.keep(self._scope, start["status"], body)
+            await self._keys.store_response(self._scope, start["status"], body)
         await self._send(_with_security_headers(start))
         await self._send({**message, "body": body})
 
@@ -101,15 +101,15 @@ class ResponseWriter:
         added = {k.lower().encode(): v.encode() for k, v in response_headers(self._scope).items()}
         if self._scope["method"] == "OPTIONS" and start["status"] < 300:
             added[b"allow"] = _methods(self._scope).encode()
-        kept = [(k, v) for k, v in start["headers"] if k.lower() not in added]
-        return {**start, "headers": [*kept, *added.items()]}
+        others = [(k, v) for k, v in start["headers"] if k.lower() not in added]
+        return {**start, "headers": [*others, *added.items()]}
 
     def _is_cached(self, start: Any) -> bool:
         tag = next((v for k, v in start["headers"] if k.lower() == b"etag"), None)
-        known = [v for k, v in self._scope["headers"] if k.lower() == b"if-none-match"]
-        if self._scope["method"] != "GET" or tag is None or not known:
+        values = [v for k, v in self._scope["headers"] if k.lower() == b"if-none-match"]
+        if self._scope["method"] != "GET" or tag is None or not values:
             return False
-        return matching(b",".join(known).decode("latin-1"), tag.decode(), weakly=True)
+        return matching(b",".join(values).decode("latin-1"), tag.decode(), weakly=True)
 
     async def _send_not_modified(self, start: Any) -> None:
         self._replaced = True
@@ -118,15 +118,15 @@ class ResponseWriter:
         await self._send(_with_security_headers(start))
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def _send_whole(
-        self, status: int, body: bytes, more: list[tuple[bytes, bytes]] | None = None
+    async def _send_problem(
+        self, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
     ) -> None:
-        headers = [
+        all_headers = [
             (b"content-type", problems.MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
-            *(more or []),
+            *(headers or []),
         ]
-        start = {"type": "http.response.start", "status": status, "headers": headers}
+        start = {"type": "http.response.start", "status": status, "headers": all_headers}
         await self._send(_with_security_headers(start))
         await self._send({"type": "http.response.body", "body": body})
 
@@ -146,7 +146,7 @@ def _with_length(start: Any, length: int) -> Any:
 
 
 def _methods(scope: Any) -> str:
-    """Return the methods of the path that was matched, for `Allow`."""
+    """Return the methods that the matched path supports, for `Allow`."""
     path = scope["path_template"]
     methods = {
         method
@@ -157,9 +157,10 @@ def _methods(scope: Any) -> str:
     return ", ".join(sorted(methods))
 
 
-def _unmet(expectation: Expectation | None) -> Any:
-    """Check a precondition that no transaction has checked, because nothing was committed."""
-    if expectation is None or expectation.checked:
+def _failed_precondition(precondition: Precondition | None) -> Any:
+    """Return the problem of a failed precondition if no transaction has checked it, which is so
+    when nothing was committed."""
+    if precondition is None or precondition.checked:
         return None
-    refused = expectation.now()
-    return problems.of_refusal(problems.BY_NAME["stale"], refused) if refused else None
+    refused = precondition.check_now()
+    return problems.from_refusal(problems.BY_NAME["stale"], refused) if refused else None

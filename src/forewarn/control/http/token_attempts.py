@@ -1,7 +1,7 @@
 """Failed authentication attempts, counted by address in guard time, throttled and logged.
 
-A secret has 256 bits and cannot be guessed; this keeps the log readable and stops a broken program
-from hammering. A valid token is accepted whatever its neighbours at that address do.
+A secret has 256 bits and cannot be guessed; this keeps the log readable and slows down a program
+with a wrong token. A valid token is accepted even from an address that has to wait.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from forewarn.support.logs import logger
 
 MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
 FAILED_WINDOW = 60.0  # seconds
-MAX_FAILING = 4_096  # addresses that are remembered; the longest silent are forgotten first
+MAX_FAILING = 4_096  # networks that are remembered; the least recent are dropped
 
 log = logger("forewarn.control")
 
 
-class _Failing:
+class _FailingNetwork:
     __slots__ = ("count", "log", "since")
 
     def __init__(self, now: float) -> None:
@@ -31,33 +31,33 @@ class _Failing:
 
 class TokenAttempts:
     def __init__(self) -> None:
-        self._failing: OrderedDict[str, _Failing] = OrderedDict()
+        self._failing: OrderedDict[str, _FailingNetwork] = OrderedDict()
 
     def wait(self, address: str) -> float:
         """Return the seconds that this address has to wait before it may try another token."""
-        found = self._failing.get(network_of(address))
-        if found is None or found.count < MAX_FAILED:
+        failing = self._failing.get(network_of(address))
+        if failing is None or failing.count < MAX_FAILED:
             return 0.0
-        return max(0.0, found.since + FAILED_WINDOW - guard.monotonic())
+        return max(0.0, failing.since + FAILED_WINDOW - guard.monotonic())
 
     def failed(self, address: str, token: str) -> None:
-        """Count a failed attempt; `token` is the id that it claims, if it is a token at all."""
+        """Count a failed attempt; `token` is the id in the token that was sent, or empty."""
         network, now = network_of(address), guard.monotonic()
-        found = self._failing.get(network)
-        if found is None or now - found.since >= FAILED_WINDOW:
-            log_throttle = found.log if found else LogThrottle()
-            found = self._failing[network] = _Failing(now)
-            found.log = log_throttle
-        found.count += 1
+        failing = self._failing.get(network)
+        if failing is None or now - failing.since >= FAILED_WINDOW:
+            log_throttle = failing.log if failing else LogThrottle()
+            failing = self._failing[network] = _FailingNetwork(now)
+            failing.log = log_throttle
+        failing.count += 1
         self._failing.move_to_end(network)
         while len(self._failing) > MAX_FAILING:
             self._failing.popitem(last=False)
-        if found.log.record(force=found.count == MAX_FAILED):
+        if failing.log.record(force=failing.count == MAX_FAILED):
             log.warning(
                 "authentication failed: the token is unknown, wrong, expired or revoked",
                 address=address,
                 token=token or "not a token",
-                attempts=found.count,
+                attempts=failing.count,
             )
 
 

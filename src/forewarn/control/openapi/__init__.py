@@ -1,1 +1,1 @@
-"""The OpenAPI document and the manual that is rendered from it."""
+"""The OpenAPI document, and the HTML page that is rendered from it."""

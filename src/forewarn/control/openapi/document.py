@@ -1,7 +1,8 @@
-"""The API's description, OpenAPI 3.1, made from the handlers.
+"""The OpenAPI 3.1 document, generated from the handlers.
 
-Operations and parameters are what the handlers declare, types are msgspec's own description of what
-it reads and writes, refusals are the kinds of `http/problems.py`. Everything is in a fixed order.
+Operations and parameters are taken from the declarations of the handlers, types from msgspec's JSON
+Schema, and errors from the kinds of `http/problems.py`. The order is fixed, so that the document
+can be compared with the published one.
 """
 
 from __future__ import annotations
@@ -22,38 +23,38 @@ from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
 from forewarn.control.http.operation import Operation, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE
-from forewarn.control.openapi.responses import UNIONS, answer_of, refusal, responses
+from forewarn.control.openapi.responses import UNIONS, problem_response, response_type, responses
 from forewarn.control.openapi.values import resolved
 from forewarn.control.schema import core as s
 from forewarn.core.access import Role
 from forewarn.service.fleet import shapes as fleet_shapes
 
 REFERENCE = "#/components/schemas/{name}"
-TEXTS = ("application/json", "application/yaml")
+FLEET_MEDIA_TYPES = ("application/json", "application/yaml")
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
 INTRODUCTION = (
-    "The API for operators and their programs. Bodies are JSON, times RFC 3339, durations in"
-    f" seconds; every refusal is a problem (RFC 9457) of one of the kinds listed on {PAGE}."
+    "The API for operators and their programs. Bodies are JSON, times are RFC 3339, and durations"
+    f" are in seconds. Every error is a problem (RFC 9457) of one of the kinds listed on {PAGE}."
 )
 TAGS = {
-    "machines": "Machines, and what can happen to one of them.",
-    "groups": "Machines that are shown the same events.",
+    "machines": "Machines, and operations on a single machine.",
+    "groups": "Groups of machines that share a document of events.",
     "hosts": "Hosts that machines run on.",
-    "events": "Events that are announced, and what became of them.",
-    "rollouts": "Events over many groups, one update domain at a time.",
-    "fleet": "The inventory as a whole, or one part of it.",
+    "events": "Scheduled events, active and past.",
+    "rollouts": "Maintenance of many machines, one update domain of each group at a time.",
+    "fleet": "The inventory: groups, machines and hosts.",
     "history": "Who did what, and when.",
-    "feed": "Every change, as it happens.",
-    "tokens": "Tokens of the API's callers.",
+    "feed": "Every change, as a stream or by long-polling.",
+    "tokens": "Tokens that authenticate the callers of this API.",
     "faults": "Faults that are injected on purpose.",
-    "verdict": "What guests did about their events.",
-    "service": "The service itself.",
+    "verdict": "What clients did about their events.",
+    "service": "The service itself: status, health, clock and backups.",
 }
 
 
 def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation]]:
-    """Return handler and declaration of every operation by method and path, ordered."""
+    """Return the handler and declaration of every operation, ordered, by method and path."""
     declared: dict[tuple[bool, str, int], tuple[HTTPRouteHandler, Operation]] = {}
     for route in app.routes:
         handlers: Mapping[str, Any] = getattr(route, "route_handler_map", {})
@@ -61,8 +62,8 @@ def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation]]:
             if method not in METHODS or not handler.resolve_include_in_schema():
                 continue
             path = route.path_format
-            place = (not path.startswith("/v1/"), path, METHODS.index(method))
-            declared[place] = (handler, operation_of(handler))
+            order = (not path.startswith("/v1/"), path, METHODS.index(method))
+            declared[order] = (handler, operation_of(handler))
     return {
         f"{METHODS[method]} {path}": declared[other, path, method]
         for other, path, method in sorted(declared)
@@ -71,14 +72,16 @@ def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation]]:
 
 def document(app: Litestar) -> dict[str, Any]:
     declared = operations(app)
-    described: dict[Any, None] = {s.Problem: None}
+    body_types: dict[Any, None] = {s.Problem: None}
     for handler, _ in declared.values():
-        described |= dict.fromkeys(t for t in (_body(handler), answer_of(handler)) if t is not None)
-    schemas, components = msgspec.json.schema_components(list(described), ref_template=REFERENCE)
-    known = dict(zip(map(repr, described), schemas, strict=True))
+        both = (_body_type(handler), response_type(handler))
+        body_types |= dict.fromkeys(body_type for body_type in both if body_type is not None)
+    schemas, components = msgspec.json.schema_components(list(body_types), ref_template=REFERENCE)
+    known = dict(zip(map(repr, body_types), schemas, strict=True))
     for name, schema in fleet_shapes.schema()["$defs"].items():
-        components[_file(name)] = _renamed(schema) | {"title": _file(name)}
-    _refine(components, described)
+        title = _component_name(name)
+        components[title] = _with_references(schema) | {"title": title}
+    _refine(components, body_types)
     paths: dict[str, dict[str, Any]] = {}
     for name, (handler, operation) in declared.items():
         method, path = name.split()
@@ -98,7 +101,7 @@ def document(app: Litestar) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.items())),
-            "responses": {kind.name: refusal(kind) for kind in BY_STATUS.values()},
+            "responses": {kind.name: problem_response(kind) for kind in BY_STATUS.values()},
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -114,7 +117,7 @@ def document(app: Litestar) -> dict[str, Any]:
 def _operation(
     method: str, handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any]
 ) -> dict[str, Any]:
-    body = _body(handler)
+    body_type = _body_type(handler)
     entry: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
@@ -125,11 +128,11 @@ def _operation(
     if parameters := list(_parameters(handler, operation, method)):
         entry["parameters"] = parameters
     if operation.fleet_text:
-        place = {"$ref": REFERENCE.format(name=_FLEET_TEXTS[operation.fleet_text])}
-        content = {kind: {"schema": place} for kind in TEXTS}
+        reference = {"$ref": REFERENCE.format(name=_FLEET_TEXTS[operation.fleet_text])}
+        content = {kind: {"schema": reference} for kind in FLEET_MEDIA_TYPES}
         entry["requestBody"] = {"required": True, "content": content}
-    elif body is not None:
-        content = {"application/json": {"schema": known[repr(body)]}}
+    elif body_type is not None:
+        content = {"application/json": {"schema": known[repr(body_type)]}}
         entry["requestBody"] = {"required": True, "content": content}
     if operation.example is not None:
         for kind in entry["requestBody"]["content"].values():
@@ -152,11 +155,11 @@ def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
     text = " ".join((handler.fn.__doc__ or "").split())
     if operation.fleet_text:
         text += (
-            f" The body is a {operation.fleet_text} as YAML or JSON; a mistake in it is named with"
-            " its line. See docs/operate/fleet.md."
+            f" The body is a {operation.fleet_text} as YAML or JSON; errors name the line. See"
+            " docs/operate/fleet.md."
         )
     if role_for(handler) is Role.ADMIN:
-        text += " Needs the role admin."
+        text += " Requires the role admin."
     return text.strip()
 
 
@@ -180,35 +183,37 @@ def _parameters(
         yield {
             "name": HEADER,
             "in": "header",
-            "description": "A key that the caller chooses for this request: repeated with the"
-            " same key, it does nothing more and gets the same response.",
+            "description": "A key that the caller chooses for this request. A repeated request with"
+            " the same key has no further effect and gets the same response.",
             "schema": {"type": "string", "pattern": PATTERN, "maxLength": MAX_KEY},
         }
     if operation.conditional:
         yield {
             "name": "If-Match",
             "in": "header",
-            "description": "An ETag: only if the resource is still in this state, else 412.",
+            "description": "An ETag. If the resource is no longer in that state, the response is"
+            " 412 and nothing is changed.",
             "schema": {"type": "string"},
         }
     if operation.conditional and method == "PUT":
         yield {
             "name": "If-None-Match",
             "in": "header",
-            "description": "`*`: only if the resource does not exist yet, else 412.",
+            "description": "`*`: if the resource exists, the response is 412 and nothing"
+            " is changed.",
             "schema": {"type": "string"},
         }
     if operation.tagged and method == "GET":
         yield {
             "name": "If-None-Match",
             "in": "header",
-            "description": "An ETag: only if the resource has changed, else 304.",
+            "description": "An ETag. If the resource is still in that state, the response is 304.",
             "schema": {"type": "string"},
         }
 
 
 def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, Any]:
-    """Describe a parameter; there is no null in a query."""
+    """Return the schema of a parameter, without null, which a query cannot express."""
     parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
     base = parts[0] if typing.get_origin(annotation) in UNIONS else annotation
     schema: dict[str, Any] = dict(msgspec.json.schema(base))
@@ -219,7 +224,7 @@ def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, 
     return schema
 
 
-def _body(handler: HTTPRouteHandler) -> Any:
+def _body_type(handler: HTTPRouteHandler) -> Any:
     """Return the type of the JSON body, or None."""
     field = handler.parsed_fn_signature.parameters.get("data")
     if field is None or not isinstance(field.kwarg_definition, BodyKwarg):
@@ -227,32 +232,32 @@ def _body(handler: HTTPRouteHandler) -> Any:
     return field.annotation
 
 
-def _renamed(schema: Any) -> Any:
-    """Point the references of the fleet file's own schema to this document's components."""
+def _with_references(schema: Any) -> Any:
+    """Point the references of the fleet file's schema to the components of this document."""
     if isinstance(schema, dict):
         return {
-            key: _place(value) if key == "$ref" else _renamed(value)
+            key: _reference(value) if key == "$ref" else _with_references(value)
             for key, value in schema.items()
         }
-    return [_renamed(item) for item in schema] if isinstance(schema, list) else schema
+    return [_with_references(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _place(reference: str) -> str:
-    return REFERENCE.format(name=_file(reference.rpartition("/")[2]))
+def _reference(reference: str) -> str:
+    return REFERENCE.format(name=_component_name(reference.rpartition("/")[2]))
 
 
-def _file(name: str) -> str:
+def _component_name(name: str) -> str:
     return f"{name.removesuffix('Entry')}File" if name.endswith("Entry") else name
 
 
-def _refine(components: dict[str, Any], described: Mapping[Any, None]) -> None:
-    """Add what msgspec cannot know."""
+def _refine(components: dict[str, Any], body_types: Mapping[Any, None]) -> None:
+    """Add to the schemas what msgspec's types do not express."""
     for name, schema in components.items():
         components[name] = resolved(schema)
-    for type in described:
-        if more := getattr(type, "extra_schema", None):
-            components[type.__name__] |= more
-    for name in ("GroupFile", "HostFile"):  # alone, it is named by the path
-        whole = components[name]
-        required = [field for field in whole["required"] if field != "name"]
-        components[f"One{name}"] = whole | {"title": f"One{name}", "required": required}
+    for body_type in body_types:
+        if extra := getattr(body_type, "extra_schema", None):
+            components[body_type.__name__] |= extra
+    for name in ("GroupFile", "HostFile"):  # a single one is named by the path
+        schema = components[name]
+        required = [field for field in schema["required"] if field != "name"]
+        components[f"One{name}"] = schema | {"title": f"One{name}", "required": required}

@@ -1,7 +1,7 @@
-"""From the API's document to its page: plain HTML that needs no script and loads nothing.
+"""The OpenAPI document as an HTML page, without scripts or external resources.
 
-Every call and every shape has an anchor, so that it can be linked to and found with the browser's
-own search.
+Every operation and every type has an anchor, so that it can be linked to, and everything is visible
+to the browser's search.
 """
 
 from __future__ import annotations
@@ -65,65 +65,67 @@ POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'"
 )
-ASKED = "$FOREWARN_URL"  # where examples ask
-DEEPEST = 2  # shapes within shapes that are shown in place; from there on, links
+BASE_URL = "$FOREWARN_URL"  # in examples
+MAX_SHOWN_PATTERN = 80  # characters; longer patterns are left out
+MAX_DEPTH = 2  # types nested deeper than this are shown as links
 
 Json = Mapping[str, Any]
+Operations = Mapping[str, list[tuple[str, str, Json]]]  # method, path and operation, by tag
 
 
-def rendered(document: Json) -> str:
-    calls = _by_tag(document)
+def render(document: Json) -> str:
+    operations = _by_tag(document)
     title = f"{document['info']['title']} {document['info']['version']}"
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{_text(title)}</title><style>{STYLE}</style></head>\n"
-        f'<body><nav aria-label="Contents">{"".join(_contents(calls))}</nav>\n'
-        f"<main><h1>{_text(title)}</h1><p>{_words(document['info']['description'])}</p>"
-        '<p><a href="/schema/openapi.json">The same as OpenAPI 3.1</a></p>\n'
-        f"{''.join(_sections(document, calls))}{_problems()}{_shapes(document)}"
+        f'<body><nav aria-label="Contents">{"".join(_contents(operations))}</nav>\n'
+        f"<main><h1>{_text(title)}</h1><p>{_markup(document['info']['description'])}</p>"
+        '<p><a href="/schema/openapi.json">OpenAPI 3.1 document</a></p>\n'
+        f"{''.join(_sections(document, operations))}{_problems()}{_types(document)}"
         "</main></body></html>\n"
     )
 
 
-def _by_tag(document: Json) -> dict[str, list[tuple[str, str, Json]]]:
-    found: dict[str, list[tuple[str, str, Json]]] = {t["name"]: [] for t in document["tags"]}
+def _by_tag(document: Json) -> Operations:
+    tags: dict[str, list[tuple[str, str, Json]]] = {t["name"]: [] for t in document["tags"]}
     for path, item in document["paths"].items():
         for method, operation in item.items():
-            found[operation["tags"][0]].append((method.upper(), path, operation))
-    return {tag: calls for tag, calls in found.items() if calls}
+            tags[operation["tags"][0]].append((method.upper(), path, operation))
+    return {tag: operations for tag, operations in tags.items() if operations}
 
 
-def _contents(calls: Mapping[str, list[tuple[str, str, Json]]]) -> Iterator[str]:
+def _contents(operations: Operations) -> Iterator[str]:
     yield '<a class="top" href="#">forewarn</a>'
-    for tag, found in calls.items():
+    for tag, of_tag in operations.items():
         yield f'<h2><a href="#tag-{tag}">{_text(tag)}</a></h2><ul>'
-        for method, _path, operation in found:
+        for method, _path, operation in of_tag:
             id = operation["operationId"]
             yield f'<li><a href="#{id}">{_method(method)} {_text(operation["summary"])}</a></li>'
         yield "</ul>"
-    yield '<h2><a href="#problems">problems</a></h2><h2><a href="#shapes">shapes</a></h2>'
+    yield '<h2><a href="#problems">problems</a></h2><h2><a href="#types">types</a></h2>'
 
 
-def _sections(document: Json, calls: Mapping[str, list[tuple[str, str, Json]]]) -> Iterator[str]:
-    says = {tag["name"]: tag["description"] for tag in document["tags"]}
-    for tag, found in calls.items():
-        yield f'<section id="tag-{tag}"><h2>{_text(tag)}</h2><p>{_words(says[tag])}</p>\n'
-        for method, path, operation in found:
-            yield _call(document, method, path, operation)
+def _sections(document: Json, operations: Operations) -> Iterator[str]:
+    descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
+    for tag, of_tag in operations.items():
+        yield f'<section id="tag-{tag}"><h2>{_text(tag)}</h2><p>{_markup(descriptions[tag])}</p>\n'
+        for method, path, operation in of_tag:
+            yield _operation(document, method, path, operation)
         yield "</section>\n"
 
 
-def _call(document: Json, method: str, path: str, operation: Json) -> str:
+def _operation(document: Json, method: str, path: str, operation: Json) -> str:
     id = operation["operationId"]
     parts = [
         f'<article id="{id}"><h3>{_method(method)} <code>{_text(path)}</code>'
-        f' <a class="anchor" href="#{id}" aria-label="Link to this call">#</a></h3>',
-        f'<p class="summary">{_words(operation["summary"])}.</p>',
+        f' <a class="anchor" href="#{id}" aria-label="Link to this operation">#</a></h3>',
+        f'<p class="summary">{_markup(operation["summary"])}.</p>',
     ]
     if "description" in operation:
-        parts.append(f"<p>{_words(operation['description'])}</p>")
+        parts.append(f"<p>{_markup(operation['description'])}</p>")
     if "x-role" in operation:
         parts.append(f'<p class="role">Role: {_text(operation["x-role"])}</p>')
     if parameters := operation.get("parameters"):
@@ -131,8 +133,8 @@ def _call(document: Json, method: str, path: str, operation: Json) -> str:
     if body := operation.get("requestBody"):
         kinds = " or ".join(body["content"])
         schema = next(iter(body["content"].values()))["schema"]
-        parts.append(f"<h4>Body <small>{_text(kinds)}</small></h4>{_shape(document, schema)}")
-    parts.append(_answers(document, operation))
+        parts.append(f"<h4>Body <small>{_text(kinds)}</small></h4>{_schema(document, schema)}")
+    parts.append(_responses(document, operation))
     parts.append(_examples(method, path, operation))
     return "".join(parts) + "</article>\n"
 
@@ -140,47 +142,48 @@ def _call(document: Json, method: str, path: str, operation: Json) -> str:
 def _parameters(parameters: list[Json]) -> str:
     rows = "".join(
         f"<tr><th><code>{_text(p['name'])}</code><small>{_text(p['in'])}</small></th>"
-        f"<td>{_constraints(p['schema'])}</td><td>{_words(p.get('description', ''))}</td></tr>"
+        f"<td>{_constraints(p['schema'])}</td><td>{_markup(p.get('description', ''))}</td></tr>"
         for p in parameters
     )
     return f'<h4>Parameters</h4><div class="wide"><table>{rows}</table></div>'
 
 
-def _answers(document: Json, operation: Json) -> str:
-    parts = ["<h4>Answers</h4><dl>"]
-    refused = []
-    for status, answer in operation["responses"].items():
-        if "$ref" in answer:
-            name = answer["$ref"].rpartition("/")[2]
-            refused.append(f'<a href="#problem-{name}">{status} {_text(name)}</a>')
+def _responses(document: Json, operation: Json) -> str:
+    parts = ["<h4>Responses</h4><dl>"]
+    errors = []
+    for status, response in operation["responses"].items():
+        if "$ref" in response:
+            name = response["$ref"].rpartition("/")[2]
+            errors.append(f'<a href="#problem-{name}">{status} {_text(name)}</a>')
             continue
-        heads = ", ".join(f"<code>{_text(name)}</code>" for name in answer.get("headers", {}))
-        parts.append(f"<dt>{status}</dt><dd>{_words(answer['description'])} Headers: {heads}.")
-        for kind, content in answer.get("content", {}).items():
-            parts.append(f"<small>{_text(kind)}</small>{_shape(document, content['schema'])}")
-        if links := answer.get("links"):
-            to = ", ".join(f'<a href="#{one}">{one}</a>' for one in links)
-            parts.append(f"<p>Leads to {to}.</p>")
+        headers = ", ".join(f"<code>{_text(name)}</code>" for name in response.get("headers", {}))
+        description = _markup(response["description"])
+        parts.append(f"<dt>{status}</dt><dd>{description} Headers: {headers}.")
+        for kind, content in response.get("content", {}).items():
+            parts.append(f"<small>{_text(kind)}</small>{_schema(document, content['schema'])}")
+        if links := response.get("links"):
+            related = ", ".join(f'<a href="#{id}">{id}</a>' for id in links)
+            parts.append(f"<p>Related operations: {related}.</p>")
         parts.append("</dd>")
-    return "".join(parts) + f"</dl><p>Refused: {', '.join(refused)}.</p>"
+    return "".join(parts) + f"</dl><p>Errors: {', '.join(errors)}.</p>"
 
 
 def _examples(method: str, path: str, operation: Json) -> str:
-    named = next((v for k, v in _EXAMPLE_NAMES.items() if path.startswith(k)), "")
-    target = path.replace("{name}", named).replace("{id}", "4933F66C")
+    name = next((v for k, v in _EXAMPLE_NAMES.items() if path.startswith(k)), "")
+    target = path.replace("{name}", name).replace("{id}", "4933F66C")
     option = "" if method == "GET" else f"-X {method} "
-    lines = [f'curl {option}"{ASKED}{target}"']
+    lines = [f'curl {option}"{BASE_URL}{target}"']
     if "security" not in operation:
         lines.append('-H "Authorization: Bearer $FOREWARN_TOKEN"')
     if any(parameter["name"] == HEADER for parameter in operation.get("parameters", ())):
-        lines.append(f"-H '{HEADER}: a-name-of-yours'")
+        lines.append(f"-H '{HEADER}: my-request-1'")
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     if "example" in content:
         lines += ["-H 'Content-Type: application/json'", f"-d '{json.dumps(content['example'])}'"]
     text = " \\\n  ".join(lines)
     if "x-command" in operation:
         text += f"\n\n{operation['x-command']}"
-    return f"<h4>For example</h4><pre>{_text(text)}</pre>"
+    return f"<h4>Example</h4><pre>{_text(text)}</pre>"
 
 
 _EXAMPLE_NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}
@@ -190,37 +193,38 @@ def _problems() -> str:
     rows = "".join(
         f'<tr id="problem-{kind.name}">'
         f"<th><code>{kind.name}</code><small>{kind.status}</small></th>"
-        f"<td>{_text(kind.title)}</td><td>{_words(kind.description)}</td></tr>"
+        f"<td>{_text(kind.title)}</td><td>{_markup(kind.description)}</td></tr>"
         for kind in KINDS
     )
     return (
-        '<section id="problems"><h2>problems</h2><p>Every refusal is a problem as in RFC 9457:'
-        " <code>type</code> is a place on this page, <code>detail</code> one sentence for people,"
-        " <code>instance</code> the request's id, which the service's log has as well.</p>"
+        '<section id="problems"><h2>problems</h2><p>Every error is a problem (RFC 9457):'
+        " <code>type</code> is an anchor on this page, <code>detail</code> a sentence for people,"
+        " and <code>instance</code> the id of the request, which is also in the service's log.</p>"
         f'<div class="wide"><table>{rows}</table></div></section>\n'
     )
 
 
-def _shapes(document: Json) -> str:
-    parts = ['<section id="shapes"><h2>shapes</h2>']
+def _types(document: Json) -> str:
+    parts = ['<section id="types"><h2>types</h2>']
     for name, schema in document["components"]["schemas"].items():
-        says = schema.get("description", "")
-        parts.append(f'<article id="shape-{name}"><h3>{_text(name)}</h3><p>{_words(says)}</p>')
-        parts.append(f"{_fields(document, schema, DEEPEST)}</article>\n")
+        description = _markup(schema.get("description", ""))
+        parts.append(f'<article id="type-{name}"><h3>{_text(name)}</h3><p>{description}</p>')
+        parts.append(f"{_fields(document, schema, MAX_DEPTH)}</article>\n")
     return "".join(parts) + "</section>"
 
 
-def _shape(document: Json, schema: Json, depth: int = 0) -> str:
-    """In place, or a link to it where it would go too deep."""
+def _schema(document: Json, schema: Json, depth: int = 0) -> str:
+    """Return a type in place, or a link to it if it is nested too deeply."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        link = f'<a href="#shape-{name}">{_text(name)}</a>'
-        if depth >= DEEPEST:
+        link = f'<a href="#type-{name}">{_text(name)}</a>'
+        if depth >= MAX_DEPTH:
             return link
-        whole = document["components"]["schemas"][name]
-        return f"<details open><summary>{link}</summary>{_fields(document, whole, depth)}</details>"
+        target = document["components"]["schemas"][name]
+        fields = _fields(document, target, depth)
+        return f"<details open><summary>{link}</summary>{fields}</details>"
     if "items" in schema:
-        return f"a list of {_shape(document, schema['items'], depth)}"
+        return f"a list of {_schema(document, schema['items'], depth)}"
     return _constraints(schema)
 
 
@@ -228,11 +232,11 @@ def _fields(document: Json, schema: Json, depth: int) -> str:
     properties = schema.get("properties")
     if not properties:
         return f"<p>{_constraints(schema)}</p>"
-    needed = schema.get("required", [])
+    required = schema.get("required", [])
     rows = "".join(
-        f"<tr><th><code>{_text(name)}</code>{'<small>required</small>' if name in needed else ''}"
+        f"<tr><th><code>{_text(name)}</code>{'<small>required</small>' if name in required else ''}"
         f"</th><td>{_type(document, field, depth + 1)}</td>"
-        f"<td>{_words(field.get('description', ''))}</td></tr>"
+        f"<td>{_markup(field.get('description', ''))}</td></tr>"
         for name, field in properties.items()
     )
     return f'<div class="wide"><table>{rows}</table></div>'
@@ -240,9 +244,9 @@ def _fields(document: Json, schema: Json, depth: int) -> str:
 
 def _type(document: Json, field: Json, depth: int) -> str:
     if "$ref" in field or "items" in field:
-        return _shape(document, field, max(depth, DEEPEST if "items" not in field else depth))
+        return _schema(document, field, max(depth, MAX_DEPTH if "items" not in field else depth))
     if "anyOf" in field:
-        return " or ".join(_type(document, one, DEEPEST) for one in field["anyOf"])
+        return " or ".join(_type(document, option, MAX_DEPTH) for option in field["anyOf"])
     return _constraints(field)
 
 
@@ -257,30 +261,30 @@ _BOUNDS = (
 
 
 def _constraints(schema: Json) -> str:
-    said = []
+    parts = []
     if "enum" in schema:
-        said.append(" | ".join(f"<code>{_text(str(one))}</code>" for one in schema["enum"]))
+        parts.append(" | ".join(f"<code>{_text(str(value))}</code>" for value in schema["enum"]))
     elif "anyOf" in schema:
-        said.append(" or ".join(_constraints(one) for one in schema["anyOf"]))
+        parts.append(" or ".join(_constraints(option) for option in schema["anyOf"]))
     else:
-        said.append(_text(str(schema.get("format") or schema.get("type") or "anything")))
-    said += [words.format(schema[key]) for key, words in _BOUNDS if key in schema]
-    if "pattern" in schema and len(schema["pattern"]) < 80:
-        said.append(f"like <code>{_text(schema['pattern'])}</code>")
+        parts.append(_text(str(schema.get("format") or schema.get("type") or "any value")))
+    parts += [text.format(schema[key]) for key, text in _BOUNDS if key in schema]
+    if "pattern" in schema and len(schema["pattern"]) < MAX_SHOWN_PATTERN:
+        parts.append(f"matches <code>{_text(schema['pattern'])}</code>")
     if schema.get("default") not in (None, "", [], {}):
-        said.append(f"else <code>{_text(json.dumps(schema['default']))}</code>")
-    return ", ".join(said)
+        parts.append(f"default <code>{_text(json.dumps(schema['default']))}</code>")
+    return ", ".join(parts)
 
 
 def _method(method: str) -> str:
     return f'<span class="method {method.lower()}">{method}</span>'
 
 
-def _text(said: str) -> str:
-    return html.escape(said, quote=True)
+def _text(text: str) -> str:
+    return html.escape(text, quote=True)
 
 
-def _words(said: str) -> str:
-    """Text in which `this` is code."""
-    parts = _text(said).split("`")
+def _markup(text: str) -> str:
+    """Return HTML for a text in which code is in backquotes."""
+    parts = _text(text).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))

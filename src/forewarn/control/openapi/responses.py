@@ -1,5 +1,5 @@
-"""What the API's document says of answers: their shapes and headers, where they lead, and which
-refusals a call knows."""
+"""The responses in the OpenAPI document: types, headers and links of success, and the problems that
+an operation can answer with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
 
 PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)
-GUARDED = (401, 403, 429)
+AUTHENTICATION_STATUSES = (401, 403, 429)
 ETAG = {
     "description": "Tag of this state, for If-Match and If-None-Match.",
     "schema": {"type": "string", "pattern": '^"[0-9a-f]{32}"$'},
@@ -31,7 +31,7 @@ LINK = {
     "schema": {"type": "string"},
 }
 LOCATION = {
-    "description": "URL of what was created.",
+    "description": "URL of the created resource.",
     "schema": {"type": "string", "format": "uri-reference"},
     "required": True,
 }
@@ -40,7 +40,8 @@ REQUEST_ID = {
     "schema": {"type": "string", "format": "uuid"},
 }
 REPLAY = {
-    "description": "The request was carried out before, under the same key; this is its response.",
+    "description": "Present if a request with the same key was carried out before; this is its"
+    " response.",
     "schema": {"type": "string", "enum": ["true"]},
 }
 
@@ -57,38 +58,38 @@ def responses(
         headers["Location"] = LOCATION
     if operation.keyed:
         headers[REPLAYED] = REPLAY
-    good: dict[str, Any] = {"description": "Success.", "headers": headers}
+    success: dict[str, Any] = {"description": "Success.", "headers": headers}
     if operation.status == 201:
-        good["description"] = "Created."
-    answer = answer_of(handler)
-    schema = {"type": "object"} if answer is None else known[repr(answer)]
+        success["description"] = "Created."
+    body_type = response_type(handler)
+    schema = {"type": "object"} if body_type is None else known[repr(body_type)]
     media = _media_type(handler)
     if media != "application/json":
         schema = {"type": "string"} if media.startswith("text/") else {}
-    good["content"] = {media: {"schema": schema}}
+    success["content"] = {media: {"schema": schema}}
     if operation.links:
-        good["links"] = {
+        success["links"] = {
             link.to: {
                 "operationId": link.to,
                 "parameters": {f"path.{link.parameter}": link.place},
             }
             for link in operation.links
         }
-    found = {str(status): good for status in (operation.status, *operation.also)}
+    described = {str(status): success for status in (operation.status, *operation.also)}
     if operation.tagged:
-        found["304"] = {"description": "Not modified.", "headers": headers}
-    for status in _refusals(handler, operation, has_body):
-        place = f"#/components/responses/{BY_STATUS[status].name}"
-        found.setdefault(str(status), {"$ref": place})
-    return found
+        described["304"] = {"description": "Not modified.", "headers": headers}
+    for status in _problem_statuses(handler, operation, has_body):
+        reference = f"#/components/responses/{BY_STATUS[status].name}"
+        described.setdefault(str(status), {"$ref": reference})
+    return described
 
 
-def _refusals(handler: HTTPRouteHandler, operation: Operation, has_body: bool) -> list[int]:
-    statuses = {*operation.refuses, 400, 500}  # a body or a parameter that it does not take
+def _problem_statuses(handler: HTTPRouteHandler, operation: Operation, has_body: bool) -> list[int]:
+    statuses = {*operation.refuses, 400, 500}  # any operation refuses unknown parameters and bodies
     signature = handler.parsed_fn_signature.parameters
     kinds = [field.kwarg_definition for field in signature.values()]
     if role_for(handler) is not None:
-        statuses |= {*GUARDED, 421}
+        statuses |= {*AUTHENTICATION_STATUSES, 421}
     if any(isinstance(kind, PathParameter) for kind in kinds):
         statuses |= {404}
     if has_body:
@@ -103,7 +104,7 @@ def _refusals(handler: HTTPRouteHandler, operation: Operation, has_body: bool) -
     return sorted(statuses)
 
 
-def refusal(kind: Kind) -> dict[str, Any]:
+def problem_response(kind: Kind) -> dict[str, Any]:
     headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID}
     if kind.status == 401:
         headers["WWW-Authenticate"] = {"schema": {"type": "string"}, "required": True}
@@ -116,8 +117,8 @@ def refusal(kind: Kind) -> dict[str, Any]:
     }
 
 
-def answer_of(handler: HTTPRouteHandler) -> Any:
-    """The shape of the answer; None if that is not said, or is no JSON."""
+def response_type(handler: HTTPRouteHandler) -> Any:
+    """Return the type of the response body; None if it is not declared, or is not JSON."""
     spec = (handler.responses or {}).get(200)
     if spec is not None:
         return None if spec.data_container is bytes else spec.data_container
@@ -126,13 +127,13 @@ def answer_of(handler: HTTPRouteHandler) -> Any:
         annotation = typing.get_args(annotation)[0]
     origin = typing.get_origin(annotation) or annotation
     if isinstance(origin, type) and issubclass(origin, Response | Stream):
-        shape = next(iter(typing.get_args(annotation)), None)
-        return None if shape in (None, bytes, str, Any) else shape
+        body_type = next(iter(typing.get_args(annotation)), None)
+        return None if body_type in (None, bytes, str, Any) else body_type
     return None if annotation in (bytes, str) else annotation
 
 
 def _media_type(handler: HTTPRouteHandler) -> str:
     spec = (handler.responses or {}).get(200)
-    said = handler.media_type if spec is None else spec.media_type
-    text = str(getattr(said, "value", said))
+    media_type = handler.media_type if spec is None else spec.media_type
+    text = str(getattr(media_type, "value", media_type))
     return text.partition(";")[0] if text.partition(";")[0] else "application/json"

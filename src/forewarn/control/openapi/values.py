@@ -1,8 +1,7 @@
-"""The service's enumerations and limits that the API's types name.
+"""The enumerations and limits that the types of the control API refer to by name.
 
-The types of `schema` are shared with the client, which needs neither the service nor the core; they
-name a value (`documented(enum="EventType")`), and the document fills it in from where it is
-decided.
+The types of `schema` are shared with the client, which imports neither the service nor the core.
+They name a value (`documented(enum="EventType")`), which is filled in here for the document.
 """
 
 from __future__ import annotations
@@ -64,14 +63,14 @@ VALUES: Mapping[str, Any] = {
     "MAX_FAULT_BODY": validate.MAX_FAULT_BODY,
     "MAX_SEED": validate.MAX_SEED,
 }
-_NAMING = ("enum", "maximum", "maxLength", "maxItems")  # keywords of JSON Schema
+_KEYWORDS = ("enum", "maximum", "maxLength", "maxItems")  # of JSON Schema, with named values
 
 
 def resolved(schema: Any) -> Any:
     """Return the schema with every name of a value replaced by the value."""
     if isinstance(schema, dict):
         return {
-            key: VALUES[value] if key in _NAMING and isinstance(value, str) else resolved(value)
+            key: VALUES[value] if key in _KEYWORDS and isinstance(value, str) else resolved(value)
             for key, value in schema.items()
         }
     return [resolved(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,7 +1,8 @@
-"""A copy of the state over HTTP: made beside whoever writes it, sent as it is read.
+"""Backups in the control API: a copy of the state, made while the service runs and then streamed.
 
-There is one at a time, from its making until the last of it is taken: it lies on the state's disk
-without a name. Whoever takes nothing of it for a while is cut.
+There is one backup at a time, until it has been sent completely, because the copy takes space on
+the disk of the state, as an unnamed file. A caller that does not read it for a while is
+disconnected.
 """
 
 from __future__ import annotations
@@ -22,43 +23,48 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError
 from forewarn.control.http.operation import Operation
 from forewarn.control.schema import core as s
-from forewarn.core import Time
+from forewarn.control.views import core
 from forewarn.core.access import Role
 from forewarn.core.refusal import conflict
-from forewarn.store.port import Contents, Copy, StoreFailed
+from forewarn.store.port import Copy, StoreFailed
 from forewarn.support.logs import logger
 
-BACKUP_CHUNK = 256 * 1024  # bytes of a copy that are sent at a time
-BACKUP_TAKEN_WITHIN = 30.0  # seconds in which those have to be taken
+BACKUP_CHUNK = 256 * 1024  # bytes of a backup that are sent at a time
+BACKUP_TAKEN_WITHIN = 30.0  # seconds in which the caller has to read a chunk
 
-_KEPT = "forewarn_copy"  # in the scope of a request: what ends with it
+_CLEANUP = "forewarn_backup"  # key in the scope of a request: its exit stack
 
-_answers = {200: ResponseSpec(bytes, media_type=s.SQLITE, description="The copy, an SQLite file.")}
+_RESPONSES = {
+    200: ResponseSpec(bytes, media_type=s.SQLITE, description="The backup, an SQLite file.")
+}
 
 log = logger("forewarn.control")
 
 
-def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
-    """However the request ends, its copy goes; and it ends if nothing of the copy is taken."""
+def _clean_up(app: ASGIApp) -> ASGIApp:
+    """Middleware that deletes the copy however the request ends, and ends the request if the caller
+    does not read the response."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         time = asyncio.get_running_loop().time
-        patience = asyncio.timeout(None)
+        timeout = asyncio.timeout(None)
 
-        async def taken(message: Message) -> None:
-            patience.reschedule(time() + BACKUP_TAKEN_WITHIN)
+        async def send_in_time(message: Message) -> None:
+            timeout.reschedule(time() + BACKUP_TAKEN_WITHIN)
             await send(message)
-            patience.reschedule(None)
+            timeout.reschedule(None)
 
-        async with contextlib.AsyncExitStack() as kept:
-            scope[_KEPT] = kept  # type: ignore[literal-required]
+        async with contextlib.AsyncExitStack() as cleanup:
+            scope[_CLEANUP] = cleanup  # type: ignore[literal-required]
             try:
-                async with patience:
-                    await app(scope, receive, taken)
+                async with timeout:
+                    await app(scope, receive, send_in_time)
             except TimeoutError:
-                if not patience.expired():
+                if not timeout.expired():
                     raise
-                log.warning("a copy of the state was not taken", seconds=BACKUP_TAKEN_WITHIN)
+                log.warning(
+                    "a backup was aborted: the caller stopped reading", seconds=BACKUP_TAKEN_WITHIN
+                )
 
     return run
 
@@ -66,8 +72,8 @@ def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
 @get(
     "/v1/backup",
     media_type=s.SQLITE,
-    responses=_answers,
-    middleware=[_ends_with_the_request],
+    responses=_RESPONSES,
+    middleware=[_clean_up],
     **Operation(
         id="getBackup",
         tag="service",
@@ -79,54 +85,38 @@ def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
     ).options,
 )
 async def get_backup(request: Request[Any, Any, Any], call: Call) -> Stream:
-    """All of the state as it is at one moment. Commits go on meanwhile."""
+    """A consistent copy of the whole state. The service continues to work meanwhile. The header
+    `Forewarn-Copy` describes the contents as JSON."""
     if context().backup_lock.locked():
         raise RefusedError(
-            conflict("another copy is being made or taken; ask again when it is done")
+            conflict("another backup is being made or downloaded; try again when it is finished")
         )
-    kept: contextlib.AsyncExitStack = request.scope[_KEPT]  # type: ignore[literal-required]
-    await kept.enter_async_context(context().backup_lock)
+    cleanup: contextlib.AsyncExitStack = request.scope[_CLEANUP]  # type: ignore[literal-required]
+    await cleanup.enter_async_context(context().backup_lock)
     try:
         copy = await context().copy(context().platform.writer.now().at)
     except StoreFailed as failure:
         raise ProblemError("unavailable", str(failure)) from failure
     if copy is None:
         raise RefusedError(
-            conflict("this service keeps its state in memory: there is nothing to copy")
+            conflict("this service keeps its state in memory: there is nothing to back up")
         )
-    kept.callback(copy.file.close)
+    cleanup.callback(copy.file.close)
     headers = {
         "Content-Length": str(copy.size),
         "Content-Disposition": 'attachment; filename="forewarn-backup.db"',
-        s.BACKUP_HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
+        s.BACKUP_HEADER: msgspec.json.encode(core.backup_contents(copy.contents)).decode(),
     }
-    return Stream(_chunks(call, copy, kept), headers=headers, media_type=s.SQLITE)
-
-
-def shape(found: Contents) -> s.BackupContents:
-    return s.BackupContents(
-        schema=found.schema,
-        commit=found.commit,
-        until=_moment(found.at),
-        copied_at=_moment(found.copied_at),
-        groups=found.groups,
-        machines=found.machines,
-        active_events=found.active_events,
-        tokens=found.tokens,
-    )
-
-
-def _moment(at: Time | None) -> Any:
-    return None if at is None else s.time_of(at)
+    return Stream(_chunks(call, copy, cleanup), headers=headers, media_type=s.SQLITE)
 
 
 async def _chunks(
-    call: CallContext, copy: Copy, kept: contextlib.AsyncExitStack
+    call: CallContext, copy: Copy, cleanup: contextlib.AsyncExitStack
 ) -> AsyncIterator[bytes]:
-    left = copy.size
-    while left > 0 and (chunk := await asyncio.to_thread(copy.file.read, BACKUP_CHUNK)):
-        authorization.still_or_ended(call)
-        left -= len(chunk)
-        if left <= 0:  # whoever has all of it may ask for the next
-            await kept.aclose()
+    remaining = copy.size
+    while remaining > 0 and (chunk := await asyncio.to_thread(copy.file.read, BACKUP_CHUNK)):
+        authorization.require_valid_token(call)
+        remaining -= len(chunk)
+        if remaining <= 0:  # a caller that has received everything may request another backup
+            await cleanup.aclose()
         yield chunk

@@ -1,4 +1,4 @@
-"""The service's clock: what time it is, and, where it is virtual, winding it."""
+"""The service's clock in the control API: reading it, and moving it if it is virtual."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from litestar import get, post
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, CallContext, context
-from forewarn.control.http.errors import RefusedError, instant, length
+from forewarn.control.http.errors import RefusedError, duration_of, instant
 from forewarn.control.http.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
@@ -19,7 +19,7 @@ from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-PLAY_FOR = 20.0  # seconds of guard time after which a call that plays is answered, done or not
+PLAY_FOR = 20.0  # seconds of guard time after which a request to play is answered, done or not
 
 log = logger("forewarn.control")
 
@@ -37,6 +37,8 @@ log = logger("forewarn.control")
     ).options,
 )
 def get_clock(call: Call) -> s.Clock:
+    """`next_due` is when the next event starts, ends or is otherwise due; it is null for a token
+    that is limited to groups."""
     return clock_of(call)
 
 
@@ -54,8 +56,10 @@ def get_clock(call: Call) -> s.Clock:
     ).options,
 )
 async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
+    """Advances the clock by a duration (`by`) or to a time (`to`). Everything that becomes due is
+    done when the response is sent."""
     virtual_time, now = _virtual_time(), context().platform.writer.now()
-    to = _until(now.at, data)
+    to = _target(now.at, data)
     try:
         await virtual_time.advance(to)
     except Hung as hung:
@@ -68,7 +72,7 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
     **Operation(
         id="playClock",
         tag="service",
-        summary="Play a virtual clock forward, waiting at every change for the machines that poll",
+        summary="Play a virtual clock forward, waiting for clients at every change",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock play",),
@@ -77,9 +81,13 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
     ).options,
 )
 async def play_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
+    """Advances the clock like `/v1/clock/advance`, but at every change of a document waits until
+    the machines that poll have seen it and have polled again. The response is sent after 20 seconds
+    at the latest; if `now` has not reached the requested time, repeat the request with the same
+    `to`."""
     virtual_time, now = _virtual_time(), context().platform.writer.now()
-    # Whoever asks again may find that somebody else has wound it further meanwhile.
-    to = _until(now.at, data, passed=data.to is not None)
+    # When the request is repeated, somebody else may have advanced the clock beyond `to`.
+    to = _target(now.at, data, past_allowed=data.to is not None)
     end = guard.monotonic() + PLAY_FOR
     try:
         while not await virtual_time.step(to, play=True):
@@ -104,11 +112,13 @@ async def play_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
     ).options,
 )
 async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Clock:
+    """From now on the clock advances continuously, at `speed` times real time, until it is
+    paused."""
     try:
         await _virtual_time().resume(data.speed)
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
-    log.info("the clock runs by itself", by=call.by, speed=data.speed)
+    log.info("the virtual clock was resumed", by=call.by, speed=data.speed)
     return clock_of(call)
 
 
@@ -125,8 +135,9 @@ async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Cl
     ).options,
 )
 async def pause_clock(call: Call) -> s.Clock:
+    """The clock stops at its current time."""
     await _virtual_time().pause()
-    log.info("the clock stands still", by=call.by)
+    log.info("the virtual clock was paused", by=call.by)
     return clock_of(call)
 
 
@@ -135,7 +146,7 @@ async def pause_clock(call: Call) -> s.Clock:
     **Operation(
         id="acceptClock",
         tag="service",
-        summary="Accept the wall clock of a service that does not trust it",
+        summary="Accept the wall clock after the service has stopped trusting it",
         role=Role.ADMIN,
         keyless="a second request is refused, because the clock is trusted by then",
         refuses=(409,),
@@ -144,6 +155,7 @@ async def pause_clock(call: Call) -> s.Clock:
     ).options,
 )
 async def accept_clock(call: Call) -> s.AcceptedClock:
+    """The service continues with the time of the wall clock. See docs/operate/guide.md."""
     accepted = await context().clock_acceptance.accept(call.by)
     if isinstance(accepted, Refused):
         raise RefusedError(accepted)
@@ -153,15 +165,17 @@ async def accept_clock(call: Call) -> s.AcceptedClock:
 
 
 def _advanced(call: CallContext, since: Now) -> s.Clock:
-    reached = context().platform.writer.now()  # kept nowhere: the log is all there is of it
-    log.info("the clock was wound", by=call.by, seconds=(reached.at - since.at) / SECOND)
-    return clock_of(call, reached)
+    now = context().platform.writer.now()  # not in the history, only in the log
+    log.info("the virtual clock was advanced", by=call.by, seconds=(now.at - since.at) / SECOND)
+    return clock_of(call, now)
 
 
 def clock_of(call: CallContext, now: Now | None = None) -> s.Clock:
     now = now or context().platform.writer.now()
     virtual_time = context().virtual_time
-    due = None if call.limited else context().next_due()  # it may be that of a foreign event
+    due = (
+        None if call.limited else context().next_due()
+    )  # it may be about a group outside the limit
     return s.Clock(
         now=s.time_of(now.at),
         virtual=virtual_time is not None,
@@ -182,12 +196,12 @@ def _virtual_time() -> VirtualTime:
     return virtual_time
 
 
-def _until(at: Time, data: s.AdvanceRequest, passed: bool = False) -> Time:
+def _target(at: Time, data: s.AdvanceRequest, past_allowed: bool = False) -> Time:
     if (data.by is None) == (data.to is None):
-        raise RefusedError(invalid("say by how long or to when, one of the two"))
-    to = instant(data.to) if data.to is not None else at + length("by", data.by or 0)
-    if to < at and not passed:
+        raise RefusedError(invalid("give either 'by' or 'to'"))
+    to = instant(data.to) if data.to is not None else at + duration_of("by", data.by or 0)
+    if to < at and not past_allowed:
         raise RefusedError(invalid("time does not go back"))
     if to > LAST:
-        raise RefusedError(invalid("a clock is wound no further than the year 9000"))
+        raise RefusedError(invalid("a clock cannot be advanced beyond the year 9000"))
     return to

@@ -1,7 +1,7 @@
-"""The API's description as JSON and as an HTML page, made here, without scripts and with nothing
-that is loaded from elsewhere.
+"""The OpenAPI document, and an HTML page that is generated from it, without scripts or external
+resources.
 
-Both are public, so they are made once: the handlers do not change while the service runs.
+Both are generated once, since the handlers do not change while the service runs.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.problems import DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import response_headers
 from forewarn.control.openapi.document import document
-from forewarn.control.openapi.html import POLICY, rendered
+from forewarn.control.openapi.html import POLICY, render
 
-REVALIDATE = "no-cache"  # a browser may keep it, and compares the ETag before it uses it
+REVALIDATE = "no-cache"  # a browser may store it, and revalidates it by its ETag
 
 _public = Operation(id="", tag="service", summary="", public=True)
 
 
 @get(DOCUMENT_PATH, include_in_schema=False, sync_to_thread=False, **_public.options)
 def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return _cached(request, _described(request.app)[0], MediaType.JSON)
+    return _cached(request, _generated(request.app)[0], MediaType.JSON)
 
 
 @get(PAGE, include_in_schema=False, sync_to_thread=False, **_public.options)
 def page(request: Request[Any, Any, Any]) -> Response[bytes]:
     response_headers(request.scope)["Content-Security-Policy"] = POLICY
-    return _cached(request, _described(request.app)[1], MediaType.HTML)
+    return _cached(request, _generated(request.app)[1], MediaType.HTML)
 
 
 @get("/", include_in_schema=False, sync_to_thread=False, opt=_public.options["opt"])
@@ -42,10 +42,10 @@ def root() -> Redirect:
 
 
 @cache
-def _described(app: Litestar) -> tuple[bytes, bytes]:
-    """Return the document and the page."""
+def _generated(app: Litestar) -> tuple[bytes, bytes]:
+    """Return the OpenAPI document and the HTML page."""
     description = document(app)
-    return msgspec.json.encode(description), rendered(description).encode()
+    return msgspec.json.encode(description), render(description).encode()
 
 
 def _cached(request: Request[Any, Any, Any], content: bytes, media_type: str) -> Response[bytes]:

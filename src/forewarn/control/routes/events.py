@@ -1,4 +1,4 @@
-"""Events in the control API: scheduling them, looking at them, moving them."""
+"""Events in the control API: announcing, listing, explaining, approving and ending them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     RefusedError,
-    allowed,
-    id_of,
+    duration_of,
     instant,
-    length,
-    named,
     outcome,
-    when,
+    parse_enum,
+    parse_id,
+    parse_time_or_age,
+    unwrap,
 )
 from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
-from forewarn.control.http.paging import TimedAfter, linked, timed_mark
+from forewarn.control.http.paging import TimedAfter, add_next_link, parse_time_cursor
 from forewarn.control.http.parameters import (
     ByGroup,
     ByHost,
@@ -36,7 +36,7 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 
-MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody says
+MAX_LISTED = 1_000  # events in one response, and the default
 
 
 @get(
@@ -60,46 +60,48 @@ async def list_events(
     machine: ByMachine = None,
     host: ByHost = None,
     type: Annotated[str | None, query("Only events of this type.", enum="EventType")] = None,
-    status: Annotated[str | None, query("Only events that stand so.", enum="Status")] = None,
-    source: Annotated[str | None, query("Only events that come from there.", enum="Source")] = None,
+    status: Annotated[str | None, query("Only events with this status.", enum="Status")] = None,
+    source: Annotated[str | None, query("Only events from this source.", enum="Source")] = None,
     cause: Annotated[str | None, query("Only events with this cause.")] = None,
     rollout: Annotated[str | None, query_id("Only events that this rollout caused.")] = None,
     raised_since: Annotated[
-        str | None, query_time("Only events raised then or later: a time, or how long ago.")
+        str | None, query_time("Only events announced at or after this time: a time, or an age.")
     ] = None,
-    past: Annotated[bool, query("Also those that are over.")] = False,
+    past: Annotated[bool, query("Also list events that are over.")] = False,
     limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = MAX_LISTED,
     after: TimedAfter = None,
 ) -> list[s.Event]:
-    """Those that are not over in the order they were raised; then, if `past` says so or the
-    status wanted is one of theirs, those that are, the latest first."""
+    """Lists active events in the order in which they were announced. With `past`, or if `status` is
+    Finished or Withdrawn, events that are over follow, the latest first."""
     if group is not None:
-        authorization.group(call, group)
+        authorization.require_group(call, group)
     if machine is not None:
-        authorization.machines(call, machine)
+        authorization.require_machines(call, machine)
     if host is not None:
-        authorization.host(call, host, whole=False)
-    wanted = EventFilter(
+        authorization.require_host(call, host, whole=False)
+    criteria = EventFilter(
         group=group,
         machine=machine,
         host=host,
-        type=None if type is None else named(EventType, "type", type),
-        status=None if status is None else named(Status, "status", status),
-        source=None if source is None else named(Source, "source", source),
+        type=None if type is None else parse_enum(EventType, "type", type),
+        status=None if status is None else parse_enum(Status, "status", status),
+        source=None if source is None else parse_enum(Source, "source", source),
         cause=cause,
-        rollout=None if rollout is None else id_of("rollout", rollout),
-        raised_since=when("raised_since", raised_since, context().platform.writer.now().at),
+        rollout=None if rollout is None else parse_id("rollout", rollout),
+        raised_since=parse_time_or_age(
+            "raised_since", raised_since, context().platform.writer.now().at
+        ),
         past=past,
         sees=call.sees,
     )
     page: list[Event] = []
-    async for event in filters.events(context().platform, wanted, timed_mark(after)):
+    async for event in filters.events(context().platform, criteria, parse_time_cursor(after)):
         if len(page) == limit:
-            ends = filters.event_place(page[-1])
-            linked(call.headers, request.url.path, request.scope["query_string"], ends)
+            last = filters.event_key(page[-1])
+            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
             break
         page.append(event)
-    if not page:  # one that is no more may still have events that are over
+    if not page:  # not earlier: a resource that was removed may still have past events
         _require_known(group, machine, host)
     return [core.event(event) for event in page]
 
@@ -121,22 +123,24 @@ async def list_events(
     ).options,
 )
 async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-    authorization.machines(call, *data.machines)
-    made = outcome(
+    authorization.require_machines(call, *data.machines)
+    """The event is for machines of one group. Without `notice` and `not_before`, it gets the least
+    notice of its type."""
+    announced = outcome(
         await call.platform.schedule(
-            type=named(EventType, "type", data.type),
+            type=parse_enum(EventType, "type", data.type),
             machines=tuple(data.machines),
             by=call.by,
-            source=named(Source, "source", data.source),
-            notice=None if data.notice is None else length("notice", data.notice),
+            source=parse_enum(Source, "source", data.source),
+            notice=None if data.notice is None else duration_of("notice", data.notice),
             not_before=None if data.not_before is None else instant(data.not_before),
             short_notice=data.short_notice,
             description=data.description,
             duration=data.duration,
         )
     )
-    call.headers["Location"] = f"/v1/events/{made.id}"
-    return made
+    call.headers["Location"] = f"/v1/events/{announced.id}"
+    return announced
 
 
 @get(
@@ -144,7 +148,7 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     **Operation(
         id="getEvent",
         tag="events",
-        summary="Get an event, also when it is over",
+        summary="Get an event",
         respects_limits=True,
         tagged=True,
         refuses=(409,),
@@ -153,10 +157,11 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     ).options,
 )
 async def get_event(call: Call, id: Id) -> s.Event:
-    id = await authorization.event(call, id)
-    found = allowed(await context().platform.event(id))
-    call.headers["ETag"] = event_tag(found)
-    return core.event(found)
+    """Events that are over are found as long as the history is kept."""
+    id = await authorization.require_event(call, id)
+    event = unwrap(await context().platform.event(id))
+    call.headers["ETag"] = event_tag(event)
+    return core.event(event)
 
 
 @post(
@@ -164,7 +169,7 @@ async def get_event(call: Call, id: Id) -> s.Event:
     **Operation(
         id="approveEvent",
         tag="events",
-        summary="Approve an event, so that it starts without waiting for its notice",
+        summary="Approve an event",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -174,7 +179,8 @@ async def get_event(call: Call, id: Id) -> s.Event:
     ).options,
 )
 async def approve_event(call: Call, id: Id) -> s.Outcome:
-    id = await authorization.event(call, id, whole=True)
+    """The event starts before its `not_before`, as soon as nothing else holds it."""
+    id = await authorization.require_event(call, id, whole=True)
     return outcome(await call.platform.approve(id, call.by))
 
 
@@ -193,7 +199,7 @@ async def approve_event(call: Call, id: Id) -> s.Outcome:
     ).options,
 )
 async def cancel_event(call: Call, id: Id) -> s.Outcome:
-    id = await authorization.event(call, id, whole=True)
+    id = await authorization.require_event(call, id, whole=True)
     return outcome(await call.platform.cancel(id, call.by))
 
 
@@ -202,7 +208,7 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
     **Operation(
         id="retryEvent",
         tag="events",
-        summary="Carry a started event out again",
+        summary="Retry a started event that waits for an operator",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -212,7 +218,8 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
     ).options,
 )
 async def retry_event(call: Call, id: Id) -> s.Outcome:
-    id = await authorization.event(call, id, whole=True)
+    """The driver carries the event out again."""
+    id = await authorization.require_event(call, id, whole=True)
     return outcome(await call.platform.retry(id, call.by))
 
 
@@ -232,7 +239,8 @@ async def retry_event(call: Call, id: Id) -> s.Outcome:
     ).options,
 )
 async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s.Outcome:
-    id = await authorization.event(call, id, whole=True)
+    """Use this after the work was done by hand, or if the driver cannot complete it."""
+    id = await authorization.require_event(call, id, whole=True)
     return outcome(await call.platform.finish(id, call.by, data.reason))
 
 
@@ -249,9 +257,9 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
     ).options,
 )
 async def explain_event(call: Call, id: Id) -> s.Explanation:
-    id = await authorization.event(call, id)
+    id = await authorization.require_event(call, id)
     return core.explanation(
-        authorization.explained(call, allowed(await context().platform.explain(id)))
+        authorization.hide_other_groups(call, unwrap(await context().platform.explain(id)))
     )
 
 
@@ -262,4 +270,4 @@ def _require_known(group: str | None, machine: str | None, host: str | None) -> 
     if machine is not None and machine_index.machine(machine) is None:
         raise RefusedError(machine_index.unknown_machine(machine))
     if host is not None:
-        allowed(context().hosts.host(host))
+        unwrap(context().hosts.host(host))

@@ -1,5 +1,5 @@
-"""Faults in the control API: what is to go wrong on purpose. They can blind a fleet, so only an
-admin may; and they are kept nowhere, so the log is all there is of who did."""
+"""Injected faults in the control API. They can hide events from a fleet, so they need the role
+admin. They are not stored, so only the log records who added them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from litestar import Request, delete, get, post
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import allowed, length
+from forewarn.control.http.errors import duration_of, unwrap
 from forewarn.control.http.operation import REPEATABLE, Operation, links_to
-from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark, natural
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    After,
+    Limit,
+    add_next_link,
+    natural_key,
+    parse_name_cursor,
+    take_page,
+)
 from forewarn.control.http.parameters import Name
 from forewarn.control.schema import faults as f
-from forewarn.control.schema.core import time_of
+from forewarn.control.views import faults as views
 from forewarn.core.access import Role
-from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
 
@@ -40,10 +47,11 @@ log = logger("forewarn.control")
     ).options,
 )
 async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
-    added = allowed(context().faults.add(wanted(data), call.by))
+    """Faults are not stored: they end when the service stops. See docs/test/faults.md."""
+    added = unwrap(context().faults.add(new_fault(data), call.by))
     log.info("a fault was added", by=call.by, fault=added.fault.id, kind=data.kind)
     call.headers["Location"] = f"/v1/faults/{added.fault.id}"
-    return view(added)
+    return views.fault(added)
 
 
 @get(
@@ -52,7 +60,7 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
     **Operation(
         id="listFaults",
         tag="faults",
-        summary="List faults, with what has come of them",
+        summary="List faults, with how often each has taken effect",
         role=Role.ADMIN,
         paged=True,
         links=links_to("getFault", parameter="id", place="0/id"),
@@ -63,18 +71,18 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
 def list_faults(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[f.Fault]:
-    """In the order in which they were added, those that are used up too."""
-    ends = named_mark(after)
-    behind = (
+    """In the order in which they were added, including faults that are used up."""
+    cursor = parse_name_cursor(after)
+    remaining = (
         account
         for account in context().faults.all()
-        if ends is None or natural(account.fault.id) > natural(ends[0])
+        if cursor is None or natural_key(account.fault.id) > natural_key(cursor[0])
     )
-    page, more = cut(behind, limit)
+    page, more = take_page(remaining, limit)
     if more:
         last = (page[-1].fault.id,)
-        linked(call.headers, request.url.path, request.scope["query_string"], last)
-    return [view(account) for account in page]
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    return [views.fault(account) for account in page]
 
 
 @get(
@@ -89,7 +97,7 @@ def list_faults(
     ).options,
 )
 def get_fault(id: Name) -> f.Fault:
-    return view(allowed(context().faults.find(id)))
+    return views.fault(unwrap(context().faults.find(id)))
 
 
 @delete(
@@ -105,10 +113,10 @@ def get_fault(id: Name) -> f.Fault:
     ).options,
 )
 async def clear_fault(call: Call, id: Name) -> f.Fault:
-    """The answer says for the last time what has come of it."""
-    (cleared,) = allowed(context().faults.clear(id))
+    """Returns the fault as it was when it was cleared."""
+    (cleared,) = unwrap(context().faults.clear(id))
     log.info("faults were cleared", by=call.by, faults=1)
-    return view(cleared)
+    return views.fault(cleared)
 
 
 @delete(
@@ -124,12 +132,13 @@ async def clear_fault(call: Call, id: Name) -> f.Fault:
     ).options,
 )
 async def clear_faults(call: Call) -> list[f.Fault]:
-    cleared = allowed(context().faults.clear())
+    """Returns the faults as they were when they were cleared."""
+    cleared = unwrap(context().faults.clear())
     log.info("faults were cleared", by=call.by, faults=len(cleared))
-    return [view(account) for account in cleared]
+    return [views.fault(account) for account in cleared]
 
 
-def wanted(data: f.FaultRequest) -> NewFault:
+def new_fault(data: f.FaultRequest) -> NewFault:
     return NewFault(
         kind=data.kind,
         machines=tuple(data.machines),
@@ -137,42 +146,12 @@ def wanted(data: f.FaultRequest) -> NewFault:
         method=data.method,
         times=data.times,
         skip=data.skip,
-        starts_in=None if data.starts_in is None else length("starts_in", data.starts_in),
-        lasts=None if data.lasts is None else length("lasts", data.lasts),
+        starts_in=None if data.starts_in is None else duration_of("starts_in", data.starts_in),
+        lasts=None if data.lasts is None else duration_of("lasts", data.lasts),
         probability=data.probability,
         seed=data.seed,
         seconds=data.seconds,
         status=data.status,
         body=data.body,
         takes_effect=data.takes_effect,
-    )
-
-
-def view(account: FaultAccount) -> f.Fault:
-    fault = account.fault
-    return f.Fault(
-        id=fault.id,
-        kind=fault.kind.value,
-        state=account.state,
-        message=account.says,
-        machines=list(fault.machines),
-        groups=list(fault.groups),
-        method=fault.method,
-        times=fault.times,
-        skip=fault.skip,
-        starts_at=time_of(fault.begins),
-        ends_at=None if fault.ends is None else time_of(fault.ends),
-        probability=fault.probability,
-        seed=fault.seed,
-        seconds=fault.seconds,
-        status=fault.status,
-        body=fault.body,
-        takes_effect=fault.takes_effect,
-        added_at=time_of(fault.added_at),
-        added_by=fault.by,
-        matched=account.matched,
-        consumed=account.consumed,
-        remaining=account.left,
-        by_machine=account.by_machine,
-        last_at=None if account.last_at is None else time_of(account.last_at),
     )

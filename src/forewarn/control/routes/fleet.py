@@ -1,6 +1,6 @@
-"""The control API for the inventory: a whole fleet put or shown, or one thing of it changed.
+"""The inventory in the control API: the whole fleet, or single groups, hosts and machines.
 
-Bodies are text, YAML or JSON, and are read where lines are known: an error names line and field.
+Bodies are YAML or JSON. They are passed on as text, so that errors can name the line and the field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed
+from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import REPEATABLE, Operation
 from forewarn.control.http.parameters import Force, Name, query
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
@@ -26,7 +26,7 @@ from forewarn.service.fleet import edit, shapes
 from forewarn.service.fleet.diff import Difference
 from forewarn.service.fleet.export import entry_of
 
-MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
+MAX_HOST_BYTES = 1024 * 1024  # of the body of one host
 JSON = "application/json"
 
 
@@ -40,7 +40,7 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
     **Operation(
         id="putFleet",
         tag="fleet",
-        summary="Apply a fleet file to the inventory, or plan what that would change",
+        summary="Apply a fleet file to the inventory, or plan to",
         keyless=REPEATABLE,
         conditional=True,
         fleet_text="fleet",
@@ -62,16 +62,16 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
 async def put_fleet(
     call: Call,
     request: Request[Any, Any, Any],
-    plan: Annotated[bool, query("Only tell what would change.")] = False,
+    plan: Annotated[bool, query("Return what would change, without changing it.")] = False,
     force: Force = False,
 ) -> FleetDifference:
     text = await _text(request)
-    # Before it is compared, so that a change in between is noticed by whoever says If-Match.
+    # Computed before the comparison, so that If-Match detects a change in between.
     tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
-    done = await context().fleet_apply.text(
+    difference = await context().fleet_apply.text(
         text, by=call.by, force=force, plan=plan, unless=call.precondition
     )
-    return _shown(done, planned=plan, etag=tag)
+    return _difference_view(difference, planned=plan, etag=tag)
 
 
 @get(
@@ -84,7 +84,7 @@ async def put_fleet(
     ).options,
 )
 async def get_fleet(call: Call) -> Response[bytes]:
-    """Putting it back changes nothing."""
+    """Applying the response again changes nothing."""
     current = context().fleet_apply.current()
     encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
     call.headers["ETag"] = bytes_tag(encoded)
@@ -117,20 +117,20 @@ def get_fleet_schema() -> dict[str, Any]:
     ).options,
 )
 def get_fleet_progress() -> FleetProgress:
-    now = context().fleet_apply.progress
-    return FleetProgress(now.stage, now.fraction)
+    progress = context().fleet_apply.progress
+    return FleetProgress(progress.stage, progress.fraction)
 
 
-async def changed(call: Call, change: edit.Change, *, force: bool) -> FleetDifference:
-    done = await context().fleet_apply.change(
+async def apply_change(call: Call, change: edit.Change, *, force: bool) -> FleetDifference:
+    difference = await context().fleet_apply.change(
         change, by=call.by, force=force, unless=call.precondition
     )
-    return _shown(done, planned=False)
+    return _difference_view(difference, planned=False)
 
 
 def host_of(machine: str) -> str:
-    found = context().platform.machine_index.machine(machine)
-    return found[1].host if found else ""
+    member = context().platform.machine_index.machine(machine)
+    return member[1].host if member else ""
 
 
 @put(
@@ -153,7 +153,9 @@ async def put_group(
     request: Request[Any, Any, Any],
     force: Force = False,
 ) -> FleetDifference:
-    return await changed(call, edit.put_group(name, await _text(request, "group")), force=force)
+    return await apply_change(
+        call, edit.put_group(name, await _text(request, "group")), force=force
+    )
 
 
 @delete(
@@ -168,7 +170,8 @@ async def put_group(
     ).options,
 )
 async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDifference:
-    return await changed(call, edit.remove_group(name), force=force)
+    """Unlike a delete of machines, this is not announced to guests."""
+    return await apply_change(call, edit.remove_group(name), force=force)
 
 
 @put(
@@ -187,7 +190,7 @@ async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDif
 )
 async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> FleetDifference:
     text = await _text(request, "host", MAX_HOST_BYTES)
-    return await changed(call, edit.put_host(name, text), force=False)
+    return await apply_change(call, edit.put_host(name, text), force=False)
 
 
 @delete(
@@ -202,7 +205,7 @@ async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> F
     ).options,
 )
 async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDifference:
-    return await changed(call, edit.remove_host(name, host_of), force=force)
+    return await apply_change(call, edit.remove_host(name, host_of), force=force)
 
 
 @delete(
@@ -217,21 +220,24 @@ async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDiff
     ).options,
 )
 async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetDifference:
-    return await changed(call, edit.remove_machine(name), force=force)
+    """Unlike `POST /v1/machines/{name}/delete`, this is not announced to guests."""
+    return await apply_change(call, edit.remove_machine(name), force=force)
 
 
 async def _text(
-    request: Request[Any, Any, Any], what: str = "fleet", most: int = MAX_FLEET_BYTES
+    request: Request[Any, Any, Any], kind: str = "fleet", max_bytes: int = MAX_FLEET_BYTES
 ) -> str:
     try:
         return (await request.body()).decode("utf-8")
     except RequestEntityTooLarge as error:
-        says = f"a {what} has at most {most:,} bytes"
-        raise HTTPException(says, status_code=413) from error
+        detail = f"a {kind} may have at most {max_bytes:,} bytes"
+        raise HTTPException(detail, status_code=413) from error
     except UnicodeDecodeError as error:
         raise RefusedError(invalid(f"the body is not UTF-8: {error}")) from error
 
 
-def _shown(done: Difference | Refused, *, planned: bool, etag: str = "") -> FleetDifference:
-    found = {**msgspec.structs.asdict(allowed(done)), "planned": planned, "etag": etag}
-    return msgspec.convert(found, FleetDifference, from_attributes=True)
+def _difference_view(
+    difference: Difference | Refused, *, planned: bool, etag: str = ""
+) -> FleetDifference:
+    fields = {**msgspec.structs.asdict(unwrap(difference)), "planned": planned, "etag": etag}
+    return msgspec.convert(fields, FleetDifference, from_attributes=True)

@@ -1,4 +1,4 @@
-"""Groups in the control API: the list, their policy, and verbs about all machines of one."""
+"""Groups in the control API: listing them, changing a policy, and removing machines of a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, in_thread, length, named, selector
+from forewarn.control.http.errors import (
+    RefusedError,
+    duration_of,
+    encode_in_thread,
+    parse_enum,
+    parse_selector,
+    unwrap,
+)
 from forewarn.control.http.operation import (
     FIRST_EVENT_LINKS,
     REPEATABLE,
@@ -19,7 +26,14 @@ from forewarn.control.http.operation import (
     Operation,
     links_to,
 )
-from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    After,
+    Limit,
+    add_next_link,
+    parse_name_cursor,
+    take_page,
+)
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
 from forewarn.control.schema import core as s
@@ -28,14 +42,11 @@ from forewarn.core import EventType, Group, GroupKind, Policy
 
 
 def known_group(name: str) -> Group:
-    found = context().platform.machine_index.group(name)
-    if found is None:
-        raise RefusedError(context().platform.machine_index.unknown_group(name))
-    return found
-
-
-def one_group(name: str) -> s.Group:
-    return core.group(known_group(name))
+    machine_index = context().platform.machine_index
+    group = machine_index.group(name)
+    if group is None:
+        raise RefusedError(machine_index.unknown_group(name))
+    return group
 
 
 @get(
@@ -58,24 +69,25 @@ async def list_groups(
     label: ByLabel = None,
     kind: Annotated[str | None, query("Only groups of this kind.", enum="GroupKind")] = None,
     enabled: Annotated[
-        bool | None, query("Only groups that ask for their events, or only those that do not.")
+        bool | None, query("True: only groups that are enabled; false: only the others.")
     ] = None,
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
-    """By their names."""
-    labels, ends = selector(label) or (), named_mark(after)
-    wanted = None if kind is None else named(GroupKind, "kind of group", kind)
-    there = [one for one in context().platform.machine_index.groups() if call.sees(one.name)]
+    """Ordered by name."""
+    labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
+    group_kind = None if kind is None else parse_enum(GroupKind, "kind of group", kind)
+    visible = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
 
     def page() -> list[s.Group]:
-        found, more = cut(filters.groups(there, labels, wanted, enabled, ends), limit)
+        matching = filters.groups(visible, labels, group_kind, enabled, cursor)
+        groups, more = take_page(matching, limit)
         if more:
-            last = (found[-1].name,)
-            linked(call.headers, request.url.path, request.scope["query_string"], last)
-        return [core.group(group) for group in found]
+            last = (groups[-1].name,)
+            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        return [core.group(group) for group in groups]
 
-    return await in_thread(page)
+    return await encode_in_thread(page)
 
 
 @get(
@@ -92,9 +104,10 @@ async def list_groups(
     ).options,
 )
 def get_group(call: Call, name: Name) -> s.Group:
-    authorization.group(call, name)
-    call.headers["ETag"] = group_tag(known_group(name))
-    return one_group(name)
+    authorization.require_group(call, name)
+    group = known_group(name)
+    call.headers["ETag"] = group_tag(group)
+    return core.group(group)
 
 
 @post(
@@ -102,7 +115,7 @@ def get_group(call: Call, name: Name) -> s.Group:
     **Operation(
         id="disableGroup",
         tag="groups",
-        summary="Disable Scheduled Events for a group, as if it had never polled",
+        summary="Disable Scheduled Events for a group",
         respects_limits=True,
         creates=Creates.GROUP,
         conditional=True,
@@ -112,9 +125,10 @@ def get_group(call: Call, name: Name) -> s.Group:
     ).options,
 )
 async def disable_group(call: Call, name: Name) -> s.Group:
-    authorization.group(call, name)
-    allowed(await call.platform.disable(name, call.by))
-    return one_group(name)
+    """The group is disabled until one of its machines polls again."""
+    authorization.require_group(call, name)
+    unwrap(await call.platform.disable(name, call.by))
+    return core.group(known_group(name))
 
 
 @post(
@@ -132,8 +146,9 @@ async def disable_group(call: Call, name: Name) -> s.Group:
     ).options,
 )
 async def evict_group(call: Call, name: Name) -> s.Outcomes:
-    authorization.scale_set(call, name)
-    return core.outcomes(allowed(await call.removals.evict_all(name, call.by)))
+    """`name` is the name of a group, or of a scale set. Each machine gets a Preempt of its own."""
+    authorization.require_scale_set(call, name)
+    return core.outcomes(unwrap(await call.removals.evict_all(name, call.by)))
 
 
 @post(
@@ -141,7 +156,7 @@ async def evict_group(call: Call, name: Name) -> s.Outcomes:
     **Operation(
         id="scaleIn",
         tag="groups",
-        summary="Scale a scale set in, deleting the highest numbers first",
+        summary="Scale in a scale set, deleting the machines with the highest numbers",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -152,9 +167,10 @@ async def evict_group(call: Call, name: Name) -> s.Outcomes:
     ).options,
 )
 async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> s.Outcomes:
-    authorization.scale_set(call, name)
+    """`name` is the name of a group, or of a scale set."""
+    authorization.require_scale_set(call, name)
     return core.outcomes(
-        allowed(await call.removals.scale_in(name, call.by, count=data.count, to=data.to))
+        unwrap(await call.removals.scale_in(name, call.by, count=data.count, to=data.to))
     )
 
 
@@ -163,7 +179,7 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
     **Operation(
         id="setPolicy",
         tag="groups",
-        summary="Change a group's policy; what is left out stays as it is",
+        summary="Change a group's policy",
         respects_limits=True,
         keyless=REPEATABLE,
         conditional=True,
@@ -173,20 +189,26 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
     ).options,
 )
 async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) -> s.Group:
-    authorization.group(call, name)
-    _policy(Policy(), data)  # what cannot be meant is refused before anything is changed
-    done = await call.platform.set_policy(name, lambda was: _policy(was, data), call.by)
-    return core.group(allowed(done))
+    """Fields that are omitted keep their values."""
+    authorization.require_group(call, name)
+    _changed_policy(Policy(), data)  # refuses invalid values before the transaction
+    group = await call.platform.set_policy(
+        name, lambda policy: _changed_policy(policy, data), call.by
+    )
+    return core.group(unwrap(group))
 
 
-def _policy(policy: Policy, said: s.PolicyRequest) -> Policy:
-    wanted: dict[str, Any] = {}
-    for key in ("user_event_limit", "all_instances_down"):
-        if getattr(said, key) is not msgspec.UNSET:
-            wanted[key] = getattr(said, key)
-    if said.auto_approve is not msgspec.UNSET:
-        wanted["auto_approve"] = tuple(named(EventType, "type", type) for type in said.auto_approve)
-    if said.terminate_notice is not msgspec.UNSET:
-        notice = said.terminate_notice
-        wanted["terminate_notice"] = None if notice is None else length("terminate_notice", notice)
-    return msgspec.structs.replace(policy, **wanted)
+def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
+    changes: dict[str, Any] = {}
+    for field in ("user_event_limit", "all_instances_down"):
+        if getattr(request, field) is not msgspec.UNSET:
+            changes[field] = getattr(request, field)
+    if request.auto_approve is not msgspec.UNSET:
+        types = [parse_enum(EventType, "type", type) for type in request.auto_approve]
+        changes["auto_approve"] = tuple(types)
+    if request.terminate_notice is not msgspec.UNSET:
+        notice = request.terminate_notice
+        changes["terminate_notice"] = (
+            None if notice is None else duration_of("terminate_notice", notice)
+        )
+    return msgspec.structs.replace(policy, **changes)

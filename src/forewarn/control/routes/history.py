@@ -1,4 +1,4 @@
-"""The history over HTTP: a page at a time, or all that matches as JSON lines."""
+"""The history in the control API: in pages, or exported as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from litestar.response import Stream
 
 from forewarn.control.http import authorization
 from forewarn.control.http.context import Call, CallContext, context
-from forewarn.control.http.errors import RefusedError, allowed, named, when
+from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
 from forewarn.control.http.operation import Operation
-from forewarn.control.http.paging import linked
+from forewarn.control.http.paging import add_next_link
 from forewarn.control.http.parameters import (
     ByEvent,
     ByGroup,
@@ -26,46 +26,47 @@ from forewarn.control.http.parameters import (
     Until,
     query,
 )
-from forewarn.control.schema import core as s
-from forewarn.control.schema.feed import HistoryPage, HistoryRecord
+from forewarn.control.schema.feed import HistoryPage
+from forewarn.control.views.feed import history_record
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
 from forewarn.store.port import HistoryQuery, Mark
 
-MAX_HISTORY_PAGE = 1_000  # records in one answer
-EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, or a little more
+MAX_HISTORY_PAGE = 1_000  # records in one response
+EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, at least
 MAX_SEQ = 10**18 - 1
 JSON_LINES = "application/x-ndjson"
-
 
 _MARK = re.compile(r"^([0-9]{1,18})-([0-9]{1,18})$")
 _encode = msgspec.json.Encoder().encode
 
 
-def wanted(what: str | None, since: str | None, until: str | None, **rest: Any) -> HistoryQuery:
+def history_query(
+    what: str | None, since: str | None, until: str | None, **others: Any
+) -> HistoryQuery:
     now = context().platform.writer.now().at
     return HistoryQuery(
-        what=tuple(named(What, "kind of record", said) for said in _listed(what)),
-        since=when("since", since, now),
-        until=when("until", until, now),
-        **rest,
+        what=tuple(parse_enum(What, "kind of record", text) for text in _split(what)),
+        since=parse_time_or_age("since", since, now),
+        until=parse_time_or_age("until", until, now),
+        **others,
     )
 
 
-async def narrowed(
+async def restrict(
     call: CallContext, machine: str | None, group: str | None, host: str | None, event: str | None
 ) -> dict[str, Any]:
-    """Whoever is limited asks for what it sees, and is told of that only."""
+    """Return the filters of a query, restricted to what the caller may see."""
     if group is not None:
-        authorization.group(call, group)
+        authorization.require_group(call, group)
     if machine is not None:
-        authorization.machines(call, machine)
+        authorization.require_machines(call, machine)
     if host is not None:
-        authorization.host(call, host, whole=False)
+        authorization.require_host(call, host, whole=False)
     if event is not None:
-        event = await authorization.event(call, event)
-    asked = {"machine": machine, "group": group, "host": host, "event": event}
-    return {**asked, "groups": authorization.groups(call)}
+        event = await authorization.require_event(call, event)
+    filters = {"machine": machine, "group": group, "host": host, "event": event}
+    return {**filters, "groups": authorization.visible_groups(call)}
 
 
 @get(
@@ -92,51 +93,51 @@ async def get_history(
     since: Since = None,
     until: Until = None,
     limit: Annotated[int, QueryParameter(ge=1, le=MAX_HISTORY_PAGE)] = 100,
-    oldest_first: Annotated[bool, query("The oldest first.")] = False,
+    oldest_first: Annotated[bool, query("Whether to list the oldest records first.")] = False,
     before: Annotated[
-        str | None, query("What the page before called `next`.", pattern=_MARK.pattern)
+        str | None, query("`next` of the previous page.", pattern=_MARK.pattern)
     ] = None,
     after: Annotated[
         str | None,
         query(
-            "What the page before called `next`, where the oldest come first.",
+            "`next` of the previous page, with `oldest_first`.",
             pattern=_MARK.pattern,
         ),
     ] = None,
     after_seq: Annotated[
         int | None,
         QueryParameter(
-            ge=0, le=MAX_SEQ, description="Only records with a higher number, in order of numbers."
+            ge=0, le=MAX_SEQ, description="Only records with a higher number, ordered by number."
         ),
     ] = None,
 ) -> HistoryPage:
-    """The newest first, unless the oldest are wanted first, or those after a number."""
+    """Lists the newest records first, unless `oldest_first` or `after_seq` is given."""
     if after_seq is not None and (before or after or oldest_first):
         raise RefusedError(
-            invalid("after_seq goes by number; leave before, after and oldest_first out")
+            invalid("after_seq cannot be combined with before, after or oldest_first")
         )
-    page = allowed(
+    page = unwrap(
         await context().history.page(
-            wanted(
+            history_query(
                 what,
                 since,
                 until,
-                **await narrowed(call, machine, group, host, event),
-                before=_mark("before", before),
-                after=_mark("after", after),
+                **await restrict(call, machine, group, host, event),
+                before=_parse_mark("before", before),
+                after=_parse_mark("after", after),
                 after_seq=after_seq,
                 newest_first=not oldest_first,
                 limit=limit,
             )
         )
     )
-    ends = ""
+    cursor = ""
     if page.next is not None:
         at, seq = page.next
-        ends = f"{at}-{seq}" if after_seq is None else str(seq)
+        cursor = f"{at}-{seq}" if after_seq is None else str(seq)
         key = "after" if oldest_first else "before" if after_seq is None else "after_seq"
-        linked(call.headers, request.url.path, request.scope["query_string"], (ends,), key)
-    return HistoryPage(records=[_shape(record) for record in page.records], next=ends)
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], (cursor,), key)
+    return HistoryPage(records=[history_record(record) for record in page.records], next=cursor)
 
 
 @get(
@@ -162,50 +163,33 @@ async def export_history(
     since: Since = None,
     until: Until = None,
 ) -> Stream:
-    """All that matches, the oldest first, one JSON object a line."""
-    meant = await narrowed(call, machine, group, host, event)
-    asked = wanted(what, since, until, **meant)
-    records = allowed(await context().history.export(asked))
+    """Returns all matching records, the oldest first, one JSON object on each line."""
+    filters = await restrict(call, machine, group, host, event)
+    records = unwrap(await context().history.export(history_query(what, since, until, **filters)))
     return Stream(_lines(call, records), media_type=JSON_LINES)
 
 
 async def _lines(call: CallContext, records: AsyncIterator[Record]) -> AsyncIterator[bytes]:
-    """For as long as the caller may be told: what breaks off is not taken for all there was."""
+    """Yield the lines of an export; if the token ends, raise, so that the response breaks off."""
     chunk = bytearray()
     async for record in records:
-        chunk += _encode(_shape(record)) + b"\n"
+        chunk += _encode(history_record(record)) + b"\n"
         if len(chunk) >= EXPORT_CHUNK:
-            authorization.still_or_ended(call)
+            authorization.require_valid_token(call)
             yield bytes(chunk)
             chunk.clear()
     if chunk:
         yield bytes(chunk)
 
 
-def _shape(record: Record) -> HistoryRecord:
-    return HistoryRecord(
-        seq=record.seq,
-        at=s.time_of(record.at),
-        what=record.what.value,
-        by=record.by,
-        group=record.group,
-        event=record.event,
-        type=record.type,
-        machines=list(record.machines),
-        host=record.host,
-        cause=record.cause,
-        note=record.note,
-    )
+def _split(what: str | None) -> list[str]:
+    return [item.strip() for item in what.split(",") if item.strip()] if what else []
 
 
-def _listed(what: str | None) -> list[str]:
-    return [said.strip() for said in what.split(",") if said.strip()] if what else []
-
-
-def _mark(key: str, said: str | None) -> Mark | None:
-    if said is None:
+def _parse_mark(key: str, text: str | None) -> Mark | None:
+    if text is None:
         return None
-    found = _MARK.fullmatch(said)
-    if found is None:
-        raise RefusedError(invalid(f"{key}: say what the page before called 'next'"))
-    return int(found[1]), int(found[2])
+    match = _MARK.fullmatch(text)
+    if match is None:
+        raise RefusedError(invalid(f"{key}: pass the value of 'next' of the previous page"))
+    return int(match[1]), int(match[2])

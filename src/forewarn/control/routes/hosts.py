@@ -1,4 +1,5 @@
-"""Hosts in the control API: the list, and maintenance, degradation, failure and repair of one."""
+"""Hosts in the control API: listing them, and maintenance, degradation, failure and repair of
+one."""
 
 from __future__ import annotations
 
@@ -10,9 +11,23 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import allowed, in_thread, instant, length, named, selector
+from forewarn.control.http.errors import (
+    duration_of,
+    encode_in_thread,
+    instant,
+    parse_enum,
+    parse_selector,
+    unwrap,
+)
 from forewarn.control.http.operation import FIRST_EVENT_LINKS, Creates, Operation, links_to
-from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    After,
+    Limit,
+    add_next_link,
+    parse_name_cursor,
+    take_page,
+)
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.schema import core as s
@@ -51,20 +66,20 @@ async def list_hosts(
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
-    """By their names."""
-    labels, ends = selector(label) or (), named_mark(after)
-    wanted = None if health is None else named(Health, "health of a host", health)
-    there = [one for one in context().hosts.hosts() if authorization.host_seen(call, one.name)]
-    groups = [one for one in context().platform.machine_index.groups() if call.sees(one.name)]
+    """Ordered by name."""
+    labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
+    host_health = None if health is None else parse_enum(Health, "health of a host", health)
+    visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
 
     def page() -> list[s.Host]:
-        found, more = cut(filters.hosts(there, labels, wanted, ends), limit)
+        hosts, more = take_page(filters.hosts(visible, labels, host_health, cursor), limit)
         if more:
-            last = (found[-1].name,)
-            linked(call.headers, request.url.path, request.scope["query_string"], last)
-        return core.hosts(found, groups)
+            last = (hosts[-1].name,)
+            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        return core.hosts(hosts, groups)
 
-    return await in_thread(page)
+    return await encode_in_thread(page)
 
 
 @get(
@@ -81,12 +96,15 @@ async def list_hosts(
     ).options,
 )
 def get_host(call: Call, name: Name) -> s.Host:
-    authorization.host(call, name, whole=False)
+    """A token that is limited to groups sees only its own machines and events on the host, and gets
+    an ETag only if it sees everything."""
+    authorization.require_host(call, name, whole=False)
     hosts = context().hosts
-    found = allowed(hosts.host(name))
-    if authorization.host_is_ones_own(call, name):  # else it would tell when others' things change
-        call.headers["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
-    return core.host(found, *authorization.on_host(call, name))
+    host = unwrap(hosts.host(name))
+    # A tag covers everything on the host: it would reveal changes of groups outside the limit.
+    if authorization.host_within_limit(call, name):
+        call.headers["ETag"] = host_tag(host, hosts.machines_on(name), hosts.events_about(name))
+    return core.host(host, *authorization.visible_on_host(call, name))
 
 
 @get(
@@ -95,15 +113,15 @@ def get_host(call: Call, name: Name) -> s.Host:
     **Operation(
         id="explainHost",
         tag="hosts",
-        summary="Explain what is planned for a host, and what that waits for",
+        summary="Explain what is planned for a host and what it waits for",
         respects_limits=True,
         commands=("host explain", "host show"),
         command_example="host explain host-a",
     ).options,
 )
 def explain_host(call: Call, name: Name) -> s.HostExplanation:
-    authorization.host(call, name)
-    return core.host_explanation(allowed(context().hosts.explain(name)))
+    authorization.require_host(call, name)
+    return core.host_explanation(unwrap(context().hosts.explain(name)))
 
 
 @post(
@@ -111,7 +129,7 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
     **Operation(
         id="maintainHost",
         tag="hosts",
-        summary="Maintain a host: all machines on it together, or one by one",
+        summary="Schedule maintenance of a host",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -122,15 +140,17 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
     ).options,
 )
 async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
-    authorization.host(call, name)
+    """Announces one event for each group with machines on the host. They start together, unless
+    `evacuate` moves the machines away one by one."""
+    authorization.require_host(call, name)
     return core.outcomes(
-        allowed(
+        unwrap(
             await call.hosts.maintain(
                 name,
-                named(MaintenanceMode, "way to maintain a host", data.mode),
+                parse_enum(MaintenanceMode, "way to maintain a host", data.mode),
                 call.by,
                 evacuate=data.evacuate,
-                notice=None if data.notice is None else length("notice", data.notice),
+                notice=None if data.notice is None else duration_of("notice", data.notice),
                 not_before=None if data.not_before is None else instant(data.not_before),
                 short_notice=data.short_notice,
                 description=data.description,
@@ -145,7 +165,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
     **Operation(
         id="degradeHost",
         tag="hosts",
-        summary="Report that a host is about to fail, and move its machines away in time",
+        summary="Report that a host is expected to fail, and redeploy its machines",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -156,10 +176,10 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
     ).options,
 )
 async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
-    authorization.host(call, name)
-    notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
+    authorization.require_host(call, name)
+    notice = DEGRADED_NOTICE if data.notice is None else duration_of("notice", data.notice)
     return core.outcomes(
-        allowed(await call.hosts.degrade(name, call.by, notice=notice, note=data.note))
+        unwrap(await call.hosts.degrade(name, call.by, notice=notice, note=data.note))
     )
 
 
@@ -168,7 +188,7 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
     **Operation(
         id="failHost",
         tag="hosts",
-        summary="Report that a host has failed, with everything on it",
+        summary="Report that a host has failed",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -179,8 +199,9 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
     ).options,
 )
 async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
-    authorization.host(call, name)
-    return core.outcomes(allowed(await call.hosts.fail(name, call.by, note=data.note)))
+    """All machines on the host are redeployed without notice."""
+    authorization.require_host(call, name)
+    return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note)))
 
 
 @post(
@@ -197,5 +218,5 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
     ).options,
 )
 async def repair_host(call: Call, name: Name) -> s.Outcomes:
-    authorization.host(call, name)
-    return core.outcomes(allowed(await call.hosts.repair(name, call.by)))
+    authorization.require_host(call, name)
+    return core.outcomes(unwrap(await call.hosts.repair(name, call.by)))

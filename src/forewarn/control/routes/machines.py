@@ -1,4 +1,4 @@
-"""Machines in the control API: the list, and what can happen to one of them."""
+"""Machines in the control API: listing them, and restarting, removing, restoring or failing one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, in_thread, named, outcome, selector
+from forewarn.control.http.errors import (
+    RefusedError,
+    encode_in_thread,
+    outcome,
+    parse_enum,
+    parse_selector,
+    unwrap,
+)
 from forewarn.control.http.filters import MachineFilter
 from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
-from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    After,
+    Limit,
+    add_next_link,
+    parse_name_cursor,
+    take_page,
+)
 from forewarn.control.http.parameters import ByGroup, ByHealth, ByHost, ByLabel, Name, query
 from forewarn.control.http.preconditions import machine_tag
 from forewarn.control.routes.groups import known_group
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
-from forewarn.core import EventType
+from forewarn.core import EventType, Group, Machine
 from forewarn.core.fleet import Health
 
 
@@ -55,53 +69,59 @@ async def list_machines(
     host: ByHost = None,
     health: ByHealth = None,
     gone: Annotated[
-        bool | None, query("Only machines that are no more, or only those that are.")
+        bool | None, query("True: only machines that no longer exist; false: only those that do.")
     ] = None,
     listening: Annotated[
-        bool | None, query("Only machines whose group asks for its events, or only the others.")
+        bool | None, query("True: only machines of enabled groups; false: only the others.")
     ] = None,
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
-    """By the names of their groups, then by their own; `health` is that of the host it is on,
-    `listening` whether its group asks for its events."""
+    """Ordered by the names of their groups, then by their own."""
     if group is not None:
-        authorization.group(call, group)
+        authorization.require_group(call, group)
     if host is not None:
-        authorization.host(call, host, whole=False)
-        allowed(context().hosts.host(host))
-    wanted = MachineFilter(
-        labels=selector(label) or (),
+        authorization.require_host(call, host, whole=False)
+        unwrap(context().hosts.host(host))
+    criteria = MachineFilter(
+        labels=parse_selector(label) or (),
         host=host,
         gone=gone,
         listening=listening,
-        health=None if health is None else named(Health, "health of a host", health),
+        health=None if health is None else parse_enum(Health, "health of a host", health),
     )
-    every = (one for one in context().platform.machine_index.groups() if call.sees(one.name))
-    there = list(every) if group is None else [known_group(group)]
+    if group is None:
+        groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
+    else:
+        groups = [known_group(group)]
     hosts = context().store.registry.hosts
-    ends = named_mark(after)
+    cursor = parse_name_cursor(after)
 
     def health_of(name: str) -> Health | None:
         return hosts[name].health if name in hosts else None
 
     def page() -> list[s.Machine]:
-        found, more = cut(filters.machines(there, wanted, health_of, ends), limit)
+        machines, more = take_page(filters.machines(groups, criteria, health_of, cursor), limit)
         if more:
-            last = (found[-1][0].name, found[-1][1].name)
-            linked(call.headers, request.url.path, request.scope["query_string"], last)
-        return core.machines(found, context().platform.poll_index.polls, context().metadata_url_of)
+            last = (machines[-1][0].name, machines[-1][1].name)
+            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        polls, url = context().platform.poll_index.polls, context().metadata_url_of
+        return core.machines(machines, polls, url)
 
-    return await in_thread(page)
+    return await encode_in_thread(page)
 
 
-def one_machine(name: str) -> s.Machine:
-    found = context().platform.machine_index.machine(name)
-    if found is None:
-        raise RefusedError(context().platform.machine_index.unknown_machine(name))
-    return core.machine(
-        *found, context().platform.poll_index.polls(name), context().metadata_url_of
-    )
+def known_machine(name: str) -> tuple[Group, Machine]:
+    machine_index = context().platform.machine_index
+    member = machine_index.machine(name)
+    if member is None:
+        raise RefusedError(machine_index.unknown_machine(name))
+    return member
+
+
+def machine_view(group: Group, machine: Machine) -> s.Machine:
+    polls = context().platform.poll_index.polls(machine.name)
+    return core.machine(group, machine, polls, context().metadata_url_of)
 
 
 @get(
@@ -118,11 +138,10 @@ def one_machine(name: str) -> s.Machine:
     ).options,
 )
 def get_machine(call: Call, name: Name) -> s.Machine:
-    authorization.machines(call, name)
-    shown = one_machine(name)
-    found = context().platform.machine_index.machine(name)
-    call.headers["ETag"] = machine_tag(*found) if found else ""
-    return shown
+    authorization.require_machines(call, name)
+    group, machine = known_machine(name)
+    call.headers["ETag"] = machine_tag(group, machine)
+    return machine_view(group, machine)
 
 
 @post(
@@ -140,7 +159,8 @@ def get_machine(call: Call, name: Name) -> s.Machine:
     ).options,
 )
 async def restart_machine(call: Call, name: Name) -> s.Outcome:
-    authorization.machines(call, name)
+    """If the group is not enabled, the machine restarts at once and no event is shown."""
+    authorization.require_machines(call, name)
     return outcome(await call.platform.user_maintenance(name, EventType.REBOOT, call.by))
 
 
@@ -159,7 +179,8 @@ async def restart_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
-    authorization.machines(call, name)
+    """If the group is not enabled, the machine is redeployed at once and no event is shown."""
+    authorization.require_machines(call, name)
     return outcome(await call.platform.user_maintenance(name, EventType.REDEPLOY, call.by))
 
 
@@ -178,9 +199,9 @@ async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def restore_machine(call: Call, name: Name) -> s.Restored:
-    authorization.machines(call, name)
-    notes = list(allowed(await call.platform.restore(name, call.by)))
-    return s.Restored(**msgspec.structs.asdict(one_machine(name)), notes=notes)
+    authorization.require_machines(call, name)
+    notes = list(unwrap(await call.platform.restore(name, call.by)))
+    return s.Restored(**msgspec.structs.asdict(machine_view(*known_machine(name))), notes=notes)
 
 
 @post(
@@ -198,7 +219,7 @@ async def restore_machine(call: Call, name: Name) -> s.Restored:
     ).options,
 )
 async def evict_machine(call: Call, name: Name) -> s.Outcome:
-    authorization.machines(call, name)
+    authorization.require_machines(call, name)
     return outcome(await call.removals.evict(name, call.by))
 
 
@@ -207,7 +228,7 @@ async def evict_machine(call: Call, name: Name) -> s.Outcome:
     **Operation(
         id="deleteMachine",
         tag="machines",
-        summary="Delete a machine, announced as a Terminate where the group's policy asks for it",
+        summary="Delete a machine, announced as a Terminate if the group's policy requires it",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -217,7 +238,7 @@ async def evict_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def delete_machine(call: Call, name: Name) -> s.Outcome:
-    authorization.machines(call, name)
+    authorization.require_machines(call, name)
     return outcome(await call.removals.delete(name, call.by))
 
 
@@ -226,7 +247,7 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
     **Operation(
         id="failMachine",
         tag="machines",
-        summary="Let a machine fail, without any notice",
+        summary="Make a machine fail without notice",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -237,6 +258,6 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
-    authorization.machines(call, name)
-    type = named(EventType, "type", data.type)
+    authorization.require_machines(call, name)
+    type = parse_enum(EventType, "type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))

@@ -1,4 +1,4 @@
-"""Rollouts in the control API."""
+"""Rollouts in the control API: planning, starting, following, pausing and aborting them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, length, named
+from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
 from forewarn.control.http.operation import Creates, Operation, links_to
-from forewarn.control.http.paging import MAX_PAGE, Limit, TimedAfter, cut, linked, timed_mark
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    Limit,
+    TimedAfter,
+    add_next_link,
+    parse_time_cursor,
+    take_page,
+)
 from forewarn.control.http.parameters import Id
-from forewarn.control.http.preconditions import shown_rollout
+from forewarn.control.http.preconditions import current_rollout_tag
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
@@ -44,29 +51,31 @@ from forewarn.support.text import listing
 async def list_rollouts(
     request: Request[Any, Any, Any],
     call: Call,
-    wanted: Annotated[
+    rollout_state: Annotated[
         str | None,
         QueryParameter(
-            name="state",
-            description="Only rollouts that stand so.",
+            name="state",  # Litestar reserves the argument of that name
+            description="Only rollouts in this state.",
             schema_extra={"enum": "RolloutState"},
         ),
     ] = None,
     limit: Limit = MAX_PAGE,
     after: TimedAfter = None,
 ) -> list[r.Rollout]:
-    """Those under way first, then those that are over, each the latest first."""
-    if wanted is not None and wanted not in STATES:
-        raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
+    """Rollouts in progress first, then those that have ended, each the latest first."""
+    if rollout_state is not None and rollout_state not in STATES:
+        raise RefusedError(invalid(f"'{rollout_state}' is no state; there are {listing(STATES)}"))
     visible = [
         summary
         for summary in await context().rollouts.list()
-        if authorization.rollout_seen(call, summary.rollout)
+        if authorization.rollout_visible(call, summary.rollout)
     ]
-    page, more = cut(filters.rollouts(visible, wanted, timed_mark(after)), limit)
+    page, more = take_page(
+        filters.rollouts(visible, rollout_state, parse_time_cursor(after)), limit
+    )
     if more:
-        last = filters.rollout_place(page[-1])
-        linked(call.headers, request.url.path, request.scope["query_string"], last)
+        last = filters.rollout_key(page[-1])
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
     return [views.rollout(summary) for summary in page]
 
 
@@ -95,11 +104,11 @@ async def list_rollouts(
     ).options,
 )
 async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
-    wanted = _wanted(data, call.by)
-    authorization.selected(call, wanted)
-    made = views.report(allowed(await call.rollouts.start(wanted)))
-    call.headers["Location"] = f"/v1/rollouts/{made.id}"
-    return made
+    request = _rollout_request(data, call.by)
+    authorization.require_selection(call, request)
+    report = views.report(unwrap(await call.rollouts.start(request)))
+    call.headers["Location"] = f"/v1/rollouts/{report.id}"
+    return report
 
 
 @post(
@@ -107,7 +116,7 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
     **Operation(
         id="planRollout",
         tag="rollouts",
-        summary="Plan a rollout: what would happen when, if it were started now",
+        summary="Plan a rollout without starting it",
         role=Role.VIEWER,
         respects_limits=True,
         refuses=(404, 409),
@@ -117,10 +126,11 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
     ).options,
 )
 async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
-    lasts = None if data.lasts is None else length("lasts", data.lasts)
-    wanted = _wanted(data, call.by)
-    authorization.selected(call, wanted)
-    return views.plan(*allowed(await call.rollouts.plan(wanted, lasts)))
+    """Returns the steps that the rollout would take if it were started now, with their times."""
+    lasts = None if data.lasts is None else duration_of("lasts", data.lasts)
+    request = _rollout_request(data, call.by)
+    authorization.require_selection(call, request)
+    return views.plan(*unwrap(await call.rollouts.plan(request, lasts)))
 
 
 @get(
@@ -137,9 +147,9 @@ async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollou
     ).options,
 )
 async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
-    id = await authorization.rollout(call, id)
-    report: RolloutReport = allowed(await context().rollouts.report(id))
-    call.headers["ETag"] = await shown_rollout(context(), report.rollout)
+    id = await authorization.require_rollout(call, id)
+    report: RolloutReport = unwrap(await context().rollouts.report(id))
+    call.headers["ETag"] = await current_rollout_tag(context(), report.rollout)
     return views.report(report)
 
 
@@ -156,8 +166,8 @@ async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
     ).options,
 )
 async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
-    id = await authorization.rollout(call, id)
-    return views.explanation(allowed(await context().rollouts.explain(id)))
+    id = await authorization.require_rollout(call, id)
+    return views.explanation(unwrap(await context().rollouts.explain(id)))
 
 
 @post(
@@ -165,7 +175,7 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
     **Operation(
         id="pauseRollout",
         tag="rollouts",
-        summary="Pause a rollout: announce nothing more for now",
+        summary="Pause a rollout",
         respects_limits=True,
         creates=Creates.ROLLOUT,
         conditional=True,
@@ -176,8 +186,10 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
     ).options,
 )
 async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
-    id = await authorization.rollout(call, id)
-    return views.report(allowed(await call.rollouts.pause(id, call.by, data.reason)))
+    """No further steps are announced until the rollout is resumed. Events that are already
+    announced are not affected."""
+    id = await authorization.require_rollout(call, id)
+    return views.report(unwrap(await call.rollouts.pause(id, call.by, data.reason)))
 
 
 @post(
@@ -195,8 +207,8 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> 
     ).options,
 )
 async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
-    id = await authorization.rollout(call, id)
-    return views.report(allowed(await call.rollouts.resume(id, call.by)))
+    id = await authorization.require_rollout(call, id)
+    return views.report(unwrap(await call.rollouts.resume(id, call.by)))
 
 
 @post(
@@ -204,7 +216,7 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
     **Operation(
         id="abortRollout",
         tag="rollouts",
-        summary="Abort a rollout: cancel what has not started",
+        summary="Abort a rollout",
         respects_limits=True,
         creates=Creates.ROLLOUT,
         conditional=True,
@@ -215,43 +227,45 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
     ).options,
 )
 async def abort_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
-    id = await authorization.rollout(call, id)
-    return views.report(allowed(await call.rollouts.abort(id, call.by, data.reason)))
+    """Its events that have not started are cancelled, and no further steps are announced."""
+    id = await authorization.require_rollout(call, id)
+    return views.report(unwrap(await call.rollouts.abort(id, call.by, data.reason)))
 
 
-def _wanted(data: r.RolloutRequest, by: str) -> RolloutRequest:
+def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
     gate = None
     if data.gate_http or data.gate_command:
         timeout = data.gate_timeout
         gate = Gate(
             http=data.gate_http,
             command=data.gate_command,
-            timeout=GATE_TIMEOUT if timeout is None else length("gate_timeout", timeout),
+            timeout=GATE_TIMEOUT if timeout is None else duration_of("gate_timeout", timeout),
         )
     elif data.gate_timeout is not None:
-        raise RefusedError(invalid("a gate's timeout needs a gate: an address or a command"))
+        raise RefusedError(invalid("gate_timeout needs a gate: gate_http or gate_command"))
     try:
         windows = tuple(parse_window(text) for text in data.windows[:MAX_SELECTED])
         labels = tuple(_selector(text) for text in data.labels[: MAX_SELECTED + 1])
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
     return RolloutRequest(
-        type=named(EventType, "type", data.type),
+        type=parse_enum(EventType, "type", data.type),
         selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
         by=by,
-        notice=None if data.notice is None else length("notice", data.notice),
+        notice=None if data.notice is None else duration_of("notice", data.notice),
         short_notice=data.short_notice,
         description=data.description,
         duration=data.duration,
         at_once=data.at_once,
         windows=windows,
         gate=gate,
-        bake=length("bake", data.bake),
+        bake=duration_of("bake", data.bake),
     )
 
 
 def _selector(text: str) -> Selector:
-    """An empty one would select everything, which nobody means who writes nothing."""
+    """Parse a label selector. An empty one is refused: it would select everything, and is probably
+    a mistake."""
     selector = parse(text)
     if not selector:
         raise ValueError("an empty selector selects nothing; write for example tier=web")

@@ -1,7 +1,7 @@
-"""How the service is: its size and version, its health, its metrics.
+"""Status, health and metrics in the control API.
 
-/healthz and /readyz need no token and say little; /metrics is in Prometheus' text format, or in
-OpenMetrics' if the Accept header asks for it.
+/healthz and /readyz need no token and reveal little. /metrics is in Prometheus' text format, or in
+that of OpenMetrics if the Accept header asks for it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _PROCESS = ProcessCollector(registry=None)
     ).options,
 )
 def get_status(call: Call) -> s.Status:
+    """The numbers of groups, machines and events count only what the token may see."""
     groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
     return s.Status(
         version=__version__,
@@ -71,6 +72,7 @@ def get_status(call: Call) -> s.Status:
     ).options,
 )
 def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """In Prometheus' text format, or in that of OpenMetrics if the `Accept` header asks for it."""
     text, kind = exposition(context().samples(), request.headers.get("accept", ""))
     return Response(text, media_type=kind)
 
@@ -81,13 +83,13 @@ def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     **Operation(
         id="getHealth",
         tag="service",
-        summary="Check that the service works",
+        summary="Check that the service is alive",
         public=True,
         also=(503,),
     ).options,
 )
 def get_health() -> Response[s.HealthReport]:
-    """Does it work at all? 503 if not: starting it anew is the remedy."""
+    """Answers 503 if the service does not work and should be restarted."""
     return _health_response(context().health.healthy())
 
 
@@ -103,7 +105,7 @@ def get_health() -> Response[s.HealthReport]:
     ).options,
 )
 def get_readiness() -> Response[s.HealthReport]:
-    """Can it do what it is there for? 503 if not, with the reasons."""
+    """Answers 503, with the reasons, if the service cannot do its work at the moment."""
     return _health_response(context().health.ready())
 
 

@@ -1,4 +1,4 @@
-"""Tokens in the control API: who may ask. A secret is in one answer only."""
+"""Tokens in the control API. A secret is only in the response that creates it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,35 @@ from litestar import Request, get, post
 from litestar.params import JSONBody
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, instant, length, named, selector
+from forewarn.control.http.errors import (
+    RefusedError,
+    duration_of,
+    instant,
+    parse_enum,
+    parse_selector,
+    unwrap,
+)
 from forewarn.control.http.operation import REPEATABLE, Operation, links_to
-from forewarn.control.http.paging import MAX_PAGE, TimedAfter, cut, linked, timed_mark
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    TimedAfter,
+    add_next_link,
+    parse_time_cursor,
+    take_page,
+)
 from forewarn.control.http.paging import Limit as PageLimit
 from forewarn.control.http.parameters import Name
 from forewarn.control.schema import tokens as t
-from forewarn.control.schema.core import time_of
-from forewarn.core import Time
+from forewarn.control.views import tokens as views
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.refusal import invalid
 from forewarn.service.access.tokens import NewToken
 
 
-def shown(token: Token) -> t.Token:
-    return view(token, context().platform.writer.now().at, context().tokens.last_used(token.id))
+def token_view(token: Token) -> t.Token:
+    return views.token(
+        token, context().platform.writer.now().at, context().tokens.last_used(token.id)
+    )
 
 
 @post(
@@ -34,7 +48,7 @@ def shown(token: Token) -> t.Token:
         summary="Create a token; only this response contains it",
         status=201,
         role=Role.ADMIN,
-        keyless="its answer has a secret in it and is kept nowhere; revoke a token that was lost",
+        keyless="its response contains a secret and is not stored; revoke a token that was lost",
         refuses=(404, 409),
         links=links_to("getToken", "revokeToken", parameter="id", place="id"),
         commands=("token create",),
@@ -43,11 +57,12 @@ def shown(token: Token) -> t.Token:
     ).options,
 )
 async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedToken:
-    """The answer is the only one that has the token in it."""
-    made = allowed(await context().tokens.create(wanted(data), call.by))
-    fields = msgspec.structs.asdict(shown(made.token))
-    call.headers["Location"] = f"/v1/tokens/{made.token.id}"
-    return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
+    """The service stores only a digest of the token, so it cannot be shown again. If the response
+    is lost, revoke the token and create another one."""
+    created = unwrap(await context().tokens.create(new_token(data), call.by))
+    fields = msgspec.structs.asdict(token_view(created.token))
+    call.headers["Location"] = f"/v1/tokens/{created.token.id}"
+    return t.CreatedToken(**fields, token=created.secret.text, notes=list(created.notes))
 
 
 @get(
@@ -70,18 +85,18 @@ def list_tokens(
     limit: PageLimit = MAX_PAGE,
     after: TimedAfter = None,
 ) -> list[t.Token]:
-    """Those that are expired or revoked too, the newest last."""
-    ends = timed_mark(after)
-    behind = (
+    """Includes expired and revoked tokens. The newest is the last."""
+    cursor = parse_time_cursor(after)
+    remaining = (
         token
         for token in context().tokens.all()
-        if ends is None or (token.created_at, token.id.upper()) > ends[1:]
+        if cursor is None or (token.created_at, token.id.upper()) > cursor[1:]
     )
-    page, more = cut(behind, limit)
+    page, more = take_page(remaining, limit)
     if more:
         last = (False, page[-1].created_at, page[-1].id.upper())
-        linked(call.headers, request.url.path, request.scope["query_string"], last)
-    return [shown(token) for token in page]
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    return [token_view(token) for token in page]
 
 
 @get(
@@ -97,8 +112,8 @@ def list_tokens(
     ).options,
 )
 def get_token(id: Name) -> t.Token:
-    """By its id or its name."""
-    return shown(allowed(context().tokens.find(id)))
+    """`id` is the id or the name of the token."""
+    return token_view(unwrap(context().tokens.find(id)))
 
 
 @post(
@@ -117,54 +132,36 @@ def get_token(id: Name) -> t.Token:
     ).options,
 )
 async def revoke_token(call: Call, id: Name, data: JSONBody[t.RevokeRequest]) -> t.Token:
-    return shown(allowed(await context().tokens.revoke(id, call.by, force=data.force)))
+    """`id` is the id or the name of the token. Responses that are being sent to it are aborted."""
+    return token_view(unwrap(await context().tokens.revoke(id, call.by, force=data.force)))
 
 
-def wanted(data: t.TokenRequest) -> NewToken:
+def new_token(data: t.TokenRequest) -> NewToken:
     return NewToken(
         name=data.name,
-        role=named(Role, "role", data.role),
+        role=parse_enum(Role, "role", data.role),
         limit=_limit(data),
-        lasts=None if data.expires_in is None else length("expires_in", data.expires_in),
+        lasts=None if data.expires_in is None else duration_of("expires_in", data.expires_in),
         expires_at=None if data.expires_at is None else instant(data.expires_at),
     )
 
 
 def _limit(data: t.TokenRequest) -> Limit:
-    """A limit that was said and is empty is a slip, perhaps a variable that nobody has set: what
-    comes of it must not be a token without any limit."""
-    labels = selector(data.label)
+    """Return the limit of a new token. An empty limit is refused: it is probably an unset variable,
+    and must not create a token without any limit."""
+    labels = parse_selector(data.label)
     if labels is not None and not labels:
         raise RefusedError(
             invalid(
-                "the label that the token is to be limited by is empty; name one, as in tier=web,"
-                " or leave it out for a token without that limit"
+                "the label selector that limits the token is empty; write for example tier=web, or"
+                " leave it out for a token without that limit"
             )
         )
     if data.groups is not None and not data.groups:
         raise RefusedError(
             invalid(
-                "the list of groups that the token is to be limited to is empty; name one, or leave"
+                "the list of groups that the token is limited to is empty; name a group, or leave"
                 " it out for a token without that limit"
             )
         )
     return Limit(groups=tuple(dict.fromkeys(data.groups or ())), labels=labels or ())
-
-
-def view(token: Token, now: Time, last_used: Time | None) -> t.Token:
-    revoked, expires = token.revoked_at, token.expires_at
-    state = "revoked" if revoked is not None else "valid" if token.valid(now) else "expired"
-    return t.Token(
-        id=token.id,
-        name=token.name,
-        role=token.role.value,
-        state=state,
-        created_at=time_of(token.created_at),
-        created_by=token.created_by,
-        groups=list(token.limit.groups),
-        label=",".join(map(str, token.limit.labels)),
-        expires_at=None if expires is None else time_of(expires),
-        last_used=None if last_used is None else time_of(last_used),
-        revoked_at=None if revoked is None else time_of(revoked),
-        revoked_by=token.revoked_by,
-    )

@@ -1,4 +1,4 @@
-"""The verdict over HTTP: what guests did about their events, and beginning anew."""
+"""The verdict in the control API: what clients did about their events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from litestar import get, post
 
 from forewarn.control.http import authorization
 from forewarn.control.http.context import Call, CallContext, context
-from forewarn.control.http.errors import RefusedError, allowed
+from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.parameters import ByEvent, ByMachine
 from forewarn.core.refusal import conflict
@@ -15,7 +15,7 @@ from forewarn.verdict.observer import Observer
 from forewarn.verdict.verdict import Verdict
 
 NOT_OBSERVING = (
-    "this service keeps no account of what guests do; start it with observe = true"
+    "this service does not observe its clients; start it with observe = true"
     " (the default of 'forewarn dev')"
 )
 
@@ -25,7 +25,7 @@ NOT_OBSERVING = (
     **Operation(
         id="getVerdict",
         tag="verdict",
-        summary="Get what guests did about their events, and what was wrong with it",
+        summary="Get what clients did about their events, and what they did wrong",
         respects_limits=True,
         refuses=(404, 409),
         commands=("verdict",),
@@ -33,18 +33,18 @@ NOT_OBSERVING = (
     ).options,
 )
 async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = None) -> Verdict:
-    """As things stand now: of everybody, of one machine, about one event."""
-    found = _observer().verdict()
+    """The verdict up to now, on all clients, or only on one machine or about one event."""
+    verdict = _observer().verdict()
     if machine is not None:
-        authorization.machines(call, machine)
+        authorization.require_machines(call, machine)
         machine_index = context().platform.machine_index
-        if machine_index.machine(machine) is None and not found.knows(machine):
+        if machine_index.machine(machine) is None and not verdict.knows(machine):
             raise RefusedError(machine_index.unknown_machine(machine))
-        found = found.of(machine)
+        verdict = verdict.of(machine)
     if event is not None:
-        id = await authorization.event(call, event)
-        found = found.about(allowed(await context().platform.event(id)).id)
-    return _within(call, found)
+        id = await authorization.require_event(call, event)
+        verdict = verdict.about(unwrap(await context().platform.event(id)).id)
+    return _visible_part(call, verdict)
 
 
 @post(
@@ -61,7 +61,7 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
     ).options,
 )
 def forget_verdict() -> Verdict:
-    """Begin anew; what is going on is still known, but nothing is held against anybody."""
+    """Discards all complaints. Events that are active are still known."""
     observer = _observer()
     observer.forget()
     return observer.verdict()
@@ -74,15 +74,15 @@ def _observer() -> Observer:
     return observer
 
 
-def _within(call: CallContext, verdict: Verdict) -> Verdict:
-    """What a caller who is limited may see of it."""
+def _visible_part(call: CallContext, verdict: Verdict) -> Verdict:
+    """Return the part of a verdict that is within the caller's limit."""
     if not call.limited:
         return verdict
     return msgspec.structs.replace(
         verdict,
-        courses=tuple(one for one in verdict.courses if call.sees(one.group)),
-        conducts=tuple(one for one in verdict.conducts if call.sees(one.group)),
-        unannounced=tuple(one for one in verdict.unannounced if call.sees(one.group)),
-        complaints=tuple(one for one in verdict.complaints if call.sees(one.group)),
+        courses=tuple(course for course in verdict.courses if call.sees(course.group)),
+        conducts=tuple(conduct for conduct in verdict.conducts if call.sees(conduct.group)),
+        unannounced=tuple(event for event in verdict.unannounced if call.sees(event.group)),
+        complaints=tuple(c for c in verdict.complaints if call.sees(c.group)),
         remarks=(),
     )

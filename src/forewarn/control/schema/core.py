@@ -1,4 +1,5 @@
-"""The shapes of the control API, for both sides of it. Times are RFC 3339, durations seconds."""
+"""Types of the control API, for the server and its client. Times are RFC 3339, durations
+seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import msgspec
 from forewarn.control.schema import types as w
 from forewarn.control.schema.types import doc
 
-BACKUP_HEADER = "Forewarn-Copy"  # of the response that is a backup: its BackupContents, as JSON
+BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSON
 SQLITE = "application/vnd.sqlite3"
 
 
@@ -18,24 +19,28 @@ class Machine(msgspec.Struct, kw_only=True):
     name: str
     group: str
     kind: Annotated[w.KindName, doc("Kind of its group.")]
-    update_domain: Annotated[int, doc("Of a group, one update domain is disturbed at a time.")]
-    fault_domain: Annotated[int, doc("Machines of one fault domain can fail together.")]
-    addresses: Annotated[list[str], doc("Addresses that its requests come from.")] = []
-    host: Annotated[str, doc("Host it is on; empty: none.")] = ""
+    update_domain: Annotated[
+        int, doc("Update domain. Only one update domain of a group is affected at a time.")
+    ]
+    fault_domain: Annotated[
+        int, doc("Fault domain. Machines of one fault domain can fail together.")
+    ]
+    addresses: Annotated[list[str], doc("Source addresses of its requests.")] = []
+    host: Annotated[str, doc("Host that it runs on; empty: none.")] = ""
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
-    gone: Annotated[str, doc("Why the machine no longer exists; empty while it does.")] = ""
+    gone: Annotated[str, doc("Why the machine no longer exists; empty if it exists.")] = ""
     labels: Annotated[dict[str, str], doc("Labels of its group, overlaid with its own.")] = {}
-    metadata_url: Annotated[str, doc("URL to poll as this machine.")] = ""
-    polls: Annotated[int, doc("How often it has polled.")] = 0
+    metadata_url: Annotated[str, doc("URL of the metadata endpoint for this machine.")] = ""
+    polls: Annotated[int, doc("Number of polls.")] = 0
     last_poll: Annotated[w.Moment | None, doc("When it last polled.")] = None
-    api_version: Annotated[str, doc("Newest api-version that it has used.")] = ""
+    api_version: Annotated[str, doc("Newest api-version that it has requested.")] = ""
     events: Annotated[list[str], doc("Ids of its active events.")] = []
 
 
 class Restored(Machine, kw_only=True):
-    """A machine that is there again, and what whoever brought it back should know."""
+    """A machine that has been restored."""
 
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
@@ -43,21 +48,19 @@ class Restored(Machine, kw_only=True):
 class Group(msgspec.Struct, kw_only=True):
     name: str
     kind: Annotated[w.KindName, doc("Kind of the group.")]
-    enabled: Annotated[bool, doc("Whether its machines poll for events.")]
-    incarnation: Annotated[
-        int, doc("DocumentIncarnation of the document that its machines are shown.")
-    ]
+    enabled: Annotated[bool, doc("Whether Scheduled Events are enabled: its machines poll.")]
+    incarnation: Annotated[int, doc("DocumentIncarnation of its document.")]
     machines: Annotated[list[str], doc("Names of its machines.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
     events: Annotated[list[str], doc("Ids of its active events.")] = []
     user_event_limit: Annotated[
-        int | None, doc("How many users' events may be Scheduled at a time; null: any number.")
+        int | None, doc("How many user events may be Scheduled at a time; null: any number.")
     ] = None
     auto_approve: Annotated[
-        list[w.TypeName], doc("Users' events of these types start without approval.")
+        list[w.TypeName], doc("User events of these types start without approval.")
     ] = []
     all_instances_down: Annotated[
-        bool, doc("Approve users' events while all machines of the group are down.")
+        bool, doc("Approve user events while all machines of the group are down.")
     ] = False
     terminate_notice: Annotated[
         float | None, doc("Seconds of notice before a delete; null: deletes are not announced.")
@@ -74,61 +77,59 @@ class Event(msgspec.Struct, kw_only=True):
     group: str
     type: Annotated[w.TypeName, doc("Type of the event.")]
     status: Annotated[w.StatusName, doc("Status of the event.")]
-    source: Annotated[w.SourceName, doc("Platform, or User if a user asked for it.")]
-    machines: Annotated[list[str], doc("Names of the machines it is about.")]
-    update_domain: Annotated[int, doc("Of a group, one update domain is disturbed at a time.")]
-    not_before: Annotated[w.Moment, doc("Earliest start.")]
+    source: Annotated[w.SourceName, doc("Platform, or User if a user of the machine requested it.")]
+    machines: Annotated[list[str], doc("Names of the machines that it affects.")]
+    update_domain: Annotated[
+        int, doc("Update domain. Only one update domain of a group is affected at a time.")
+    ]
+    not_before: Annotated[w.Moment, doc("Earliest time at which it starts without approval.")]
     description: Annotated[str, doc("Text shown to guests.")]
-    duration: Annotated[int, doc("Seconds that the impact takes; 0: none, -1: unknown.")]
+    duration: Annotated[int, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")]
     raised_at: Annotated[w.Moment, doc("When it was announced.")]
     raised_by: Annotated[str, doc("Who announced it.")]
-    listed: Annotated[bool, doc("Whether its machines have been shown it.")]
-    unannounced: Annotated[
-        bool, doc("Whether it is carried out without ever being shown to guests.")
-    ] = False
-    approved: Annotated[Approval | None, doc("Who approved it and when; null if nobody has.")] = (
-        None
-    )
+    listed: Annotated[bool, doc("Whether it is listed in the document of its group.")]
+    unannounced: Annotated[bool, doc("Whether it is never shown to guests.")] = False
+    approved: Annotated[
+        Approval | None, doc("Who approved it, and when; null if it is not approved.")
+    ] = None
     started_at: Annotated[w.Moment | None, doc("When it started.")] = None
-    ended_at: Annotated[w.Moment | None, doc("When it ended; null while it has not.")] = None
-    ending: Annotated[str, doc("How it ended; empty while it has not.")] = ""
-    host: Annotated[str, doc("Host whose maintenance it is; empty: none.")] = ""
-    cause: Annotated[str, doc("What caused it: a rollout's step, or maintenance of a host.")] = ""
-    ready: Annotated[list[str], doc("Machines that reported that they are ready.")] = []
+    ended_at: Annotated[w.Moment | None, doc("When it ended; null until then.")] = None
+    ending: Annotated[str, doc("How it ended; empty until then.")] = ""
+    host: Annotated[str, doc("Host whose maintenance caused it; empty: none.")] = ""
+    cause: Annotated[str, doc("Cause: the step of a rollout, or the maintenance of a host.")] = ""
+    ready: Annotated[list[str], doc("Machines that have reported readiness.")] = []
     held: Annotated[
-        str, doc("Why it waits for an operator to retry or finish it; empty if it does not.")
+        str, doc("Why an operator has to retry or finish it; empty if that is not so.")
     ] = ""
 
 
 class Outcome(Event, kw_only=True):
-    """The event that a verb was about, as it is now, and what whoever asked should know."""
+    """The event that an operation created or changed, in its new state."""
 
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
 class Outcomes(msgspec.Struct, kw_only=True):
-    """The events that a verb was about, as they are now."""
+    """The events that an operation created or changed, in their new state."""
 
-    events: Annotated[list[Event], doc("The events, as they are now.")] = []
+    events: Annotated[list[Event], doc("The events in their new state.")] = []
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
 class Hold(msgspec.Struct, kw_only=True):
-    kind: Annotated[w.HoldKind, doc("What kind of hold it is.")]
-    message: Annotated[str, doc("The same as one sentence.")]
-    since: Annotated[w.Moment, doc("Since when.")]
-    until: Annotated[w.Moment | None, doc("Latest time at which that ends, if there is one.")] = (
-        None
-    )
-    waits_for: Annotated[list[str], doc("Ids of the events that it waits for.")] = []
-    unblocked_by: Annotated[str, doc("Who or what can unblock it.")] = ""
+    kind: Annotated[w.HoldKind, doc("Kind of the hold.")]
+    message: Annotated[str, doc("Explanation for people.")]
+    since: Annotated[w.Moment, doc("Start of this state.")]
+    until: Annotated[w.Moment | None, doc("Time at which it ends at the latest, if known.")] = None
+    waits_for: Annotated[list[str], doc("Ids of the events that have to end first.")] = []
+    unblocked_by: Annotated[str, doc("Who or what can resolve it.")] = ""
 
 
 class Explanation(msgspec.Struct, kw_only=True):
     event: Event
-    message: Annotated[str, doc("The same as one sentence.")]
-    holds: Annotated[list[Hold], doc("What holds it back.")] = []
-    seen_by: Annotated[dict[str, w.Moment], doc("When each machine was first shown it.")] = {}
+    message: Annotated[str, doc("Explanation for people.")]
+    holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
+    seen_by: Annotated[dict[str, w.Moment], doc("When each machine first received it.")] = {}
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -138,13 +139,17 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     machines: Annotated[w.Names, doc("Names of the machines, all of one group.")]
     notice: Annotated[
         w.Notice | None,
-        doc("Seconds between announcement and start; if left out, the type's promised notice."),
+        doc("Seconds between announcement and start; by default, the least notice of the type."),
     ] = None
-    not_before: Annotated[w.Moment | None, doc("Earliest start, instead of a notice.")] = None
-    short_notice: Annotated[bool, doc("Allow less notice than is promised.")] = False
+    not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
+    short_notice: Annotated[bool, doc("Allow less than the least notice of the type.")] = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
-    duration: Annotated[w.Impact, doc("Seconds that the impact takes; 0: none, -1: unknown.")] = -1
-    source: Annotated[w.SourceName, doc("Platform, or User if a user asked for it.")] = "Platform"
+    duration: Annotated[
+        w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
+    ] = -1
+    source: Annotated[
+        w.SourceName, doc("Platform, or User if a user of the machine requested it.")
+    ] = "Platform"
 
 
 class Host(msgspec.Struct, kw_only=True):
@@ -152,7 +157,7 @@ class Host(msgspec.Struct, kw_only=True):
     health: Annotated[w.HealthName, doc("Health of the host.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
     since: Annotated[w.Moment | None, doc("When its health last changed.")] = None
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    note: Annotated[str, doc("Note by the operator.")] = ""
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     events: Annotated[
         list[str], doc("Ids of the events planned or under way for the host itself.")
@@ -160,19 +165,17 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class HostPlan(msgspec.Struct, kw_only=True):
-    """Events that go together, or one that goes alone, and what they wait for."""
+    """Events that start together, or a single event, and what they wait for."""
 
-    events: Annotated[
-        list[Event], doc("Events that are carried out together, or one that is carried out alone.")
-    ]
-    message: Annotated[str, doc("The same as one sentence.")]
-    holds: Annotated[list[Hold], doc("What holds it back.")] = []
+    events: Annotated[list[Event], doc("Events that start together, or a single event.")]
+    message: Annotated[str, doc("Explanation for people.")]
+    holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
 
 
 class HostExplanation(msgspec.Struct, kw_only=True):
     name: str
     health: Annotated[w.HealthName, doc("Health of the host.")]
-    message: Annotated[str, doc("The same as one sentence.")]
+    message: Annotated[str, doc("Explanation for people.")]
     machines: list[str] = []
     plans: list[HostPlan] = []
 
@@ -181,28 +184,28 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
     mode: Annotated[
-        w.MaintenanceMode, doc("What the maintenance means for the machines on the host.")
+        w.MaintenanceMode, doc("Effect of the maintenance on the machines of the host.")
     ]
-    evacuate: Annotated[bool, doc("Empty the host machine by machine instead.")] = False
+    evacuate: Annotated[bool, doc("Move the machines away one by one instead.")] = False
     notice: Annotated[
         w.Notice | None,
-        doc("Seconds between announcement and start; if left out, the type's promised notice."),
+        doc("Seconds between announcement and start; by default, the least notice of the type."),
     ] = None
-    not_before: Annotated[w.Moment | None, doc("Earliest start, instead of a notice.")] = None
-    short_notice: Annotated[bool, doc("Allow less notice than is promised.")] = False
+    not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
+    short_notice: Annotated[bool, doc("Allow less than the least notice of the type.")] = False
     description: Annotated[w.Text | None, doc("Text shown to guests.")] = None
     duration: Annotated[
-        w.Impact | None, doc("Seconds that the impact takes; 0: none, -1: unknown.")
+        w.Impact | None, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = None
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     notice: Annotated[w.Notice | None, doc("Seconds until its machines are redeployed.")] = None
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -213,23 +216,23 @@ class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extra_schema: ClassVar = w.exactly_one_of("count", "to")
 
     count: Annotated[int | None, doc("How many machines to delete.")] = None
-    to: Annotated[int | None, doc("Or how many machines are to remain.")] = None
+    to: Annotated[int | None, doc("How many machines to keep, instead of `count`.")] = None
 
 
 class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays as it is; null is no limit, and no notice of deletes."""
+    """Changes of a policy. Fields that are omitted keep their values."""
 
     user_event_limit: Annotated[
         int | msgspec.UnsetType | None,
-        doc("How many users' events may be Scheduled at a time; null: any number."),
+        doc("How many user events may be Scheduled at a time; null: any number."),
     ] = msgspec.UNSET
     auto_approve: Annotated[
         list[w.TypeName] | msgspec.UnsetType,
-        doc("Users' events of these types start without approval."),
+        doc("User events of these types start without approval."),
     ] = msgspec.UNSET
     all_instances_down: Annotated[
         bool | msgspec.UnsetType,
-        doc("Approve users' events while all machines of the group are down."),
+        doc("Approve user events while all machines of the group are down."),
     ] = msgspec.UNSET
     terminate_notice: Annotated[
         float | msgspec.UnsetType | None,
@@ -244,8 +247,8 @@ class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extra_schema: ClassVar = w.exactly_one_of("by", "to")
 
-    by: Annotated[float | None, doc("By how many seconds.")] = None
-    to: Annotated[w.Moment | None, doc("Or until when.")] = None
+    by: Annotated[float | None, doc("Seconds to advance by.")] = None
+    to: Annotated[w.Moment | None, doc("Time to advance to, instead of `by`.")] = None
 
 
 class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -253,42 +256,42 @@ class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Clock(msgspec.Struct, kw_only=True):
-    now: w.Moment
-    virtual: bool
-    speed: Annotated[float, doc("Durations are divided by it.")] = 1.0
+    now: Annotated[w.Moment, doc("The service's time.")]
+    virtual: Annotated[bool, doc("Whether it is a virtual clock.")]
+    speed: Annotated[float, doc("Factor that durations are divided by (`--speed`).")] = 1.0
     running_speed: Annotated[
         float,
-        doc("Seconds per second at which it runs by itself; 0: it stands still until advanced."),
+        doc("Seconds of this clock in one second of real time; 0: it is paused."),
     ] = 1.0
-    steady_since: w.Moment | None = None
-    next_due: Annotated[w.Moment | None, doc("When something happens next.")] = None
-    untrusted: Annotated[str | None, doc("Why the wall clock is not followed; null if it is.")] = (
+    steady_since: Annotated[
+        w.Moment | None, doc("Since when the service has run without an interruption.")
+    ] = None
+    next_due: Annotated[w.Moment | None, doc("When the next deadline is due.")] = None
+    untrusted: Annotated[str | None, doc("Why the wall clock is not trusted; null if it is.")] = (
         None
     )
 
 
 class AcceptedClock(Clock, kw_only=True):
-    before: Annotated[w.Moment, doc("The service's time until then.")]
+    before: Annotated[w.Moment, doc("The service's time before the change.")]
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
 class Status(msgspec.Struct, kw_only=True):
     version: str
     clock: Clock
-    metadata: Annotated[
-        str, doc("The first of metadata_urls; empty: guests are not served on sockets.")
-    ]
+    metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
     metadata_urls: Annotated[list[str], doc("URLs of the metadata endpoint.")] = []
     groups: int
     machines: int
-    events: Annotated[int, doc("How many events are active.")]
+    events: Annotated[int, doc("Number of active events.")]
 
 
 class HealthReport(msgspec.Struct, kw_only=True):
-    """How it is as a whole, and each part: `ok`, or what is wrong with it."""
+    """Health of the service as a whole, and of its parts."""
 
-    status: Annotated[str, doc("ok, or failing.")]
-    parts: Annotated[dict[str, str], doc("By part of the service: ok, or what is wrong with it.")]
+    status: Annotated[str, doc("`ok` or `failing`.")]
+    parts: Annotated[dict[str, str], doc("State of each part: `ok`, or what is wrong with it.")]
 
 
 class BackupContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,48 +302,51 @@ class BackupContents(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     machines: int
     active_events: int
-    tokens: Annotated[int, doc("How many tokens it has; it holds digests, not secrets.")]
+    tokens: Annotated[
+        int, doc("Number of tokens; a backup contains their digests, not their secrets.")
+    ]
 
 
 class Mistake(msgspec.Struct, kw_only=True):
-    """What is wrong at one place of a body, or with one parameter."""
+    """An invalid field of the body, or an invalid parameter."""
 
     pointer: Annotated[str, doc("JSON Pointer into the body, or the name of a parameter.")]
     detail: str
 
 
-UNDER_WAY = "#problem-under-way"  # how the type of that problem ends
+UNDER_WAY = "#problem-under-way"  # fragment of that problem's type
 
 
 class ProblemHint(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the caller could do about a problem."""
 
-    kind: str  # force, short-notice, …
-    about: str = ""  # the machine, host or token that it is about
-    detail: str = ""  # in the terms of this API
+    kind: Annotated[str, doc("Kind of the hint, for example `force`.")]
+    about: Annotated[str, doc("The machine, host or token that it refers to.")] = ""
+    detail: Annotated[str, doc("The hint in the terms of this API.")] = ""
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """RFC 9457. What does not apply is left out."""
+    """A problem as defined by RFC 9457. Fields that do not apply are left out."""
 
     title: str
     status: Annotated[int, doc("Status of the response.")]
     detail: str
-    type: Annotated[str, doc("Kind of the problem, a place on the page /docs.")] = "about:blank"
-    instance: Annotated[str, doc("Id of the request, which the service's log has as well.")] = ""
-    did_you_mean: str = ""
-    line: Annotated[int | None, doc("Line of the fleet file.")] = None
+    type: Annotated[str, doc("Kind of the problem, an anchor on the page /docs.")] = "about:blank"
+    instance: Annotated[str, doc("Id of the request, which is also in the service's log.")] = ""
+    did_you_mean: Annotated[str, doc("A similar name that exists.")] = ""
+    line: Annotated[int | None, doc("Line in the fleet file.")] = None
     errors: list[Mistake] = []
     hint: ProblemHint | None = None
 
 
 def time_of(at: int) -> datetime:
-    """Microseconds since 1970 as a time that people and JSON know."""
+    """Convert microseconds since 1970 to a datetime."""
     return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
 
 
 def instant_of(time: datetime) -> int:
+    """Convert a datetime to microseconds since 1970."""
     if time.tzinfo is None:
-        raise ValueError("a time needs its zone, for example a trailing Z")
-    whole = int(time.replace(microsecond=0).timestamp())
-    return whole * 1_000_000 + time.microsecond
+        raise ValueError("a time needs a time zone, for example a trailing Z")
+    seconds = int(time.replace(microsecond=0).timestamp())
+    return seconds * 1_000_000 + time.microsecond

@@ -1,4 +1,4 @@
-"""The shapes of faults in the control API. Times are RFC 3339, durations seconds."""
+"""Types of injected faults in the control API. Times are RFC 3339, durations seconds."""
 
 from __future__ import annotations
 
@@ -23,66 +23,65 @@ FaultBody: TypeAlias = Annotated[str, documented(maxLength="MAX_FAULT_BODY")]
 class FaultRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     kind: Annotated[FaultKind, doc("Kind of the fault.")]
     machines: Annotated[
-        list[str], doc("Only these machines; without machines and groups: all.")
+        list[str], doc("Only these machines; without `machines` and `groups`: all.")
     ] = []
     groups: Annotated[list[str], doc("Only these groups.")] = []
     method: Annotated[Method, doc("Only requests with this method; empty: any.")] = ""
     times: Annotated[
         Times | None,
-        doc("How many requests, or events, it affects in all; null: until it is cleared."),
+        doc("How many requests or events it affects; null: all until it is cleared."),
     ] = None
-    skip: Annotated[Skip, doc("How many matching requests, or events, are spared first.")] = 0
+    skip: Annotated[Skip, doc("How many matching requests or events it skips first.")] = 0
     starts_in: Annotated[Seconds | None, doc("Seconds until it takes effect.")] = None
     lasts: Annotated[Seconds | None, doc("Seconds after which it stops.")] = None
     probability: Annotated[
-        Probability, doc("Probability that it affects a request, or event, that matches.")
+        Probability, doc("Probability that it affects a matching request or event.")
     ] = 1.0
     seed: Annotated[
         Seed | None, doc("Seed of its random numbers: the same seed gives the same sequence.")
     ] = None
-    seconds: Annotated[Seconds | None, doc("How long it delays a response, or an event.")] = None
-    status: Annotated[ErrorStatus | None, doc("Status to answer with.")] = None
-    body: Annotated[FaultBody | None, doc("Response body to send instead of the proper one.")] = (
-        None
-    )
+    seconds: Annotated[
+        Seconds | None, doc("Seconds by which it delays a response or an event.")
+    ] = None
+    status: Annotated[ErrorStatus | None, doc("Status of the response.")] = None
+    body: Annotated[FaultBody | None, doc("Body of the response.")] = None
     takes_effect: Annotated[
         bool | None, doc("Whether an approval counts although its response is faulty.")
     ] = None
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """What is to go wrong, and what has come of it."""
+    """An injected fault, and how often it has taken effect."""
 
     id: str
     kind: Annotated[FaultKind, doc("Kind of the fault.")]
-    state: Annotated[FaultState, doc("Its state.")]
+    state: Annotated[FaultState, doc("State of the fault.")]
     message: Annotated[str, doc("How much of it has been consumed, as text.")]
     machines: list[str]
     groups: list[str]
     method: Annotated[str, doc("Only requests with this method; empty: any.")]
     times: Annotated[
         int | None,
-        doc("How many requests, or events, it affects in all; null: until it is cleared."),
+        doc("How many requests or events it affects; null: all until it is cleared."),
     ]
-    skip: Annotated[int, doc("How many matching requests, or events, are spared first.")]
+    skip: Annotated[int, doc("How many matching requests or events it skips first.")]
     starts_at: Annotated[Moment, doc("When it takes effect.")]
     ends_at: Annotated[Moment | None, doc("When it stops; null: when it is cleared.")]
-    probability: Annotated[
-        float, doc("Probability that it affects a request, or event, that matches.")
-    ]
+    probability: Annotated[float, doc("Probability that it affects a matching request or event.")]
     seed: Annotated[int, doc("Seed of its random numbers: the same seed gives the same sequence.")]
-    seconds: Annotated[float | None, doc("How long it delays a response, or an event.")]
-    status: Annotated[int | None, doc("Status to answer with.")]
-    body: Annotated[str | None, doc("Response body to send instead of the proper one.")]
+    seconds: Annotated[float | None, doc("Seconds by which it delays a response or an event.")]
+    status: Annotated[int | None, doc("Status of the response.")]
+    body: Annotated[str | None, doc("Body of the response.")]
     takes_effect: Annotated[
         bool, doc("Whether an approval counts although its response is faulty.")
     ]
     added_at: Annotated[Moment, doc("When it was added.")]
     added_by: Annotated[str, doc("Who added it.")]
-    matched: Annotated[int, doc("How many requests, or events, it was considered for.")]
-    consumed: Annotated[int, doc("How many requests, or events, it has affected.")]
+    matched: Annotated[int, doc("How many requests or events have matched.")]
+    consumed: Annotated[int, doc("How many requests or events it has affected.")]
     remaining: Annotated[
-        int | None, doc("How many more times it will take effect; null: until it is cleared.")
+        int | None,
+        doc("How many more requests or events it will affect; null: all until it is cleared."),
     ]
     by_machine: Annotated[dict[str, int], doc("How often it has affected each machine.")]
     last_at: Annotated[Moment | None, doc("When it last affected something.")]

@@ -1,7 +1,7 @@
-"""Types of the history, and of the feed: what one commit changed, and the state after it.
+"""Types of the history and of the feed: what a commit changed, and the state after it.
 
-A feed is enough to follow the fleet without asking again: who did what (`changes`), and everything
-that the commit touched as it is now. Times are RFC 3339.
+The feed is enough to mirror the fleet without further requests: it has who did what (`changes`),
+and the new state of everything that the commit changed. Times are RFC 3339.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from forewarn.control.schema.types import Moment, doc
 
 
 class HistoryRecord(msgspec.Struct, kw_only=True):
-    """One thing that happened; what does not apply is left empty."""
+    """A record of the history. Fields that do not apply are empty."""
 
     seq: Annotated[int, doc("Number of the record.")]
     at: Moment
-    what: str
-    by: Annotated[str, doc("Who did it.")] = ""
+    what: Annotated[str, doc("Kind of the change, for example `raised`.")]
+    by: Annotated[str, doc("Who did it: the name of a token, a machine, or the service.")] = ""
     group: str = ""
     event: str = ""
-    type: Annotated[str, doc("Type of the event, if it is about one.")] = ""
+    type: Annotated[str, doc("Type of the event, if there is one.")] = ""
     machines: list[str] = []
-    host: Annotated[str, doc("Host it is on, or about.")] = ""
-    cause: Annotated[str, doc("What caused it: a rollout's step, or maintenance of a host.")] = ""
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    host: Annotated[str, doc("Host that it concerns.")] = ""
+    cause: Annotated[str, doc("Cause: the step of a rollout, or the maintenance of a host.")] = ""
+    note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class HistoryPage(msgspec.Struct, kw_only=True):
@@ -35,46 +35,52 @@ class HistoryPage(msgspec.Struct, kw_only=True):
     next: Annotated[
         str,
         doc(
-            "Pass it as `before` for the next page (as `after` with oldest_first, as `after_seq`"
-            " where that was given); empty: there is none."
+            "Cursor of the next page, to be passed as `before` (as `after` with `oldest_first`, or"
+            " as `after_seq` if that was given); empty: there are no more records."
         ),
     ] = ""
 
 
 class FeedChange(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One thing that happened, in the words of the history; what does not apply is left out."""
+    """A change, as in the history. Fields that do not apply are left out."""
 
-    what: str
-    by: Annotated[str, doc("Who did it.")] = ""
+    what: Annotated[str, doc("Kind of the change, for example `raised`.")]
+    by: Annotated[str, doc("Who did it: the name of a token, a machine, or the service.")] = ""
     group: str = ""
     event: str = ""
-    type: Annotated[str, doc("Type of the event, if it is about one.")] = ""
+    type: Annotated[str, doc("Type of the event, if there is one.")] = ""
     machines: list[str] = []
-    host: Annotated[str, doc("Host it is on, or about.")] = ""
-    cause: Annotated[str, doc("What caused it: a rollout's step, or maintenance of a host.")] = ""
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    host: Annotated[str, doc("Host that it concerns.")] = ""
+    cause: Annotated[str, doc("Cause: the step of a rollout, or the maintenance of a host.")] = ""
+    note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FeedMachine(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     group: str
-    update_domain: Annotated[int, doc("Of a group, one update domain is disturbed at a time.")] = 0
-    fault_domain: Annotated[int, doc("Machines of one fault domain can fail together.")] = 0
-    addresses: Annotated[list[str], doc("Addresses that its requests come from.")] = []
-    host: Annotated[str, doc("Host it is on, or about.")] = ""
+    update_domain: Annotated[
+        int, doc("Update domain. Only one update domain of a group is affected at a time.")
+    ] = 0
+    fault_domain: Annotated[
+        int, doc("Fault domain. Machines of one fault domain can fail together.")
+    ] = 0
+    addresses: Annotated[list[str], doc("Source addresses of its requests.")] = []
+    host: Annotated[str, doc("Host that it concerns.")] = ""
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
-    labels: Annotated[dict[str, str], doc("Its own; those of its group stand there.")] = {}
-    gone: Annotated[str, doc("Why the machine no longer exists; empty while it does.")] = ""
+    labels: Annotated[dict[str, str], doc("Its own labels, without those of its group.")] = {}
+    gone: Annotated[str, doc("Why the machine no longer exists; empty if it exists.")] = ""
 
 
 class FeedGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is left out has not changed."""
+    """A group that changed. Fields that have not changed are left out."""
 
     name: str
-    enabled: Annotated[bool | None, doc("Whether its machines poll for events.")] = None
-    kind: Annotated[str | None, doc("Its kind.")] = None
+    enabled: Annotated[
+        bool | None, doc("Whether Scheduled Events are enabled: its machines poll.")
+    ] = None
+    kind: Annotated[str | None, doc("Kind of the group.")] = None
     labels: Annotated[dict[str, str] | None, doc("Labels to select it by.")] = None
 
 
@@ -82,8 +88,8 @@ class FeedHost(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     health: Annotated[str, doc("Health of the host.")] = "healthy"
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
-    since: Annotated[Moment | None, doc("Since when.")] = None
-    note: Annotated[str, doc("Free text by whoever did it.")] = ""
+    since: Annotated[Moment | None, doc("Start of this state.")] = None
+    note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FeedRollout(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -91,16 +97,16 @@ class FeedRollout(msgspec.Struct, kw_only=True, omit_defaults=True):
     type: Annotated[str, doc("Type of the event.")]
     paused: bool = False
     aborted: bool = False
-    ended_at: Annotated[Moment | None, doc("When it ended; null while it has not.")] = None
+    ended_at: Annotated[Moment | None, doc("When it ended; null until then.")] = None
 
 
 class FeedCommit(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What became durable, and visible, at once."""
+    """A commit: changes that became durable and visible together."""
 
     seq: Annotated[int, doc("Number of the commit.")]
     at: Moment
     changes: list[FeedChange]
-    events: Annotated[list[Event], doc("Events that changed, as they are now.")] = []
+    events: Annotated[list[Event], doc("Events that changed, in their new state.")] = []
     machines: list[FeedMachine] = []
     machines_removed: list[str] = []
     groups: list[FeedGroup] = []
@@ -111,18 +117,18 @@ class FeedCommit(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FeedHello(msgspec.Struct, kw_only=True):
-    """Where a stream begins: after which commit, and which is the newest."""
+    """The first message of a stream."""
 
-    after: int
-    newest: int
+    after: Annotated[int, doc("Number of the commit after which the stream starts.")]
+    newest: Annotated[int, doc("Number of the newest commit.")]
 
 
 class ChangesPage(msgspec.Struct, kw_only=True):
     commits: list[FeedCommit]
-    next: Annotated[int, doc("Pass it as `after` to go on.")]
+    next: Annotated[int, doc("To be passed as `after` of the next request.")]
 
 
 class FeedProblem(Problem, kw_only=True, omit_defaults=True):
-    """For whoever asks for what is no longer there."""
+    """The problem of a request for changes that have been deleted."""
 
-    first: Annotated[int, doc("The oldest commit that is kept.")]
+    first: Annotated[int, doc("Number of the oldest commit that is available.")]

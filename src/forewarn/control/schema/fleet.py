@@ -1,4 +1,4 @@
-"""The shapes of the control API that are about the inventory as a whole, for both sides of it."""
+"""Types of the inventory in the control API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.control.schema.types import doc, documented
 
-MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
+MAX_FLEET_BYTES = 64 * 1024 * 1024  # of the body of a fleet
 
 
 class FieldChange(msgspec.Struct):
@@ -20,16 +20,16 @@ class FieldChange(msgspec.Struct):
 class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: Annotated[str, documented(enum=["host", "group", "machine"])]
     action: Annotated[
-        str, documented(enum=["added", "changed", "moved", "removed"]), doc("What is done.")
+        str, documented(enum=["added", "changed", "moved", "removed"]), doc("The change.")
     ]
     name: str
     group: str = ""
-    previous_group: Annotated[str, doc("Group that it moves from.")] = ""
+    previous_group: Annotated[str, doc("Group of a machine before it is moved.")] = ""
     fields: list[FieldChange] = []
 
 
 class BlockingEvent(msgspec.Struct, kw_only=True):
-    what: str  # host or machine
+    what: Annotated[str, doc("`host` or `machine`.")]
     name: str
     group: str
     event: str
@@ -49,9 +49,9 @@ class FleetCounts(msgspec.Struct):
 
 
 class FleetDifference(msgspec.Struct, kw_only=True):
-    """What has changed, or would, if only planned."""
+    """The changes that were made to the inventory, or would be made by a plan."""
 
-    planned: Annotated[bool, doc("Whether nothing has been changed yet.")]
+    planned: Annotated[bool, doc("Whether this is only a plan, and nothing has been changed.")]
     hosts: FleetCounts
     groups: FleetCounts
     machines: FleetCounts
@@ -61,12 +61,12 @@ class FleetDifference(msgspec.Struct, kw_only=True):
     omitted: Annotated[int, doc("How many more items there are.")] = 0
     blocked_by: Annotated[
         list[BlockingEvent],
-        doc("Active events because of which the change is refused without force."),
+        doc("Active events that prevent the change unless `force` is given."),
     ] = []
     warnings: Annotated[
-        list[str], doc("Hosts that are not healthy and are given machines all the same.")
+        list[str], doc("Hosts that get machines although they are not healthy.")
     ] = []
-    etag: Annotated[str, doc("ETag of the fleet that a plan was compared with, for If-Match.")] = ""
+    etag: Annotated[str, doc("Of a plan: ETag of the current fleet, for If-Match.")] = ""
 
     @property
     def total(self) -> int:
@@ -75,6 +75,7 @@ class FleetDifference(msgspec.Struct, kw_only=True):
 
 class FleetProgress(msgspec.Struct):
     stage: Annotated[
-        str, doc("reading, comparing, deciding or storing; empty: nothing is under way.")
+        str,
+        doc("`reading`, `comparing`, `deciding` or `storing`; empty: no fleet is being applied."),
     ]
-    fraction: float
+    fraction: Annotated[float, doc("Progress, from 0 to 1.")]

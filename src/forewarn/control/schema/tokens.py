@@ -1,4 +1,4 @@
-"""The shapes of tokens in the control API. Times are RFC 3339, durations seconds."""
+"""Types of tokens in the control API. Times are RFC 3339, durations seconds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     role: Annotated[
         str,
-        doc("viewer reads, operator changes events and machines, admin manages tokens and faults."),
+        doc("`viewer`, `operator` or `admin`; each includes the rights of the previous one."),
     ]
-    groups: Annotated[
-        list[str] | None, doc("Groups that it is limited to; not empty if given.")
-    ] = None
+    groups: Annotated[list[str] | None, doc("Groups that it is limited to; must not be empty.")] = (
+        None
+    )
     label: Annotated[
-        str | None, doc("Selector of the groups that it is limited to; not empty if given.")
+        str | None, doc("Label selector of the groups that it is limited to; must not be empty.")
     ] = None
     expires_in: Annotated[float | None, doc("Seconds until it expires.")] = None
-    expires_at: Annotated[Moment | None, doc("Or when it expires.")] = None
+    expires_at: Annotated[
+        Moment | None, doc("Time at which it expires, instead of `expires_in`.")
+    ] = None
 
 
 class RevokeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    force: Annotated[bool, doc("Also revoke the last token of an admin.")] = False
+    force: Annotated[
+        bool, doc("Revoke the token even if it is the last one with the role admin.")
+    ] = False
 
 
 class Token(msgspec.Struct, kw_only=True):
@@ -34,23 +38,23 @@ class Token(msgspec.Struct, kw_only=True):
     name: str
     role: Annotated[
         str,
-        doc("viewer reads, operator changes events and machines, admin manages tokens and faults."),
+        doc("`viewer`, `operator` or `admin`; each includes the rights of the previous one."),
     ]
-    state: Annotated[str, doc("valid, expired or revoked.")]
+    state: Annotated[str, doc("`valid`, `expired` or `revoked`.")]
     created_at: Annotated[Moment, doc("When it was created.")]
     created_by: Annotated[str, doc("Who created it.")]
     groups: list[str] = []
     label: str = ""
     expires_at: Annotated[Moment | None, doc("When it expires; null: never.")] = None
-    last_used: Annotated[Moment | None, doc("When it was last used, to within some seconds.")] = (
-        None
-    )
+    last_used: Annotated[
+        Moment | None, doc("When it was last used, accurate to a few seconds.")
+    ] = None
     revoked_at: Moment | None = None
     revoked_by: str = ""
 
 
 class CreatedToken(Token, kw_only=True):
-    """With the secret, which is shown this once and is kept nowhere."""
+    """A new token with its secret."""
 
     token: Annotated[str, doc("The secret, which is shown only in this response.")]
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []

@@ -1,6 +1,7 @@
-"""Types that the structs of the control API are made of: names that are one of a few, and values
-within bounds. Enumerations and limits are named here (`enum="EventType"`) and filled in by
-`openapi.values`; they are enforced where things are decided. Needs nothing but msgspec.
+"""Field types of the control API: strings from an enumeration, and numbers and lists within limits.
+
+Enumerations and limits are only named here (`enum="EventType"`); `openapi.values` fills them in for
+the document, and the service enforces them. This module needs nothing but msgspec.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 
 def exactly_one_of(*names: str) -> dict[str, Any]:
-    """JSON Schema of an object that has exactly one of these properties, null being none."""
+    """Return the JSON Schema of an object with exactly one of these properties that is not null."""
     return {"oneOf": [_only(name, names) for name in names]}
 
 
@@ -23,17 +24,17 @@ def at_most_one_of(*names: str) -> dict[str, Any]:
 
 def _only(name: str, names: tuple[str, ...]) -> dict[str, Any]:
     others = {other: {"type": "null"} for other in names if other != name}
-    there = {name: {"not": {"type": "null"}}}
-    return {"required": [name], "properties": there | others}
+    present = {name: {"not": {"type": "null"}}}
+    return {"required": [name], "properties": present | others}
 
 
 def doc(text: str) -> msgspec.Meta:
-    """Describe a field in the API's document."""
+    """Describe a field in the OpenAPI document."""
     return msgspec.Meta(description=text)
 
 
 def documented(**schema: Any) -> msgspec.Meta:
-    """Add keywords of JSON Schema to a type; msgspec does not enforce them."""
+    """Add JSON Schema keywords to a type; msgspec does not enforce them."""
     return msgspec.Meta(extra_json_schema=schema)
 
 

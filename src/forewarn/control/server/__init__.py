@@ -1,1 +1,1 @@
-"""The control API's connections."""
+"""The connections of the control API: accepting, limiting and reading them."""

@@ -1,7 +1,7 @@
-"""Accepts operators' connections itself, so that each is counted from its first moment.
+"""Accepts connections to the control API, so that each is counted as soon as it is accepted.
 
-What happens on an accepted connection is uvicorn's and `protocol.py`'s; how many are accepted is
-decided in `connections.py`.
+Accepted connections are handled by uvicorn and `protocol.py`; how many are accepted is decided in
+`connections.py`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,36 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds of guard time for a TLS handshake
-ACCEPTED_AT_ONCE = 64  # connections before the loop gets its turn
-ACCEPT_AGAIN = 1.0  # seconds after which it is tried again when there were no more open files
+ACCEPTED_AT_ONCE = 64  # connections before control returns to the event loop
+ACCEPT_AGAIN = 1.0  # seconds of pause after the limit of open files was reached
 
-_SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 log = logger("forewarn.control")
 
 
 class Acceptor:
-    """Stands in uvicorn's list of servers, and is closed with them."""
+    """Accepts connections of some listeners; uvicorn closes it like an `asyncio.Server`."""
 
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        make: Callable[[], OperatorsProtocol],
+        new_protocol: Callable[[], OperatorsProtocol],
         tasks: guard.Tasks,
         connections: OperatorConnections,
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._listeners = listeners
-        self._make = make
+        self._new_protocol = new_protocol
         self._tasks = tasks
         self._connections = connections
         self._tls = tls  # returns the context for a new connection; the certificate may change
         self._loop = asyncio.get_running_loop()
-        self._full, self._spent, self._failed = LogThrottle(), LogThrottle(), LogThrottle()
+        self._refused_log, self._files_log, self._tls_log = (
+            LogThrottle(),
+            LogThrottle(),
+            LogThrottle(),
+        )
         self._closed = False
         for listener in listeners:
             listener.setblocking(False)
@@ -58,7 +62,7 @@ class Acceptor:
             self._loop.remove_reader(listener.fileno())
 
     async def wait_closed(self) -> None:
-        """Those who were let in are the server's own, and it looks after them."""
+        """Return at once: uvicorn itself waits for the accepted connections."""
 
     def _open(self) -> None:
         if not self._closed:
@@ -72,23 +76,23 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _SPENT:
-                    self._exhausted()
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause()
                     return
-                continue  # it has gone already
+                continue  # the caller has closed the connection already
             self._admit(sock, address[0])
 
     def _admit(self, sock: socket.socket, address: str) -> None:
-        connection = self._connections.enter(sock, address)
+        connection = self._connections.add(sock, address)
         if connection is not None:
             sock.setblocking(False)
             self._tasks.start(self._serve(sock, connection, address), "an operator's connection")
             return
-        if self._tls is None:  # else nobody could read it
+        if self._tls is None:  # with TLS, the caller could not read it
             with contextlib.suppress(OSError):
                 sock.send(FULL, socket.MSG_DONTWAIT)
         sock.close()
-        if times := self._full.record():
+        if times := self._refused_log.record():
             log.warning(
                 "too many connections to the control API: some were refused",
                 address=address,
@@ -99,31 +103,31 @@ class Acceptor:
     async def _serve(
         self, sock: socket.socket, connection: OperatorConnection, address: str
     ) -> None:
-        def made() -> OperatorsProtocol:
-            protocol = self._make()
+        def counted_protocol() -> OperatorsProtocol:
+            protocol = self._new_protocol()
             protocol.counted = connection
             return protocol
 
         try:
             await self._loop.connect_accepted_socket(
-                made,
+                counted_protocol,
                 sock,
                 ssl=self._tls() if self._tls else None,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if self._tls else None,
             )
         except (OSError, TimeoutError) as error:  # not TLS, too slow, or closed meanwhile
-            connection.over()
+            connection.closed()
             sock.close()
             if self._tls is not None:
-                self._tell_of_handshake(address, error)
+                self._log_failed_handshake(address, error)
         except BaseException:
-            connection.over()
+            connection.closed()
             sock.close()
             raise
 
-    def _tell_of_handshake(self, address: str, error: OSError) -> None:
+    def _log_failed_handshake(self, address: str, error: OSError) -> None:
         """Log failed handshakes, at most once a minute."""
-        if times := self._failed.record():
+        if times := self._tls_log.record():
             reason = getattr(error, "reason", None) or error.strerror or str(error)
             log.info(
                 "a TLS handshake with the control API failed",
@@ -132,15 +136,18 @@ class Acceptor:
                 times=times,
             )
 
-    def _exhausted(self) -> None:
+    def _pause(self) -> None:
+        """Stop accepting for a moment, since there are no more open files."""
         for listener in self._listeners:
             self._loop.remove_reader(listener.fileno())
         self._loop.call_later(ACCEPT_AGAIN, self._open)
-        if times := self._spent.record():
+        if times := self._files_log.record():
             log.error("no more open files for the control API", times=times)
 
 
 def acceptors(tasks: guard.Tasks, most: int, tls: Callable[[], ssl.SSLContext] | None) -> Any:
     """Return a factory of acceptors for the listeners and protocols of a server."""
     connections = OperatorConnections(most)
-    return lambda listeners, make: Acceptor(listeners, make, tasks, connections, tls)
+    return lambda listeners, new_protocol: Acceptor(
+        listeners, new_protocol, tasks, connections, tls
+    )

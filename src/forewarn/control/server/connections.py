@@ -1,8 +1,8 @@
 """Limits of the control API's connections, and which one is closed when they are reached.
 
-A connection counts from the moment it is accepted. One that is idle (it has sent no request yet, or
-no further one, or has not finished its TLS handshake) is closed in favour of a new one, the oldest
-first: a caller that only holds connections open keeps nobody out.
+A connection counts from the moment it is accepted. An idle connection (it has sent no request yet,
+or no further one, or has not finished its TLS handshake) is closed in favour of a new one, the
+oldest first. A caller that only holds connections open therefore keeps nobody out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from forewarn.control.http.token_attempts import network_of
 
 MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
-MAX_OPERATOR_SHARE = 1_536  # of these for one address, or one /64 of IPv6
+MAX_OPERATOR_SHARE = 1_536  # of these from one address, or one /64 of IPv6
 
 
 class OperatorConnection:
@@ -28,33 +28,40 @@ class OperatorConnection:
         self.network = network
 
     def busy(self) -> None:
-        """Mark that a request is being answered: it is not closed for others."""
-        self._connections.waits(self, False)
+        """Mark that a request is being answered, so that the connection is not closed."""
+        self._connections.mark_busy(self)
 
     def idle(self) -> None:
-        self._connections.waits(self, True)
+        self._connections.mark_idle(self)
 
-    def over(self) -> None:
-        self._connections.leave(self)
+    def closed(self) -> None:
+        self._connections.remove(self)
 
-    def cut(self) -> None:
-        """Shut the socket down; its transport notices and closes it."""
+    def shut_down(self) -> None:
+        """Shut the socket down; its transport notices that and closes it."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class _Network:
-    __slots__ = ("busy", "waiting")
+    """The connections from one address, or one /64 of IPv6."""
+
+    __slots__ = ("busy", "idle")
 
     def __init__(self) -> None:
         self.busy: set[OperatorConnection] = set()
-        self.waiting: OrderedDict[OperatorConnection, None] = OrderedDict()  # the oldest first
+        self.idle: OrderedDict[OperatorConnection, None] = OrderedDict()  # the oldest first
 
     def __len__(self) -> int:
-        return len(self.busy) + len(self.waiting)
+        return len(self.busy) + len(self.idle)
+
+    def __contains__(self, connection: OperatorConnection) -> bool:
+        return connection in self.busy or connection in self.idle
 
 
 class OperatorConnections:
+    """All connections to the control API."""
+
     def __init__(self, most: int = MAX_OPERATOR_CONNECTIONS) -> None:
         self._most = most
         self._networks: dict[str, _Network] = {}
@@ -63,49 +70,50 @@ class OperatorConnections:
     def __len__(self) -> int:
         return self._count
 
-    def enter(self, sock: socket.socket, address: str) -> OperatorConnection | None:
-        """Count a new connection; None if the limit is reached and none can be closed for it."""
+    def add(self, sock: socket.socket, address: str) -> OperatorConnection | None:
+        """Count a new connection. Return None if the limit is reached and none can be closed."""
         most = min(self._most, MAX_OPERATOR_CONNECTIONS)
         name = network_of(address)
-        found = self._networks.get(name)
-        if found is not None and len(found) >= min(most, MAX_OPERATOR_SHARE):
-            if not self._gives_way(found):
+        network = self._networks.get(name)
+        if network is not None and len(network) >= min(most, MAX_OPERATOR_SHARE):
+            if not self._close_oldest_idle(network):
                 return None
         elif self._count >= most:
-            waiting = [one for one in self._networks.values() if one.waiting]
-            if not waiting or not self._gives_way(max(waiting, key=len)):
+            with_idle = [other for other in self._networks.values() if other.idle]
+            if not with_idle or not self._close_oldest_idle(max(with_idle, key=len)):
                 return None
         connection = OperatorConnection(self, sock, name)
-        self._networks.setdefault(name, _Network()).waiting[connection] = None
+        self._networks.setdefault(name, _Network()).idle[connection] = None
         self._count += 1
         return connection
 
-    def waits(self, connection: OperatorConnection, yes: bool) -> None:
-        found = self._networks.get(connection.network)
-        if found is None or (connection not in found.busy and connection not in found.waiting):
-            return  # it has given way, and does not know yet
-        if yes:
-            found.busy.discard(connection)
-            found.waiting[connection] = None
-        else:
-            found.waiting.pop(connection, None)
-            found.busy.add(connection)
+    def mark_busy(self, connection: OperatorConnection) -> None:
+        network = self._networks.get(connection.network)
+        if network is not None and connection in network:  # else it is being closed
+            network.idle.pop(connection, None)
+            network.busy.add(connection)
 
-    def leave(self, connection: OperatorConnection) -> None:
-        found = self._networks.get(connection.network)
-        if found is None or (connection not in found.busy and connection not in found.waiting):
+    def mark_idle(self, connection: OperatorConnection) -> None:
+        network = self._networks.get(connection.network)
+        if network is not None and connection in network:
+            network.busy.discard(connection)
+            network.idle[connection] = None
+
+    def remove(self, connection: OperatorConnection) -> None:
+        network = self._networks.get(connection.network)
+        if network is None or connection not in network:
             return
-        found.busy.discard(connection)
-        found.waiting.pop(connection, None)
+        network.busy.discard(connection)
+        network.idle.pop(connection, None)
         self._count -= 1
-        if not len(found):
+        if not len(network):
             del self._networks[connection.network]
 
-    def _gives_way(self, among: _Network) -> bool:
-        """Close the one of these that has been idle longest, if there is one."""
-        if not among.waiting:
+    def _close_oldest_idle(self, network: _Network) -> bool:
+        """Close the connection that has been idle longest. Return whether there was one."""
+        if not network.idle:
             return False
-        connection = next(iter(among.waiting))
-        connection.cut()
-        self.leave(connection)
+        connection = next(iter(network.idle))
+        connection.shut_down()
+        self.remove(connection)
         return True

@@ -1,1 +1,1 @@
-"""From the service's values to those of the control API."""
+"""Conversion of the service's values to the types of the control API."""

@@ -1,4 +1,4 @@
-"""From what the service knows to the shapes of the control API."""
+"""Conversion of machines, groups, events, hosts and backups to the types of the control API."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from forewarn.service.indexes.polls import MachinePolls
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostReport
+from forewarn.store.port import Contents
 
 
 def machines(
-    found: Iterable[tuple[Group, Machine]],
+    pairs: Iterable[tuple[Group, Machine]],
     polls: Callable[[str], MachinePolls | None],
     url: Callable[[Machine], str],
 ) -> list[s.Machine]:
-    """Those of a group stand together, and its events are looked through once."""
-    shown: list[s.Machine] = []
-    looked: Group | None = None
+    """Convert many machines. Machines of a group must be adjacent, so that the events of the group
+    are searched only once."""
+    views: list[s.Machine] = []
+    current: Group | None = None
     events: dict[str, list[str]] = {}
-    for there, one in found:
-        if there is not looked:
-            looked, events = there, {}
-            for event in there.events:
+    for group, member in pairs:
+        if group is not current:
+            current, events = group, {}
+            for event in group.events:
                 for name in event.resources:
                     events.setdefault(name, []).append(event.id)
-        shown.append(machine(there, one, polls(one.name), url, events.get(one.name, [])))
-    return shown
+        views.append(machine(group, member, polls(member.name), url, events.get(member.name, [])))
+    return views
 
 
 def machine(
@@ -45,7 +47,7 @@ def machine(
     url: Callable[[Machine], str],
     events: list[str] | None = None,
 ) -> s.Machine:
-    """`events` are those it is in, where somebody has looked already."""
+    """Convert a machine. `events` are the ids of its events, if they are already known."""
     if events is None:
         events = [event.id for event in group.events if machine.name in event.resources]
     return s.Machine(
@@ -103,7 +105,7 @@ def event(event: Event) -> s.Event:
         unannounced=event.unannounced,
         host=event.host,
         cause=event.cause,
-        ready=[said.machine for said in event.ready],
+        ready=[readiness.machine for readiness in event.ready],
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
         approved=s.Approval(by=event.approved.by, at=time_of(event.approved.at))
         if event.approved
@@ -115,32 +117,32 @@ def event(event: Event) -> s.Event:
 
 
 def outcome(outcome: p.Outcome) -> s.Outcome:
-    shown = msgspec.structs.asdict(event(outcome.event))
-    return s.Outcome(**shown, notes=list(outcome.notes))
+    fields = msgspec.structs.asdict(event(outcome.event))
+    return s.Outcome(**fields, notes=list(outcome.notes))
 
 
 def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
-    return s.Outcomes(events=[event(one) for one in outcomes.events], notes=list(outcomes.notes))
+    return s.Outcomes(events=[event(item) for item in outcomes.events], notes=list(outcomes.notes))
 
 
 def hosts(hosts: Iterable[Host], groups: Iterable[Group]) -> list[s.Host]:
-    """With what a look at every group says about them."""
+    """Convert hosts, with their machines and events among these groups."""
     machines: dict[str, list[Machine]] = {}
     events: dict[str, list[Event]] = {}
-    for there in groups:
-        for one in there.machines:
-            if one.host and one.alive:
-                machines.setdefault(one.host, []).append(one)
-        for planned in there.events:
-            if planned.host:
-                events.setdefault(planned.host, []).append(planned)
+    for group in groups:
+        for machine in group.machines:
+            if machine.host and machine.alive:
+                machines.setdefault(machine.host, []).append(machine)
+        for event in group.events:
+            if event.host:
+                events.setdefault(event.host, []).append(event)
     return [
         host(
-            one,
-            sorted(machines.get(one.name, []), key=lambda machine: machine.name),
-            sorted(events.get(one.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
+            item,
+            sorted(machines.get(item.name, []), key=lambda machine: machine.name),
+            sorted(events.get(item.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
         )
-        for one in hosts
+        for item in hosts
     ]
 
 
@@ -164,9 +166,9 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
         machines=list(report.machines),
         plans=[
             s.HostPlan(
-                events=[event(one) for one in plan.events],
+                events=[event(item) for item in plan.events],
                 message=plan.message,
-                holds=[hold_view(hold) for hold in plan.holds],
+                holds=[hold(item) for item in plan.holds],
             )
             for plan in report.plans
         ],
@@ -177,12 +179,12 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
         message=explanation.message,
-        holds=[hold_view(hold) for hold in explanation.holds],
+        holds=[hold(item) for item in explanation.holds],
         seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
     )
 
 
-def hold_view(hold: Hold) -> s.Hold:
+def hold(hold: Hold) -> s.Hold:
     return s.Hold(
         kind=hold.kind.value,
         message=hold.message,
@@ -190,4 +192,17 @@ def hold_view(hold: Hold) -> s.Hold:
         until=time_of(hold.until) if hold.until is not None else None,
         waits_for=list(hold.waits_for),
         unblocked_by=hold.unblocked_by,
+    )
+
+
+def backup_contents(contents: Contents) -> s.BackupContents:
+    return s.BackupContents(
+        schema=contents.schema,
+        commit=contents.commit,
+        until=None if contents.at is None else time_of(contents.at),
+        copied_at=None if contents.copied_at is None else time_of(contents.copied_at),
+        groups=contents.groups,
+        machines=contents.machines,
+        active_events=contents.active_events,
+        tokens=contents.tokens,
     )

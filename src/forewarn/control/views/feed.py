@@ -1,4 +1,4 @@
-"""From commits to the shapes of the feed, whole or only what somebody wants or may see of them."""
+"""Conversion of commits and history records to the types of the feed and the history."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from forewarn.store.port import Commit
 
 
 def commit(commit: Commit) -> f.FeedCommit:
-    told = [(entry.group, entry.items) for entry in commit.entries]
-    records = HistoryReplayer(commit.words).records(commit.at, told, commit.puts)
-    made = f.FeedCommit(
+    changes = [(entry.group, entry.items) for entry in commit.entries]
+    records = HistoryReplayer(commit.words).records(commit.at, changes, commit.puts)
+    view = f.FeedCommit(
         seq=commit.seq, at=time_of(commit.at), changes=[_change(record) for record in records]
     )
-    _beside(made, commit.puts)
+    _add_registry(view, commit.puts)
     events: dict[str, Event] = {}
     machines: dict[str, f.FeedMachine | None] = {}
-    for group, items in told:
-        now = f.FeedGroup(name=group)
+    for name, items in changes:
+        group = f.FeedGroup(name=name)
         for item in items:
             match item:
                 case EventMoved(event=event):
                     events[event.id] = event
                 case MachinePut(machine=machine):
-                    machines[machine.name] = _machine(group, machine)
-                case MachineRemoved(name=name):
-                    machines.setdefault(name, None)  # it may be in another group by now
+                    machines[machine.name] = _machine(name, machine)
+                case MachineRemoved(name=removed):
+                    machines.setdefault(removed, None)  # unless it has moved to another group
                 case GroupDefined(kind=kind, labels=labels):
-                    now.kind, now.labels = kind.value, labels
+                    group.kind, group.labels = kind.value, labels
                 case Enabled():
-                    now.enabled = True
+                    group.enabled = True
                 case Disabled():
-                    now.enabled = False
-        if now != f.FeedGroup(name=group):
-            made.groups.append(now)
-    made.events = [core.event(event) for event in events.values()]
-    made.machines = [machine for machine in machines.values() if machine is not None]
-    made.machines_removed = [name for name, machine in machines.items() if machine is None]
-    return made
+                    group.enabled = False
+        if group != f.FeedGroup(name=name):
+            view.groups.append(group)
+    view.events = [core.event(event) for event in events.values()]
+    view.machines = [machine for machine in machines.values() if machine is not None]
+    view.machines_removed = [name for name, machine in machines.items() if machine is None]
+    return view
 
 
-def only(whole: f.FeedCommit, keep: Callable[[f.FeedChange], bool]) -> f.FeedCommit:
-    """What is left if only these changes count: values that none of them is about go as well."""
+def filtered(whole: f.FeedCommit, keep: Callable[[f.FeedChange], bool]) -> f.FeedCommit:
+    """Return a commit with only the changes to keep, and the values that these are about."""
     changes = [change for change in whole.changes if keep(change)]
     events = {change.event for change in changes}
     groups = {change.group for change in changes if not change.event and not change.machines}
@@ -81,7 +81,7 @@ def only(whole: f.FeedCommit, keep: Callable[[f.FeedChange], bool]) -> f.FeedCom
     )
 
 
-def _beside(made: f.FeedCommit, puts: Iterable[Put]) -> None:
+def _add_registry(view: f.FeedCommit, puts: Iterable[Put]) -> None:
     hosts: dict[str, f.FeedHost | None] = {}
     rollouts: dict[str, f.FeedRollout | None] = {}
     for put in puts:
@@ -94,10 +94,10 @@ def _beside(made: f.FeedCommit, puts: Iterable[Put]) -> None:
                 rollouts[rollout.id] = _rollout(rollout)
             case RolloutRemoved(id=id):
                 rollouts[id] = None
-    made.hosts = [host for host in hosts.values() if host is not None]
-    made.hosts_removed = [name for name, host in hosts.items() if host is None]
-    made.rollouts = [rollout for rollout in rollouts.values() if rollout is not None]
-    made.rollouts_removed = [id for id, rollout in rollouts.items() if rollout is None]
+    view.hosts = [host for host in hosts.values() if host is not None]
+    view.hosts_removed = [name for name, host in hosts.items() if host is None]
+    view.rollouts = [rollout for rollout in rollouts.values() if rollout is not None]
+    view.rollouts_removed = [id for id, rollout in rollouts.items() if rollout is None]
 
 
 def _change(record: Record) -> f.FeedChange:
@@ -145,4 +145,20 @@ def _rollout(rollout: Rollout) -> f.FeedRollout:
         paused=rollout.paused is not None,
         aborted=rollout.aborted is not None,
         ended_at=None if rollout.ended_at is None else time_of(rollout.ended_at),
+    )
+
+
+def history_record(record: Record) -> f.HistoryRecord:
+    return f.HistoryRecord(
+        seq=record.seq,
+        at=time_of(record.at),
+        what=record.what.value,
+        by=record.by,
+        group=record.group,
+        event=record.event,
+        type=record.type,
+        machines=list(record.machines),
+        host=record.host,
+        cause=record.cause,
+        note=record.note,
     )

@@ -1,4 +1,4 @@
-"""From the service's rollouts to those of the control API."""
+"""Conversion of rollouts to the types of the control API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def explanation(explanation: RolloutExplanation) -> r.RolloutExplanation:
     return r.RolloutExplanation(
         rollout=rollout(explanation.report.summary),
         message=explanation.message,
-        waits=[_explained(wait) for wait in explanation.waits],
+        waits=[_explained_wait(wait) for wait in explanation.waits],
     )
 
 
@@ -87,15 +87,15 @@ def _fields(summary: RolloutSummary) -> dict[str, Any]:
     }
 
 
-def _explained(explained: ExplainedWait) -> r.WaitExplained:
+def _explained_wait(explained: ExplainedWait) -> r.WaitExplained:
     details = [
         r.EventHolds(
             event=event.id,
             status=event.status.value,
-            message=says,
-            holds=[core.hold_view(hold) for hold in holds],
+            message=message,
+            holds=[core.hold(hold) for hold in holds],
         )
-        for event, holds, says in explained.events
+        for event, holds, message in explained.events
     ]
     return r.WaitExplained(**_wait(explained.wait), details=details)
 

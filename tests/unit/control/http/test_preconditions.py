@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarn.control.http.preconditions import bytes_tag, matching
-from forewarn.control.http.problems import BY_NAME, described, of_refusal, pointer
+from forewarn.control.http.problems import BY_NAME, from_refusal, pointer, problem_of
 from forewarn.core.refusal import Hint, invalid, unknown_name
 
 TAG = bytes_tag(b"it")
@@ -40,12 +40,12 @@ def test_a_place_in_a_body_is_pointed_at(place: str, points: str) -> None:
 
 def test_a_problem_tells_programs_what_its_sentence_tells_people() -> None:
     refused = unknown_name("machine", "aa", ["aaa"])
-    made = of_refusal(BY_NAME["unknown"], refused)
+    made = from_refusal(BY_NAME["unknown"], refused)
     assert (made.did_you_mean, made.line, made.errors) == ("aaa", None, [])
     refused = invalid("unknown key", line=12, field="x", hint=Hint.FORCE)
-    made = of_refusal(BY_NAME["invalid"], refused)
+    made = from_refusal(BY_NAME["invalid"], refused)
     assert (made.line, made.detail) == (12, "x: unknown key")
     assert made.hint is not None
     assert (made.hint.kind, made.hint.detail) == ("force", "set force to true to override")
-    made = described(BY_NAME["invalid"], "Expected `int`, got `str` - at `$.duration`")
+    made = problem_of(BY_NAME["invalid"], "Expected `int`, got `str` - at `$.duration`")
     assert [error.pointer for error in made.errors] == ["/duration"]

@@ -21,7 +21,7 @@ def line() -> Iterator[socket.socket]:
 def entered(
     among: OperatorConnections, line: socket.socket, *addresses: str
 ) -> list[OperatorConnection]:
-    visits = [among.enter(line, address) for address in addresses]
+    visits = [among.add(line, address) for address in addresses]
     assert None not in visits
     return [visit for visit in visits if visit is not None]
 
@@ -31,9 +31,9 @@ def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
     single, *many = entered(among, line, "10.0.0.1", *["10.0.0.2"] * 3)
     entered(among, line, "10.0.0.3")
     assert len(among) == 4
-    many[0].over()  # it has given way: there is nothing to leave
+    many[0].closed()  # it has given way: there is nothing to leave
     assert len(among) == 4
-    single.over()
+    single.closed()
     assert len(among) == 3
 
 
@@ -41,7 +41,7 @@ def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
     among = OperatorConnections(2)
     for visit in entered(among, line, "10.0.0.1", "10.0.0.2"):
         visit.busy()
-    assert among.enter(line, "10.0.0.3") is None
+    assert among.add(line, "10.0.0.3") is None
     assert len(among) == 2
 
 
@@ -52,12 +52,12 @@ def test_one_address_has_a_share_however_much_room_there_is(
     among = OperatorConnections()
     for visit in entered(among, line, "10.0.0.1", "10.0.0.1"):
         visit.busy()
-    assert among.enter(line, "10.0.0.1") is None
-    assert among.enter(line, "10.0.0.2") is not None
+    assert among.add(line, "10.0.0.1") is None
+    assert among.add(line, "10.0.0.2") is not None
     for visit in entered(among, line, "2001:db8::1", "2001:db8::2"):
         visit.busy()
-    assert among.enter(line, "2001:db8::3") is None  # the same network
-    assert among.enter(line, "2001:db8:0:1::3") is not None
+    assert among.add(line, "2001:db8::3") is None  # the same network
+    assert among.add(line, "2001:db8:0:1::3") is not None
 
 
 def test_what_is_over_makes_room_once(line: socket.socket) -> None:
@@ -65,12 +65,12 @@ def test_what_is_over_makes_room_once(line: socket.socket) -> None:
     first, second = entered(among, line, "10.0.0.1", "10.0.0.1")
     first.busy()
     for _ in range(2):
-        first.over()
+        first.closed()
     assert len(among) == 1
     second.busy()
     second.idle()
     first.idle()
     first.busy()
     assert len(among) == 1
-    second.over()
+    second.closed()
     assert len(among) == 0

@@ -1,0 +1,27 @@
+"""Conversion of tokens to the type of the control API."""
+
+from __future__ import annotations
+
+from forewarn.control.schema import tokens as t
+from forewarn.control.schema.core import time_of
+from forewarn.core import Time
+from forewarn.core.access import Token
+
+
+def token(token: Token, now: Time, last_used: Time | None) -> t.Token:
+    revoked, expires = token.revoked_at, token.expires_at
+    state = "revoked" if revoked is not None else "valid" if token.valid(now) else "expired"
+    return t.Token(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        state=state,
+        created_at=time_of(token.created_at),
+        created_by=token.created_by,
+        groups=list(token.limit.groups),
+        label=",".join(map(str, token.limit.labels)),
+        expires_at=None if expires is None else time_of(expires),
+        last_used=None if last_used is None else time_of(last_used),
+        revoked_at=None if revoked is None else time_of(revoked),
+        revoked_by=token.revoked_by,
+    )
