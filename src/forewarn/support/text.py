@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
+
+from forewarn.support.instants import to_datetime
 
 Duration: TypeAlias = int  # microseconds
 
@@ -34,16 +35,13 @@ def in_words(duration: Duration) -> str:
     return " ".join(parts[:2])
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def utc(at: int) -> str:
     """Format an instant, in microseconds since 1970, as `2026-11-15 05:23:03Z`."""
     try:
-        moment = _EPOCH + timedelta(seconds=at // SECOND)
+        time = to_datetime(at)
     except OverflowError:  # a clock may show anything
         return f"{at // SECOND} s after 1970"
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
+    return time.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def listing(names: Sequence[str]) -> str:

@@ -13,7 +13,8 @@ from forewarn.agent.hooks import wording
 from forewarn.agent.hooks.contract import Call, Failure, Run
 from forewarn.agent.hooks.options import Log, address
 from forewarn.support import guard
-from forewarn.support.text import SECOND, visible
+from forewarn.support.instants import to_datetime
+from forewarn.support.text import visible
 
 JOURNAL = "/run/systemd/journal/socket"
 TIMEOUT = 5.0  # seconds to write a line
@@ -146,7 +147,7 @@ def _cut(line: bytes) -> bytes:
 
 
 def _now() -> datetime:
-    return datetime.fromtimestamp(guard.wall_us() / SECOND).astimezone()
+    return to_datetime(guard.wall_us()).astimezone()
 
 
 def _connect(path: str) -> socket.socket:

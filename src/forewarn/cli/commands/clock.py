@@ -23,6 +23,7 @@ from forewarn.cli.output import (
 )
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
+from forewarn.support.instants import to_datetime
 from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
@@ -118,7 +119,7 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
     if isinstance(accepted, Refused):
         fail(accepted.message)
     notes(accepted.notes)
-    before, now = s.time_of(accepted.before), s.time_of(accepted.now)
+    before, now = to_datetime(accepted.before), to_datetime(accepted.now)
     if json:
         as_json({"before": before, "now": now, "notes": list(accepted.notes)})
         return

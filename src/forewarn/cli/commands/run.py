@@ -12,7 +12,6 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import typer
 
 from forewarn.cli.output import Url, fail, notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.support.instants import from_datetime
 from forewarn.testing.enclosure.messages import Network
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ PASSED_ON = frozenset(
 )
 
 _BY_KERNEL = 0x80  # SI_KERNEL: from a terminal, and not from a process
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run(
@@ -134,7 +133,7 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
     if not clock.virtual:
         fail("--fake-time: this service runs on real time; start it with --clock virtual")
     try:
-        fake = around.enter_context(FakeTime(_microseconds(clock.now)))
+        fake = around.enter_context(FakeTime(from_datetime(clock.now)))
     except NoFakeTime as error:
         fail(f"--fake-time: {error}")
     notes(fake.notes)
@@ -149,7 +148,7 @@ def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
 
     def look() -> int | None:
         try:
-            return _microseconds(client.clock().now)
+            return from_datetime(client.clock().now)
         except ControlError:  # it may come back
             return None
 
@@ -210,7 +209,3 @@ def _ours_to_pass_on(told: signal.struct_siginfo) -> bool:
     if told.si_code != _BY_KERNEL:
         return True
     return told.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid()
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)

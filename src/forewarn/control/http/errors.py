@@ -26,6 +26,7 @@ from forewarn.core.refusal import Reason, invalid
 from forewarn.core.time import LAST, SECOND
 from forewarn.service.platform.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
+from forewarn.support.instants import from_datetime
 from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
 
@@ -86,7 +87,7 @@ def parse_id(key: str, text: str) -> str:
 
 def instant(time: Any) -> Time:
     try:
-        return s.instant_of(time)
+        return from_datetime(time)
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
 

@@ -17,6 +17,7 @@ from forewarn.core.time import LAST, SECOND
 from forewarn.service.engine.ledger import Hung
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.support.logs import logger
 
 PLAY_FOR = 20.0  # seconds of guard time after which a request to play is answered, done or not
@@ -160,7 +161,7 @@ async def accept_clock(call: Call) -> s.AcceptedClock:
     if isinstance(accepted, Refused):
         raise RefusedError(accepted)
     fields = msgspec.structs.asdict(clock_of(call))
-    before = s.time_of(accepted.before)
+    before = to_datetime(accepted.before)
     return s.AcceptedClock(**fields, before=before, notes=list(accepted.notes))
 
 
@@ -177,12 +178,12 @@ def clock_of(call: CallContext, now: Now | None = None) -> s.Clock:
         None if call.limited else context().next_due()
     )  # it may be about a group outside the limit
     return s.Clock(
-        now=s.time_of(now.at),
+        now=to_datetime(now.at),
         virtual=virtual_time is not None,
         speed=now.rules.speed,
         running_speed=virtual_time.speed if virtual_time is not None else 1.0,
-        steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
-        next_due=None if due is None else s.time_of(due),
+        steady_since=None if now.steady_since is None else to_datetime(now.steady_since),
+        next_due=None if due is None else to_datetime(due),
         untrusted=now.clock_problem or None,
     )
 

@@ -3,7 +3,6 @@ seconds."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -337,16 +336,3 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     line: Annotated[int | None, doc("Line in the fleet file.")] = None
     errors: list[Mistake] = []
     hint: ProblemHint | None = None
-
-
-def time_of(at: int) -> datetime:
-    """Convert microseconds since 1970 to a datetime."""
-    return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
-
-
-def instant_of(time: datetime) -> int:
-    """Convert a datetime to microseconds since 1970."""
-    if time.tzinfo is None:
-        raise ValueError("a time needs a time zone, for example a trailing Z")
-    seconds = int(time.replace(microsecond=0).timestamp())
-    return seconds * 1_000_000 + time.microsecond

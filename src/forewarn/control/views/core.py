@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from forewarn.control.schema import core as s
-from forewarn.control.schema.core import time_of
 from forewarn.core import Event, Group, Machine
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.fleet import Host
@@ -18,6 +17,7 @@ from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostReport
 from forewarn.store.port import Contents
+from forewarn.support.instants import to_datetime
 
 
 def machines(
@@ -63,7 +63,7 @@ def machine(
         labels=dict(labels_of(group, machine)),
         metadata_url=url(machine),
         polls=polls.count if polls else 0,
-        last_poll=time_of(polls.last) if polls else None,
+        last_poll=to_datetime(polls.last) if polls else None,
         api_version=polls.version if polls else "",
         events=events,
     )
@@ -96,10 +96,10 @@ def event(event: Event) -> s.Event:
         source=event.source.value,
         machines=list(event.resources),
         update_domain=event.domain,
-        not_before=time_of(event.not_before),
+        not_before=to_datetime(event.not_before),
         description=event.description,
         duration=event.duration,
-        raised_at=time_of(event.raised_at),
+        raised_at=to_datetime(event.raised_at),
         raised_by=event.by,
         listed=event.listed,
         unannounced=event.unannounced,
@@ -107,11 +107,11 @@ def event(event: Event) -> s.Event:
         cause=event.cause,
         ready=[readiness.machine for readiness in event.ready],
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
-        approved=s.Approval(by=event.approved.by, at=time_of(event.approved.at))
+        approved=s.Approval(by=event.approved.by, at=to_datetime(event.approved.at))
         if event.approved
         else None,
-        started_at=time_of(event.started_at) if event.started_at is not None else None,
-        ended_at=time_of(event.ended_at) if event.ended_at is not None else None,
+        started_at=to_datetime(event.started_at) if event.started_at is not None else None,
+        ended_at=to_datetime(event.ended_at) if event.ended_at is not None else None,
         ending=event.ending,
     )
 
@@ -151,7 +151,7 @@ def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:
         name=host.name,
         labels=host.labels,
         health=host.health.value,
-        since=time_of(host.since) if host.since is not None else None,
+        since=to_datetime(host.since) if host.since is not None else None,
         note=host.note,
         machines=[machine.name for machine in machines],
         events=[event.id for event in events],
@@ -180,7 +180,7 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
         event=event(explanation.event),
         message=explanation.message,
         holds=[hold(item) for item in explanation.holds],
-        seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
+        seen_by={name: to_datetime(at) for name, at in explanation.seen_by.items()},
     )
 
 
@@ -188,8 +188,8 @@ def hold(hold: Hold) -> s.Hold:
     return s.Hold(
         kind=hold.kind.value,
         message=hold.message,
-        since=time_of(hold.since),
-        until=time_of(hold.until) if hold.until is not None else None,
+        since=to_datetime(hold.since),
+        until=to_datetime(hold.until) if hold.until is not None else None,
         waits_for=list(hold.waits_for),
         unblocked_by=hold.unblocked_by,
     )
@@ -199,8 +199,8 @@ def backup_contents(contents: Contents) -> s.BackupContents:
     return s.BackupContents(
         schema=contents.schema,
         commit=contents.commit,
-        until=None if contents.at is None else time_of(contents.at),
-        copied_at=None if contents.copied_at is None else time_of(contents.copied_at),
+        until=None if contents.at is None else to_datetime(contents.at),
+        copied_at=None if contents.copied_at is None else to_datetime(contents.copied_at),
         groups=contents.groups,
         machines=contents.machines,
         active_events=contents.active_events,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forewarn.control.schema import faults as f
-from forewarn.control.schema.core import time_of
 from forewarn.service.faults.model import FaultAccount
+from forewarn.support.instants import to_datetime
 
 
 def fault(account: FaultAccount) -> f.Fault:
@@ -19,19 +19,19 @@ def fault(account: FaultAccount) -> f.Fault:
         method=fault.method,
         times=fault.times,
         skip=fault.skip,
-        starts_at=time_of(fault.begins),
-        ends_at=None if fault.ends is None else time_of(fault.ends),
+        starts_at=to_datetime(fault.begins),
+        ends_at=None if fault.ends is None else to_datetime(fault.ends),
         probability=fault.probability,
         seed=fault.seed,
         seconds=fault.seconds,
         status=fault.status,
         body=fault.body,
         takes_effect=fault.takes_effect,
-        added_at=time_of(fault.added_at),
+        added_at=to_datetime(fault.added_at),
         added_by=fault.by,
         matched=account.matched,
         consumed=account.consumed,
         remaining=account.left,
         by_machine=account.by_machine,
-        last_at=None if account.last_at is None else time_of(account.last_at),
+        last_at=None if account.last_at is None else to_datetime(account.last_at),
     )

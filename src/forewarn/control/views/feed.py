@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from forewarn.control.schema import feed as f
-from forewarn.control.schema.core import time_of
 from forewarn.control.views import core
 from forewarn.core import Event
 from forewarn.core.changes import (
@@ -21,13 +20,14 @@ from forewarn.core.history import HistoryReplayer, Record
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit
+from forewarn.support.instants import to_datetime
 
 
 def commit(commit: Commit) -> f.FeedCommit:
     changes = [(entry.group, entry.items) for entry in commit.entries]
     records = HistoryReplayer(commit.words).records(commit.at, changes, commit.puts)
     view = f.FeedCommit(
-        seq=commit.seq, at=time_of(commit.at), changes=[_change(record) for record in records]
+        seq=commit.seq, at=to_datetime(commit.at), changes=[_change(record) for record in records]
     )
     _add_registry(view, commit.puts)
     events: dict[str, Event] = {}
@@ -133,7 +133,7 @@ def _host(host: Host) -> f.FeedHost:
         name=host.name,
         health=host.health.value,
         labels=host.labels,
-        since=None if host.since is None else time_of(host.since),
+        since=None if host.since is None else to_datetime(host.since),
         note=host.note,
     )
 
@@ -144,14 +144,14 @@ def _rollout(rollout: Rollout) -> f.FeedRollout:
         type=rollout.type.value,
         paused=rollout.paused is not None,
         aborted=rollout.aborted is not None,
-        ended_at=None if rollout.ended_at is None else time_of(rollout.ended_at),
+        ended_at=None if rollout.ended_at is None else to_datetime(rollout.ended_at),
     )
 
 
 def history_record(record: Record) -> f.HistoryRecord:
     return f.HistoryRecord(
         seq=record.seq,
-        at=time_of(record.at),
+        at=to_datetime(record.at),
         what=record.what.value,
         by=record.by,
         group=record.group,

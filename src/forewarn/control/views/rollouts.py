@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from forewarn.control.schema import rollouts as r
-from forewarn.control.schema.core import time_of
 from forewarn.control.views import core
 from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.model import Rollout, Switch
@@ -17,6 +16,7 @@ from forewarn.service.rollouts.rollouts import (
     RolloutReport,
     RolloutSummary,
 )
+from forewarn.support.instants import to_datetime
 
 
 def rollout(summary: RolloutSummary) -> r.Rollout:
@@ -50,9 +50,9 @@ def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
                 machines=list(planned.step.machines),
                 update_domain=None if planned.step.host else planned.step.domain,
                 host=planned.step.host,
-                announced_at=time_of(planned.announced_at),
-                not_before=time_of(planned.not_before),
-                ends_at=time_of(planned.ends_at),
+                announced_at=to_datetime(planned.announced_at),
+                not_before=to_datetime(planned.not_before),
+                ends_at=to_datetime(planned.ends_at),
             )
             for planned in forecast.steps
         ],
@@ -70,7 +70,7 @@ def _fields(summary: RolloutSummary) -> dict[str, Any]:
         "state": summary.state,
         "selection": rollout.selection,
         "by": rollout.by,
-        "created_at": time_of(rollout.created_at),
+        "created_at": to_datetime(rollout.created_at),
         "steps_done": summary.steps_over,
         "steps_total": len(rollout.steps),
         "at_once": rollout.at_once,
@@ -120,7 +120,7 @@ def _wait(wait: Wait) -> dict[str, Any]:
     return {
         "kind": wait.kind.value,
         "message": wait.message,
-        "since": time_of(wait.since),
+        "since": to_datetime(wait.since),
         "lane": wait.lane,
         "until": _time(wait.until),
         "unblocked_by": wait.unblocked_by,
@@ -130,9 +130,11 @@ def _wait(wait: Wait) -> dict[str, Any]:
 
 def _switch(switch: Switch | None) -> r.Switch | None:
     return (
-        None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), reason=switch.why)
+        None
+        if switch is None
+        else r.Switch(by=switch.by, at=to_datetime(switch.at), reason=switch.why)
     )
 
 
 def _time(at: Time | None) -> Any:
-    return None if at is None else time_of(at)
+    return None if at is None else to_datetime(at)

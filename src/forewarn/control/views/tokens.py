@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from forewarn.control.schema import tokens as t
-from forewarn.control.schema.core import time_of
 from forewarn.core import Time
 from forewarn.core.access import Token
+from forewarn.support.instants import to_datetime
 
 
 def token(token: Token, now: Time, last_used: Time | None) -> t.Token:
@@ -16,12 +16,12 @@ def token(token: Token, now: Time, last_used: Time | None) -> t.Token:
         name=token.name,
         role=token.role.value,
         state=state,
-        created_at=time_of(token.created_at),
+        created_at=to_datetime(token.created_at),
         created_by=token.created_by,
         groups=list(token.limit.groups),
         label=",".join(map(str, token.limit.labels)),
-        expires_at=None if expires is None else time_of(expires),
-        last_used=None if last_used is None else time_of(last_used),
-        revoked_at=None if revoked is None else time_of(revoked),
+        expires_at=None if expires is None else to_datetime(expires),
+        last_used=None if last_used is None else to_datetime(last_used),
+        revoked_at=None if revoked is None else to_datetime(revoked),
         revoked_by=token.revoked_by,
     )

@@ -18,6 +18,7 @@ import msgspec
 
 from forewarn.core.events import Span
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
+from forewarn.support.instants import from_datetime, to_datetime
 
 LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
 LONGEST_SPAN: Duration = 35 * DAY  # windows that follow on each other count as one, up to this
@@ -25,7 +26,6 @@ SPANS_KEPT = 256  # answers that are kept: for all steps of a rollout it is the 
 
 A_DAY = timedelta(days=1)
 MINUTES_A_DAY = 24 * 60
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,17 +112,17 @@ def local(at: Time, zone: str) -> datetime:
 
 
 def _local(at: Time, zone: tzinfo) -> datetime:
-    return (EPOCH + timedelta(microseconds=at)).astimezone(zone)
+    return to_datetime(at).astimezone(zone)
 
 
 def _shown(day: date, minutes: int, zone: tzinfo) -> Time:
     """The first instant at which clocks there show this or later."""
     wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)  # noqa: DTZ001
-    first = _instant(wall.replace(tzinfo=zone))
+    first = from_datetime(wall.replace(tzinfo=zone))
     if _local(first, zone).replace(tzinfo=None) == wall:
         return first
     # They never show it: an hour is left out. Where does it begin?
-    low, high = _instant(wall.replace(tzinfo=zone, fold=1)) // SECOND, first // SECOND
+    low, high = from_datetime(wall.replace(tzinfo=zone, fold=1)) // SECOND, first // SECOND
     while high - low > 1:  # shown earlier at `low`, later at `high`
         middle = (low + high) // 2
         if _local(middle * SECOND, zone).replace(tzinfo=None) < wall:
@@ -130,7 +130,3 @@ def _shown(day: date, minutes: int, zone: tzinfo) -> Time:
         else:
             high = middle
     return high * SECOND
-
-
-def _instant(aware: datetime) -> Time:
-    return (aware - EPOCH) // timedelta(microseconds=1)

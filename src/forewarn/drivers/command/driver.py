@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.drivers.registry import DriverType
+from forewarn.support.instants import to_datetime
 from forewarn.support.program import Ended, ProgramUnusable, found, inherited, run
 from forewarn.support.task_file import NotStarted, StillAtWork, paper
 from forewarn.support.text import in_words, listing, parse_duration
@@ -45,8 +45,6 @@ DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a pr
 ASK_AGAIN: Duration = 30 * SECOND  # before the next call after AGAIN, unless the program says when
 CHECK_TIMEOUT = 30.0  # seconds of guard time: a caller of the API is waiting for it
 MAX_REASON = 300  # characters of the last line of output that are given as the reason
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -180,7 +178,7 @@ def _environment(verb: str, task: Task) -> dict[str, str]:
 
 
 def _rfc3339(at: Time) -> str:
-    return (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
+    return to_datetime(at).isoformat().replace("+00:00", "Z")
 
 
 def _reason(ended: Ended) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 import msgspec
@@ -20,11 +19,11 @@ from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
 from forewarn.core.events import log_fields
 from forewarn.core.lifecycle import SHOWN, Move
-from forewarn.core.time import Time
 from forewarn.service.access.secret import hidden
 from forewarn.service.telemetry.stderr import StderrWriter
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.support.text import escaped, visible
 
 # Importing rich, which structlog would use for tracebacks, takes a fifth of a process's start-up
@@ -144,7 +143,7 @@ class ServiceLog:
 
     def _write(self, commit: Commit, text: str, **fields: Any) -> None:
         known = {key: value for key, value in fields.items() if value != ""}
-        log.info(text, **{_CHANGE: True}, at=_time(commit.at), commit=commit.seq, **known)
+        log.info(text, **{_CHANGE: True}, at=to_datetime(commit.at), commit=commit.seq, **known)
 
 
 def _by(item: EventMoved) -> str:
@@ -160,7 +159,7 @@ def _line(group: Group, event: Event) -> str:
     names = ", ".join(event.resources)
     match event.status:
         case Status.SCHEDULED:
-            what = f"not before {_time(event.not_before):%H:%M:%S}"
+            what = f"not before {to_datetime(event.not_before):%H:%M:%S}"
         case Status.STARTED:
             what = f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
             what = "a failure" if event.failure else what
@@ -173,10 +172,6 @@ def _line(group: Group, event: Event) -> str:
 # Processing of a line.
 
 
-def _time(at: Time) -> datetime:
-    return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
-
-
 def _drop_requests(_logger: object, _method: str, line: Any) -> Any:
     """Drop the lines about requests: a developer sees their effects."""
     if line["level"] == "info" and "request_id" in line:
@@ -185,7 +180,7 @@ def _drop_requests(_logger: object, _method: str, line: Any) -> Any:
 
 
 def _add_timestamp(_logger: object, _method: str, line: Any) -> Any:
-    line["timestamp"] = _time(guard.wall_us())
+    line["timestamp"] = to_datetime(guard.wall_us())
     return line
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from forewarn.core.time import LAST, Duration, Time
 from forewarn.service.engine.catch_up import ATTENTIVE, Stopped
 from forewarn.service.engine.virtual_time import VirtualTime
+from forewarn.support.instants import to_datetime
 from forewarn.support.text import parse_duration
 from forewarn.testing.errors import RefusedByService
 from forewarn.testing.kit.time_patch import TimePatch
@@ -24,7 +25,6 @@ IN_A_LOOP = (
     "play() waits for clients, and here it would block the event loop that they may run in;"
     " use 'async with', or 'await service.aio(…)'"
 )
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Span: TypeAlias = str | float | timedelta
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Clock:
 
     @property
     def now(self) -> datetime:
-        return EPOCH + timedelta(microseconds=self._session.node.writer.now().at)
+        return to_datetime(self._session.node.writer.now().at)
 
     @property
     def speed(self) -> float:

@@ -7,13 +7,14 @@ test for a client.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypedDict
 
 from forewarn.core import Event as Record
 from forewarn.core import EventType, Source, Status, Time
 from forewarn.service.platform.platform import Outcome, Outcomes
+from forewarn.support.instants import to_datetime
 from forewarn.support.text import parse_duration
 from forewarn.testing.errors import RefusedByService, allowed
 from forewarn.testing.kit.requests import Requests
@@ -50,10 +51,6 @@ def event_type(name: str) -> EventType:
             return type
     types = ", ".join(type.value for type in EventType)
     raise RefusedByService(f"unknown event type '{name}'; expected one of {types}")
-
-
-def instant(at: Time) -> datetime:
-    return datetime.fromtimestamp(at / 1_000_000, UTC)
 
 
 def event_from(session: Requests, work: Coroutine[Any, Any, Any]) -> Event:
@@ -128,7 +125,7 @@ class Event:
 
     @property
     def not_before(self) -> datetime:
-        return instant(self._raised.not_before)
+        return to_datetime(self._raised.not_before)
 
     @property
     def record(self) -> Record:
@@ -155,12 +152,12 @@ class Event:
     @property
     def started_at(self) -> datetime | None:
         at = self.record.started_at
-        return instant(at) if at is not None else None
+        return to_datetime(at) if at is not None else None
 
     @property
     def ended_at(self) -> datetime | None:
         at = self.record.ended_at
-        return instant(at) if at is not None else None
+        return to_datetime(at) if at is not None else None
 
     @property
     def ready(self) -> tuple[str, ...]:
@@ -171,7 +168,7 @@ class Event:
     def seen_by(self) -> dict[str, datetime]:
         """When each machine's document first showed it, by machine. Only while it is active."""
         explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
-        return {machine: instant(at) for machine, at in explanation.seen_by.items()}
+        return {machine: to_datetime(at) for machine, at in explanation.seen_by.items()}
 
     def explain(self) -> str:
         """Explain in words which state it is in and what it waits for."""
