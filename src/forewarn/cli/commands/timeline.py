@@ -73,7 +73,7 @@ def _show(lanes: Lanes, title: str) -> None:
         from rich.console import Console
 
         console = Console()
-        console.print(live(lanes, title=title, all_of_it=True))
+        console.print(live(lanes, title=title, full=True))
     else:
         encoding = sys.stdout.encoding or "utf-8"
         signs = "".join(shape.sign for shape in SHAPES.values())

@@ -1,4 +1,4 @@
-"""Where a time stands on the picture, which times are named on its axis, and how they are said."""
+"""The time axis of a picture: positions of times, labels, and the formatting of times."""
 
 from __future__ import annotations
 
@@ -13,55 +13,57 @@ from forewarn.support.text import in_words
 from forewarn.testing.timeline.values import Picture
 from forewarn.traces.lines import LAST
 
-SHORTEST = 10.0  # seconds that an axis has at least, so that one moment is not all there is
-LONG = 3_600.0  # seconds: no shorter stretch is ever folded
-EMPTY = 10  # times as long as all the rest is what may be folded
-FOLDED = 0.12  # of the rest is left of it
-MAX_FOLDS = 6  # in a picture
-LANES_LOOKED_AT = 50  # for their polls, where there are many
+MIN_SPAN = 10.0  # seconds that an axis covers at least
+MIN_FOLD = 3_600.0  # seconds: no shorter gap is ever folded
+FOLD_RATIO = 10  # a gap is folded if it is so many times as long as everything else
+FOLD_WIDTH = 0.12  # width of a fold, as a fraction of everything else
+MAX_FOLDS = 6  # gaps in a picture that are folded
+LANES_READ = 50  # lanes whose polls are considered when gaps are searched for
 _DAY = 86_400.0
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200)
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """Even, but that long stretches in which nothing happens are folded: days of waiting would
-    press the minutes together that one wants to see."""
+    """A linear time axis on which long gaps without any activity are folded.
+
+    Without folding, days of waiting would compress the minutes that matter.
+    """
 
     begins: float
     ends: float
-    folds: tuple[tuple[float, float], ...] = ()  # in order, and apart
+    folds: tuple[tuple[float, float], ...] = ()  # ascending, without overlaps
 
     @property
     def unfolded(self) -> float:
         return self.ends - self.begins - sum(end - start for start, end in self.folds)
 
     def share(self, t: float) -> float:
-        """How far along, from 0 to 1."""
-        if not self.folds:  # as a rule; and this is asked for every poll that is drawn
+        """Return the position of a time, from 0 to 1."""
+        if not self.folds:  # the usual case, and this is called for every poll that is drawn
             return min(max((t - self.begins) / (self.ends - self.begins), 0.0), 1.0)
-        rest = self.unfolded
-        fold = FOLDED * rest  # what is left of each
+        unfolded = self.unfolded
+        fold_width = FOLD_WIDTH * unfolded
         at = t - self.begins
         for start, end in self.folds:
             inside = min(max(t - start, 0.0), end - start)
-            at -= inside * (1 - fold / (end - start))
-        return min(max(at / (rest + fold * len(self.folds)), 0.0), 1.0)
+            at -= inside * (1 - fold_width / (end - start))
+        return min(max(at / (unfolded + fold_width * len(self.folds)), 0.0), 1.0)
 
     def ticks(self, at_most: int) -> list[tuple[float, str]]:
-        """Round times, about as many as asked for, with the shortest words that tell them apart."""
+        """Return about `at_most` round times, each with the shortest label that is unambiguous."""
         step = self._step(max(at_most, 1))
         bounds = [self.begins, *(t for fold in self.folds for t in fold), self.ends]
-        made = []
+        labels = []
         for start, end in zip(bounds[::2], bounds[1::2], strict=True):
             t = -(-start // step) * step
-            another = start > self.begins and step < _DAY  # day, after a fold
+            after_fold = start > self.begins and step < _DAY  # may be another day: show the date
             while t <= end:
-                made.append(
-                    (t, f"{_label(t, _DAY)} {_label(t, step)}" if another else _label(t, step))
+                labels.append(
+                    (t, f"{_label(t, _DAY)} {_label(t, step)}" if after_fold else _label(t, step))
                 )
-                another = False
+                after_fold = False
                 t += step
-        return made
+        return labels
 
     def _step(self, at_most: int) -> float:
         span = self.unfolded
@@ -75,64 +77,64 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 def axis_of(picture: Picture) -> Axis:
-    begins, ends = picture.begins, max(picture.ends, picture.begins + SHORTEST)
+    begins, ends = picture.begins, max(picture.ends, picture.begins + MIN_SPAN)
     return Axis(begins, ends, _folds(picture, begins, ends))
 
 
 def _folds(picture: Picture, begins: float, ends: float) -> tuple[tuple[float, float], ...]:
-    if ends - begins <= LONG:
+    if ends - begins <= MIN_FOLD:
         return ()
-    at = sorted({begins, ends, *(t for t in _moments(picture) if begins <= t <= ends)})
-    gaps = [(b - a, a, b) for a, b in pairwise(at)]
-    gaps = sorted((gap for gap in gaps if gap[0] > LONG), reverse=True)[:MAX_FOLDS]
+    times = sorted({begins, ends, *(t for t in _moments(picture) if begins <= t <= ends)})
+    gaps = [(b - a, a, b) for a, b in pairwise(times)]
+    gaps = sorted((gap for gap in gaps if gap[0] > MIN_FOLD), reverse=True)[:MAX_FOLDS]
     for count in range(len(gaps), 0, -1):
-        rest = ends - begins - sum(length for length, _, _ in gaps[:count])
-        if gaps[count - 1][0] > rest * EMPTY:
-            least = (SHORTEST - rest) / 2 / count if rest < SHORTEST else 0.0
-            return tuple(sorted((a + least, b - least) for _, a, b in gaps[:count]))
+        remaining = ends - begins - sum(duration for duration, _, _ in gaps[:count])
+        if gaps[count - 1][0] > remaining * FOLD_RATIO:
+            margin = (MIN_SPAN - remaining) / 2 / count if remaining < MIN_SPAN else 0.0
+            return tuple(sorted((a + margin, b - margin) for _, a, b in gaps[:count]))
     return ()
 
 
 def _moments(picture: Picture) -> Iterator[float]:
-    """When something happened, or was to happen."""
+    """Iterate over the times at which something happened or is due."""
     yield picture.now
-    for one in picture.events:
-        known = (one.visible, one.not_before, one.approved, one.started, one.over)
-        yield from (t for t in known if t is not None)
-        yield from (impact.t for impact in one.impacts)
-        yield from (sight.seen for sight in one.sights if sight.seen is not None)
-    for away in picture.away:
-        yield from (away.start, away.end)
-    for lane in picture.lanes[:LANES_LOOKED_AT]:
+    for event in picture.events:
+        times = (event.visible, event.not_before, event.approved, event.started, event.ended)
+        yield from (t for t in times if t is not None)
+        yield from (impact.t for impact in event.impacts)
+        yield from (sighting.seen for sighting in event.sightings if sighting.seen is not None)
+    for outage in picture.outages:
+        yield from (outage.start, outage.end)
+    for lane in picture.lanes[:LANES_READ]:
         yield from (t for tick in lane.ticks for t in (tick.start, tick.end))
         yield from (mark.t for mark in lane.marks)
 
 
 def exact(t: float | None) -> str:
-    """A time in full, in UTC."""
+    """Format date and time, in UTC."""
     if t is None:
         return ""
-    return f"{_day(t):%Y-%m-%d} {of_day(t)}Z"
+    return f"{_utc(t):%Y-%m-%d} {time_of_day(t)}Z"
 
 
-def of_day(t: float | None) -> str:
-    """A time without its date."""
+def time_of_day(t: float | None) -> str:
+    """Format a time without its date."""
     if t is None:
         return ""
-    return f"{_day(t):%H:%M:%S}{_fraction(t)}"
+    return f"{_utc(t):%H:%M:%S}{_fraction(t)}"
 
 
-def length(seconds: float | None) -> str:
-    """`15 min`, `2.5 s`: as everywhere else."""
+def duration(seconds: float | None) -> str:
+    """Format a duration, for example `15 min` or `2.5 s`."""
     return "" if seconds is None else in_words(round(max(seconds, 0.0) * 1_000) * (SECOND // 1_000))
 
 
-def after(since: float | None, t: float | None) -> str:
-    """How long after something a thing happened."""
-    return "" if since is None or t is None else length(t - since)
+def elapsed(since: float | None, t: float | None) -> str:
+    """Format the time from `since` to `t`."""
+    return "" if since is None or t is None else duration(t - since)
 
 
-def _day(t: float) -> datetime:
+def _utc(t: float) -> datetime:
     return datetime.fromtimestamp(min(round(t, 3), LAST), UTC)
 
 
@@ -141,7 +143,7 @@ def _fraction(t: float) -> str:
 
 
 def _label(t: float, step: float) -> str:
-    at = _day(t)
+    time = _utc(t)
     if step >= _DAY:
-        return f"{at:%Y-%m-%d}" if step > 180 * _DAY else f"{at:%d %b}".lstrip("0")
-    return f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"
+        return f"{time:%Y-%m-%d}" if step > 180 * _DAY else f"{time:%d %b}".lstrip("0")
+    return f"{time:%H:%M:%S}" if step < 60 else f"{time:%H:%M}"

@@ -1,6 +1,6 @@
-"""Which lanes are drawn when there are more than anybody can look at.
+"""Selects the lanes to draw when there are too many for a picture.
 
-Those that something happened to come first; the quiet ones become one line that counts them.
+Machines with events or marks come first; the others are counted in one line.
 """
 
 from __future__ import annotations
@@ -9,57 +9,61 @@ import msgspec
 
 from forewarn.testing.timeline.values import Lane, Picture
 
-ROOMY = 24  # so few machines are all drawn, quiet or not, where there is room
+MAX_ALL_DRAWN = 24  # machines; so few are all drawn, quiet or not, if there is room
 MAX_DRAWN = 40  # lanes in a picture
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    groups: tuple[tuple[str, tuple[Lane, ...]], ...]  # by group, in the order they are drawn in
-    busy: int = 0  # machines that something happened to, and that are not drawn
-    quiet: int = 0  # machines that only asked, or not even that
-    polls: int = 0  # of all those that are not drawn
-    unheard: int = 0  # machines of which nothing is known
+class LaneSelection(msgspec.Struct, frozen=True):
+    """The lanes to draw, and counts of the others."""
+
+    groups: tuple[tuple[str, tuple[Lane, ...]], ...]  # by group, in drawing order
+    busy: int = 0  # machines with events or marks that are not drawn
+    quiet: int = 0  # machines without events and marks that are not drawn
+    polls: int = 0  # of the machines that are not drawn
+    dropped_machines: int = 0  # machines without a lane
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
         return tuple(lane for _, lanes in self.groups for lane in lanes)
 
     @property
-    def rest(self) -> str:
-        """Those that are not drawn, in words."""
-        busy = f"{_machines(self.busy, 'more ')} that something happened to"
+    def remainder(self) -> str:
+        """Describe the machines that are not drawn."""
+        busy = f"{_machines(self.busy, 'more ')} with events"
         parts = [busy] if self.busy else []
         parts += [_machines(self.quiet, "quiet ")] if self.quiet else []
         polls = f" ({self.polls:,} polls)" if self.polls else ""
-        said = f"… and {' and '.join(parts)}{polls}" if parts else ""
-        if not self.unheard:
-            return said
-        return f"{said or '…'} and {_machines(self.unheard, '')} too many to be followed"
+        text = f"… and {' and '.join(parts)}{polls}" if parts else ""
+        if not self.dropped_machines:
+            return text
+        return (
+            f"{text or '…'} and {_machines(self.dropped_machines, '')} that could not be followed"
+        )
 
 
-def choose(picture: Picture, at_most: int = MAX_DRAWN) -> Chosen:
+def choose(picture: Picture, at_most: int = MAX_DRAWN) -> LaneSelection:
     lanes = picture.lanes
     drawn = list(lanes)
-    if len(lanes) > min(at_most, ROOMY):
+    if len(lanes) > min(at_most, MAX_ALL_DRAWN):
         drawn = sorted((lane for lane in lanes if not lane.quiet), key=_rank)[: max(at_most, 1)]
     names = {lane.machine for lane in drawn}
-    left = [lane for lane in lanes if lane.machine not in names]
+    others = [lane for lane in lanes if lane.machine not in names]
     groups: dict[str, list[Lane]] = {}
     for lane in drawn:
         groups.setdefault(lane.group, []).append(lane)
-    return Chosen(
+    return LaneSelection(
         groups=tuple((group, tuple(members)) for group, members in groups.items()),
-        busy=sum(not lane.quiet for lane in left),
-        quiet=sum(lane.quiet for lane in left),
-        polls=sum(lane.polls for lane in left),
-        unheard=picture.unheard,
+        busy=sum(not lane.quiet for lane in others),
+        quiet=sum(lane.quiet for lane in others),
+        polls=sum(lane.polls for lane in others),
+        dropped_machines=picture.dropped_machines,
     )
 
 
 def _rank(lane: Lane) -> tuple[bool, bool, bool]:
-    """Whoever asks and has an event is what one wants to see; of a storm, most do not ask."""
+    """Sort machines that poll and have an event first: in a storm, most machines do not poll."""
     return not (lane.events and lane.polls), not lane.events, not lane.approvals
 
 
-def _machines(count: int, which: str) -> str:
-    return f"{count:,} {which}machine{'' if count == 1 else 's'}"
+def _machines(count: int, adjective: str) -> str:
+    return f"{count:,} {adjective}machine{'' if count == 1 else 's'}"

@@ -1,6 +1,7 @@
-"""`html`: picture, courses and complaints as one page that needs nothing from anywhere else.
+"""`html`: drawing, complaints and a table of events as one self-contained page.
 
-No script, and a policy of its own that allows none; light and dark, narrow and wide, on paper too.
+The page has no scripts and a content security policy that allows none. It follows light and dark,
+fits narrow screens, and can be printed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 from forewarn.support.text import listing
 from forewarn.testing.timeline import wording
-from forewarn.testing.timeline.axis import after, exact, length, of_day
+from forewarn.testing.timeline.axis import duration, elapsed, exact, time_of_day
 from forewarn.testing.timeline.drawing.markup import escape, tag
 from forewarn.testing.timeline.drawing.picture import TITLE, draw
 from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
@@ -21,18 +22,19 @@ from forewarn.verdict.rules import WRONG
 from forewarn.verdict.values import Complaint
 from forewarn.verdict.verdict import Verdict
 
-MAX_ROWS = 1_000  # machines' courses in the table
+MAX_ROWS = 1_000  # of the table: one for each event and machine
 MAX_COMPLAINTS = 500  # on a page
-COLUMNS = ("Machine", "Seen", "Approved", "Started", "Impact", "Over")
+COLUMNS = ("Machine", "Seen", "Approved", "Started", "Impact", "Ended")
 
 
 def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> str:
+    """Return the timeline, and the complaints of a verdict, as an HTML page."""
     picture = lanes.picture()
     parts = [
         tag("header", tag("h1", escape(title) or TITLE), _summary(picture), _result(verdict)),
         tag("figure", draw(picture, title, headed=False)),
         *_complaints(verdict),
-        *_courses(picture),
+        *_event_table(picture),
         tag("footer", "Times are those of the service's clock, in UTC. Drawn by forewarn."),
     ]
     head = [
@@ -50,29 +52,29 @@ def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> st
 
 
 def _policy() -> str:
-    """Nothing may be loaded or run; of styles, these two and no other."""
+    """Return a content security policy that allows nothing but the page's two style sheets."""
     digests = (hashlib.sha256(css.encode()).digest() for css in (COLOURS + PAGE, COLOURS + PICTURE))
     styles = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return f"default-src 'none'; style-src {styles}; base-uri 'none'; form-action 'none'"
 
 
 def _summary(picture: Picture) -> str:
-    said = wording.heading(picture) if picture.recorded else "Nothing has happened yet."
-    return tag("p", escape(said), class_="soft")
+    summary = wording.heading(picture) if picture.recorded else "Nothing has happened yet."
+    return tag("p", escape(summary), class_="soft")
 
 
 def _result(verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
     if verdict.ok:
-        return tag("p", "✓ nothing was done wrong", class_="result well")
+        return tag("p", "✓ no mistakes", class_="result well")
     count = sum(not _is_note(complaint) for complaint in verdict.complaints)
-    wrong = f"✗ {count:,} thing{' was' if count == 1 else 's were'} done wrong"
-    return tag("p", wrong, class_="result wrong")
+    text = f"✗ {count:,} mistake{'' if count == 1 else 's'}"
+    return tag("p", text, class_="result wrong")
 
 
 def _is_note(complaint: Complaint) -> bool:
-    """Advice, as against something that was wrong."""
+    """Return whether a complaint is advice, not a mistake."""
     return complaint.severity != WRONG
 
 
@@ -83,8 +85,8 @@ def _complaints(verdict: Verdict | None) -> Iterator[str]:
     ordered = sorted(verdict.complaints, key=_is_note)
     for complaint in ordered[:MAX_COMPLAINTS]:
         about = f" · {complaint.event}" if complaint.event else ""
-        often = f", {complaint.times:,} times" if complaint.times > 1 else ""
-        when = f"{complaint.machine}{about} · {exact(complaint.at)}{often}"
+        repetitions = f", {complaint.times:,} times" if complaint.times > 1 else ""
+        when = f"{complaint.machine}{about} · {exact(complaint.at)}{repetitions}"
         note = _is_note(complaint)
         rows.append(
             tag(
@@ -95,112 +97,116 @@ def _complaints(verdict: Verdict | None) -> Iterator[str]:
                 class_="note" if note else None,
             )
         )
-    yield tag("h2", "What was done wrong" if not verdict.ok else "What to know")
+    yield tag("h2", "Mistakes" if not verdict.ok else "Notes")
     yield tag("ul", *rows, class_="complaints")
     more = len(verdict.complaints) - MAX_COMPLAINTS
     if more > 0:
         yield tag("p", f"… and {more:,} more", class_="soft")
 
 
-def _courses(picture: Picture) -> Iterator[str]:
-    yield tag("h2", "Events, and what each machine made of them")
+def _event_table(picture: Picture) -> Iterator[str]:
+    yield tag("h2", "Events by machine")
     if not picture.events:
-        yield tag("p", "There were none.", class_="soft")
+        yield tag("p", "There were no events.", class_="soft")
         return
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in COLUMNS)))
     bodies = []
-    left = MAX_ROWS
-    shown = 0
+    rows_left = MAX_ROWS
+    events_shown = 0
     for event in picture.events:
-        if left <= 0:
+        if rows_left <= 0:
             break
-        sights = event.sights[:left]
-        left -= max(len(sights), 1)
-        shown += 1
-        rows = [_row(event, sight) for sight in sights]
-        bodies.append(tag("tbody", _facts(event), *rows))
+        sightings = event.sightings[:rows_left]
+        rows_left -= max(len(sightings), 1)
+        events_shown += 1
+        rows = [_row(event, sighting) for sighting in sightings]
+        bodies.append(tag("tbody", _event_heading(event), *rows))
     yield tag("div", tag("table", head, *bodies), class_="scroll")
-    more = len(picture.events) - shown
+    more = len(picture.events) - events_shown
     if more > 0:
         yield tag("p", f"… and {more:,} more events", class_="soft")
 
 
-def _facts(event: EventBar) -> str:
+def _event_heading(event: EventBar) -> str:
     source = f" ({event.source})" if event.source else ""
-    said = []
+    facts = []
     if event.visible is not None:
-        said.append(f"visible {exact(event.visible)}")
+        facts.append(f"visible {exact(event.visible)}")
     else:
-        said.append("never visible")
+        facts.append("never visible")
     if event.not_before is not None:
-        notice = after(event.visible, event.not_before)
-        said.append(f"NotBefore {of_day(event.not_before)}{f', notice {notice}' * bool(notice)}")
+        notice = elapsed(event.visible, event.not_before)
+        facts.append(
+            f"NotBefore {time_of_day(event.not_before)}{f', notice {notice}' * bool(notice)}"
+        )
     if event.approved is not None:
-        said.append(f"approved by {event.approved_by}")
-    if event.over is not None:
-        said.append(f"{event.ending} {of_day(event.over)}")
+        facts.append(f"approved by {event.approved_by}")
+    if event.ended is not None:
+        facts.append(f"{event.ending} {time_of_day(event.ended)}")
     else:
-        said.append("not over" if event.started is not None else "still to come")
+        facts.append("in progress" if event.started is not None else "upcoming")
     inside = [
         escape(f"{event.type}{source} of {listing(event.machines)} "),
         tag("code", escape(event.id), class_="soft"),
-        tag("div", escape(" · ".join(said)), class_="soft"),
+        tag("div", escape(" · ".join(facts)), class_="soft"),
     ]
     return tag("tr", tag("th", *inside, colspan=len(COLUMNS), scope="rowgroup"))
 
 
-def _row(event: EventBar, sight: Sighting) -> str:
+def _row(event: EventBar, sighting: Sighting) -> str:
     cells = [
-        escape(sight.machine)
-        + ("" if sight.concerned else tag("span", " looks on", class_="soft")),
-        _seen(event, sight),
-        escape(_approved(event, sight)),
-        escape(_started(event)) if sight.concerned else "",
-        escape(_impact(event, sight.machine)),
-        escape(_over(event)) if sight.concerned else "",
+        escape(sighting.machine)
+        + ("" if sighting.concerned else tag("span", " (not affected)", class_="soft")),
+        _seen(event, sighting),
+        escape(_approved(event, sighting)),
+        escape(_started(event)) if sighting.concerned else "",
+        escape(_impact(event, sighting.machine)),
+        escape(_ended(event)) if sighting.concerned else "",
     ]
-    made = []
+    columns = []
     for name, cell in zip(COLUMNS, cells, strict=True):
-        made.append(f'<td data-label="{name}">{tag("div", cell) if cell else ""}</td>')
-    return tag("tr", *made)
+        columns.append(f'<td data-label="{name}">{tag("div", cell) if cell else ""}</td>')
+    return tag("tr", *columns)
 
 
-def _seen(event: EventBar, sight: Sighting) -> str:
-    if sight.seen is None:
+def _seen(event: EventBar, sighting: Sighting) -> str:
+    if sighting.seen is None:
         return tag("span", "never", class_="absent")
-    wait = after(event.visible, sight.seen)
-    said = f"{of_day(sight.seen)}, after {wait}" if wait else of_day(sight.seen)
-    if wording.late(event, sight.seen):
-        return escape(f"{said}, as {sight.seen_as}: ") + tag("span", "too late", class_="absent")
-    return escape(said if sight.seen_as in ("", "Scheduled") else f"{said}, as {sight.seen_as}")
+    wait = elapsed(event.visible, sighting.seen)
+    text = f"{time_of_day(sighting.seen)}, after {wait}" if wait else time_of_day(sighting.seen)
+    if wording.seen_too_late(event, sighting.seen):
+        return escape(f"{text}, as {sighting.seen_as}: ") + tag("span", "too late", class_="absent")
+    return escape(
+        text if sighting.seen_as in ("", "Scheduled") else f"{text}, as {sighting.seen_as}"
+    )
 
 
-def _approved(event: EventBar, sight: Sighting) -> str:
-    if sight.approved is not None:
-        return of_day(sight.approved)
-    if sight.concerned and event.approved is not None:
-        return f"{of_day(event.approved)}, by {event.approved_by}"
+def _approved(event: EventBar, sighting: Sighting) -> str:
+    if sighting.approved is not None:
+        return time_of_day(sighting.approved)
+    if sighting.concerned and event.approved is not None:
+        return f"{time_of_day(event.approved)}, by {event.approved_by}"
     return ""
 
 
 def _started(event: EventBar) -> str:
     if event.started is None:
         return ""
-    why = wording.started_why(event)
-    return f"{of_day(event.started)}{f', {why}' if why else ''}"
+    reason = wording.start_reason(event)
+    return f"{time_of_day(event.started)}{f', {reason}' if reason else ''}"
 
 
 def _impact(event: EventBar, machine: str) -> str:
-    said = [
-        f"{of_day(impact.t)}{f', {length(impact.seconds)}' if impact.seconds else ''}"
+    impacts = [
+        f"{time_of_day(impact.t)}{f', {duration(impact.seconds)}' if impact.seconds else ''}"
         for impact in event.impacts
         if machine in impact.machines
     ]
-    return "; ".join(said)
+    return "; ".join(impacts)
 
 
-def _over(event: EventBar) -> str:
-    if event.over is None:
+def _ended(event: EventBar) -> str:
+    if event.ended is None:
         return ""
-    lasted = after(event.started, event.over)
-    return f"{of_day(event.over)}, {event.ending}{f' after {lasted}' if lasted else ''}"
+    lasted = elapsed(event.started, event.ended)
+    return f"{time_of_day(event.ended)}, {event.ending}{f' after {lasted}' if lasted else ''}"

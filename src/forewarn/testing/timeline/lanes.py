@@ -1,7 +1,6 @@
-"""`Lanes`: collects the lines of a trace, and makes the picture of them at any time.
+"""`Lanes`: collects the lines of a trace and returns the picture of them at any time.
 
-What is kept is bounded, whatever the lines are; what cannot be read is left out. Nothing here
-draws.
+Memory is bounded whatever the lines are; lines that cannot be read are ignored. Nothing here draws.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ HANDLERS: Mapping[str, Handler] = {
 
 
 class Lanes:
-    """`on_change`, if given, is called with the time and a description of each change."""
+    """The lanes of a timeline, filled line by line from a trace.
+
+    `on_change`, if given, is called with the time and a description of each change.
+    """
 
     def __init__(self, on_change: Callable[[float, str], None] | None = None) -> None:
         self._memory = TimelineMemory()
@@ -76,44 +78,46 @@ class Lanes:
                 self._memory.now = max(self._memory.now, t)
 
     def picture(self) -> Picture:
-        """Return the present picture."""
+        """Return the picture of all lines added so far."""
         with self._lock:
             memory = self._memory
-            events = tuple(event.value() for event in memory.events.values())
-            of: dict[str, list[str]] = {}
+            events = tuple(event.to_value() for event in memory.events.values())
+            event_ids: dict[str, list[str]] = {}
             for event in events:
                 for name in event.machines:
-                    of.setdefault(name, []).append(event.id)
-            kept = memory.lanes.values()
-            lanes = [lane.value(tuple(of.get(lane.machine, ()))) for lane in kept]
-            places = {name: at for at, name in enumerate(dict.fromkeys(x.group for x in lanes))}
+                    event_ids.setdefault(name, []).append(event.id)
+            records = memory.lanes.values()
+            lanes = [lane.to_value(tuple(event_ids.get(lane.machine, ()))) for lane in records]
+            positions = {
+                name: at for at, name in enumerate(dict.fromkeys(lane.group for lane in lanes))
+            }
             begins = memory.begins or 0.0
             now = max(memory.now, begins)
             return Picture(
                 begins=begins,
                 now=now,
-                ends=_ends(events, now),
-                lanes=tuple(sorted(lanes, key=lambda lane: places[lane.group])),
+                ends=_axis_end(events, now),
+                lanes=tuple(sorted(lanes, key=lambda lane: positions[lane.group])),
                 events=events,
-                away=tuple(memory.away),
-                newest=tuple(memory.newest),
-                forgotten=memory.forgotten,
-                unheard=memory.unheard,
+                outages=tuple(memory.outages),
+                latest_changes=tuple(memory.latest_changes),
+                dropped_events=memory.dropped_events,
+                dropped_machines=memory.dropped_machines,
                 recorded=memory.begins is not None,
             )
 
 
-def _ends(events: Iterable[EventBar], now: float) -> float:
+def _axis_end(events: Iterable[EventBar], now: float) -> float:
     """Return the end of the axis, which includes the NotBefore of announced events."""
-    ahead = [
+    upcoming = [
         event.not_before
         for event in events
         if event.not_before is not None
         and event.visible is not None
-        and event.over is None
+        and event.ended is None
         and event.started is None
     ]
-    return max([now, *ahead])
+    return max([now, *upcoming])
 
 
 def watch(session: Session, on_change: Callable[[float, str], None] | None = None) -> Lanes:
@@ -124,7 +128,7 @@ def watch(session: Session, on_change: Callable[[float, str], None] | None = Non
         raise RefusedByService("polls answered by the fast path are not observed; use front=False")
     lanes = Lanes(on_change)
 
-    def begin() -> None:  # in the service's loop, so that no line comes in between
+    def begin() -> None:  # in the service's loop, so that no line is lost in between
         trace.add_sink(lanes.add)
         trace.fleet(node.store, node.writer.now().at)
 

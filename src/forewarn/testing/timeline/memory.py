@@ -1,7 +1,7 @@
-"""All that is remembered of the lines heard so far: machines, events, absences, what was new.
+"""What is remembered of the lines read so far: machines, events, outages and the latest changes.
 
-What several kinds of lines have in common is done here; which line says what is in `exchanges` and
-`steps`.
+What several kinds of lines have in common is done here; the meaning of each kind is in `exchanges`
+and `steps`.
 """
 
 from __future__ import annotations
@@ -9,87 +9,88 @@ from __future__ import annotations
 from collections import deque
 
 from forewarn.support.text import listing, visible
-from forewarn.testing.timeline.kept import KeptEvent, KeptLane
+from forewarn.testing.timeline.records import EventRecord, LaneRecord
 from forewarn.testing.timeline.values import (
-    MAX_AWAY,
+    MAX_CHANGES,
     MAX_EVENTS,
     MAX_LANES,
     MAX_MARKS,
-    MAX_NEWEST,
-    Away,
+    MAX_OUTAGES,
+    Outage,
 )
 
 
 class TimelineMemory:
     def __init__(self) -> None:
-        self.lanes: dict[str, KeptLane] = {}
-        self.events: dict[str, KeptEvent] = {}
-        self.addresses: dict[str, str] = {}  # to the machine of each
-        self.fleet = False  # has anybody said who is who?
-        self.away: list[Away] = []
-        self.newest: deque[tuple[float, str]] = deque(maxlen=MAX_NEWEST)
-        self.changes: list[tuple[float, str]] = []  # what is new since somebody was last told
+        self.lanes: dict[str, LaneRecord] = {}
+        self.events: dict[str, EventRecord] = {}
+        self.addresses: dict[str, str] = {}  # address -> machine
+        self.fleet_known = False  # whether a `fleet` line has been read
+        self.outages: list[Outage] = []
+        self.latest_changes: deque[tuple[float, str]] = deque(maxlen=MAX_CHANGES)
+        self.changes: list[tuple[float, str]] = []  # that `on_change` has not been called with yet
         self.begins: float | None = None
         self.now = 0.0
-        self.down: float | None = None  # since when nobody serves
-        self.ups = 0
-        self.forgotten = 0
-        self.unheard = 0
+        self.down_since: float | None = None  # None while the service runs
+        self.starts = 0  # of the service
+        self.dropped_events = 0
+        self.dropped_machines = 0
 
-    def lane(self, name: str) -> KeptLane | None:
-        found = self.lanes.get(name)
-        if found is None and name:
+    def lane(self, name: str) -> LaneRecord | None:
+        lane = self.lanes.get(name)
+        if lane is None and name:
             if len(self.lanes) >= MAX_LANES:
-                # Or more: remembering who it was would be the same again. A fleet can be counted.
-                self.unheard = max(self.unheard, 1)
+                # At least one: counting them would mean remembering their names.
+                self.dropped_machines = max(self.dropped_machines, 1)
                 return None
-            found = self.lanes[name] = KeptLane(name)
-        return found
+            lane = self.lanes[name] = LaneRecord(name)
+        return lane
 
-    def event(self, id: str) -> KeptEvent:
-        found = self.events.get(id)
-        if found is None:
+    def event(self, id: str) -> EventRecord:
+        record = self.events.get(id)
+        if record is None:
             if len(self.events) >= MAX_EVENTS:
-                over = (event.id for event in self.events.values() if event.over is not None)
-                del self.events[next(over, next(iter(self.events)))]
-                self.forgotten += 1
-            found = self.events[id] = KeptEvent(id)
-        return found
+                ended = (event.id for event in self.events.values() if event.ended is not None)
+                del self.events[next(ended, next(iter(self.events)))]
+                self.dropped_events += 1
+            record = self.events[id] = EventRecord(id)
+        return record
 
-    def say(self, t: float, says: str) -> None:
-        said = visible(says)
-        self.newest.append((t, said))
-        self.changes.append((t, said))
+    def report(self, t: float, message: str) -> None:
+        """Add a sentence to the latest changes."""
+        text = visible(message)
+        self.latest_changes.append((t, text))
+        self.changes.append((t, text))
 
-    def name(self, event: KeptEvent) -> str:
+    def describe(self, event: EventRecord) -> str:
         return f"{event.type or 'event'} {event.id[:8]} of {listing(event.machines)}"
 
-    def approved(self, id: str, by: str, t: float, lane: KeptLane | None) -> None:
-        """`lane` is that of the machine that approved; an operator has none."""
+    def record_approval(self, id: str, by: str, t: float, lane: LaneRecord | None) -> None:
+        """Record an approval. `lane` is the approving machine's; None for an operator."""
         event = self.events.get(id)
         if event is None:
             return
         if lane is not None:
             if event.approved is not None and event.approved_by == by:
-                t = min(t, event.approved)  # the service has said when; we hear of its answer
-            sight = event.sight(by)
-            again = sight is not None and sight.approved is not None
-            if sight is not None and not again:
-                sight.approved = t
+                t = min(t, event.approved)  # the answer is later than the approval
+            sighting = event.sighting(by)
+            again = sighting is not None and sighting.approved is not None
+            if sighting is not None and not again:
+                sighting.approved = t
             if not again and len(lane.approvals) < MAX_MARKS:
                 lane.approvals.append((t, id))
         if event.approved is None:
             event.approved, event.approved_by = t, by
-            self.say(t, f"{by} approved {self.name(event)}")
+            self.report(t, f"{by} approved {self.describe(event)}")
 
-    def over(self, event: KeptEvent, ending: str, t: float) -> None:
-        if event.over is None:
-            event.over, event.ending = t, ending
-            how = {"finished": "is over", "withdrawn": "was withdrawn"}.get(ending, "is gone")
-            self.say(t, f"{self.name(event)} {how}")
+    def record_end(self, event: EventRecord, ending: str, t: float) -> None:
+        if event.ended is None:
+            event.ended, event.ending = t, ending
+            outcome = {"finished": "has ended", "withdrawn": "was withdrawn"}.get(ending, "is gone")
+            self.report(t, f"{self.describe(event)} {outcome}")
 
-    def gone(self, start: float, end: float, says: str) -> None:
+    def record_outage(self, start: float, end: float, message: str) -> None:
         start = max(start, self.begins or 0.0)
-        if len(self.away) < MAX_AWAY:
-            self.away.append(Away(min(start, end), end, says))
-        self.say(end, says)
+        if len(self.outages) < MAX_OUTAGES:
+            self.outages.append(Outage(min(start, end), end, message))
+        self.report(end, message)

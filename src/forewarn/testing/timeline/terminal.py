@@ -1,4 +1,4 @@
-"""The picture in a terminal: `live`, drawn anew as things happen, and `text`, for anywhere else."""
+"""The timeline as characters: `live` for a terminal, and `text` for plain text files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from forewarn.support.text import visible
-from forewarn.testing.timeline.axis import Axis, axis_of, exact, length, of_day
+from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact, time_of_day
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.testing.timeline.terminal_lane import EMPTY, SHAPES, cells, state
@@ -15,147 +15,152 @@ from forewarn.testing.timeline.values import Lane, Picture
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-NARROWEST = 60  # columns; where there are fewer, lines are longer than the terminal is wide
-WITH_STATE = 90  # from this width on, a column says how things stand
-STATE = 24
-LABEL_LEAST, LABEL_MOST = 8, 24
-SENTENCES = 3  # about what changed last
+MIN_WIDTH = 60  # columns; on narrower terminals the lines are cropped
+WIDTH_WITH_STATE = 90  # columns from which each lane ends with the state of its machine
+STATE_WIDTH = 24
+MIN_LABEL, MAX_LABEL = 8, 24  # columns of the machines' names
+MAX_SENTENCES = 3  # of the latest changes
 
-Piece: TypeAlias = tuple[str, str]  # what to write, and in which style
+Piece: TypeAlias = tuple[str, str]  # text and style
 Row: TypeAlias = list[Piece]
 
 
 class Live:
-    """A Rich renderable: whenever it is rendered, it is as things stand then."""
+    """A Rich renderable that draws the current picture whenever it is rendered."""
 
-    def __init__(self, lanes: Lanes, title: str, all_of_it: bool) -> None:
+    def __init__(self, lanes: Lanes, title: str, full: bool) -> None:
         self._lanes = lanes
         self._title = title
-        self._all = all_of_it
+        self._full = full
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        width, picture = max(options.max_width, NARROWEST), self._lanes.picture()
-        height = None if self._all else options.height or console.height
+        width, picture = max(options.max_width, MIN_WIDTH), self._lanes.picture()
+        height = None if self._full else options.height or console.height
         room = MAX_DRAWN if height is None else min(height, MAX_DRAWN)
-        made = list(rows(picture, width, room, options.ascii_only, self._title))
-        while height is not None and len(made) >= height and room > 1:
-            room = max(room - (len(made) - height + 1), 1)
-            made = list(rows(picture, width, room, options.ascii_only, self._title))
-        for row in made:
+        lines = list(rows(picture, width, room, options.ascii_only, self._title))
+        while height is not None and len(lines) >= height and room > 1:
+            room = max(room - (len(lines) - height + 1), 1)
+            lines = list(rows(picture, width, room, options.ascii_only, self._title))
+        for row in lines:
             line = Text(no_wrap=True, overflow="crop", end="\n")
-            for said, style in row:
-                line.append(said, style)
+            for piece, style in row:
+                line.append(piece, style)
             yield line
 
 
-def live(lanes: Lanes, title: str = "", all_of_it: bool = False) -> Live:
-    """What `rich.live.Live` can show while `lanes` hears: as many machines as fit on the screen,
-    those that something happened to first; or all of it, where one can scroll."""
-    return Live(lanes, title, all_of_it)
+def live(lanes: Lanes, title: str = "", full: bool = False) -> Live:
+    """Return a renderable for `rich.live.Live` that follows `lanes`.
+
+    It shows as many machines as fit on the screen, those with events first; with `full`, all that a
+    picture can hold.
+    """
+    return Live(lanes, title, full)
 
 
 def text(lanes: Lanes, title: str = "", width: int = 100, ascii_only: bool = False) -> str:
-    """The same without a terminal: plain lines."""
-    made = rows(lanes.picture(), max(width, NARROWEST), MAX_DRAWN, ascii_only, title)
-    return "\n".join("".join(said for said, _ in row).rstrip() for row in made) + "\n"
+    """Return the timeline as plain text."""
+    lines = rows(lanes.picture(), max(width, MIN_WIDTH), MAX_DRAWN, ascii_only, title)
+    return "\n".join("".join(piece for piece, _ in row).rstrip() for row in lines) + "\n"
 
 
 def rows(
     picture: Picture, width: int, room: int, ascii_only: bool = False, title: str = ""
 ) -> Iterator[Row]:
-    """Line by line: the time, the axis, the lanes, what they mean, what changed last."""
+    """Yield the lines: time, axis, lanes, legend and latest changes."""
     if not picture.recorded:
         yield [("nothing has happened yet", "dim")]
         return
     axis = axis_of(picture)
     chosen = choose(picture, room)
-    named = [len(lane.machine) for lane in chosen.lanes]
-    label = min(max([LABEL_LEAST, *named]), LABEL_MOST if width >= WITH_STATE else 16)
-    beside = STATE + 2 if width >= WITH_STATE else 0
-    across = width - label - 2 - beside
-    lasted = length(picture.now - picture.begins)
+    lengths = [len(lane.machine) for lane in chosen.lanes]
+    label = min(max([MIN_LABEL, *lengths]), MAX_LABEL if width >= WIDTH_WITH_STATE else 16)
+    state_width = STATE_WIDTH + 2 if width >= WIDTH_WITH_STATE else 0
+    columns = width - label - 2 - state_width
+    elapsed_time = duration(picture.now - picture.begins)
     heading = f"{visible(title)}  " if title else ""
-    yield [(heading, "bold"), (f"{exact(picture.now)}, {lasted or '0 s'} in", "")]
-    yield [(" " * (label + 2), ""), (_scale(axis, across), "dim")]
-    used: set[str] = set()
-    several = len(chosen.groups) > 1 and len(chosen.lanes) + len(chosen.groups) <= room
+    yield [(heading, "bold"), (f"{exact(picture.now)}, {elapsed_time or '0 s'} in", "")]
+    yield [(" " * (label + 2), ""), (_scale(axis, columns), "dim")]
+    used_shapes: set[str] = set()
+    with_groups = len(chosen.groups) > 1 and len(chosen.lanes) + len(chosen.groups) <= room
     for group, lanes in chosen.groups:
-        if several and group and [lane.machine for lane in lanes] != [group]:
+        if with_groups and group and [lane.machine for lane in lanes] != [group]:
             yield [(fit(group, label + 2), "bold dim")]
         for lane in lanes:
-            row, shapes = _lane(lane, picture, axis, label, across, ascii_only)
-            used |= shapes
-            if beside:
-                row += [("  ", ""), (fit(state(lane, picture), STATE), "")]
+            row, shapes = _lane(lane, picture, axis, label, columns, ascii_only)
+            used_shapes |= shapes
+            if state_width:
+                row += [("  ", ""), (fit(state(lane, picture), STATE_WIDTH), "")]
             yield row
-    if chosen.rest:
-        yield [(chosen.rest, "dim")]
-    yield from _legend(used, width, ascii_only)
-    newest = [(of_day(t), says) for t, says in list(picture.newest)[-SENTENCES:]]
-    stamp = max((len(at) for at, _ in newest), default=0)
-    for at, says in newest:
-        yield [(f"{at:{stamp}}  ", "dim"), (fit(says, max(width - 15, 20)).rstrip(), "")]
+    if chosen.remainder:
+        yield [(chosen.remainder, "dim")]
+    yield from _legend(used_shapes, width, ascii_only)
+    changes = [
+        (time_of_day(t), message) for t, message in list(picture.latest_changes)[-MAX_SENTENCES:]
+    ]
+    stamp = max((len(at) for at, _ in changes), default=0)
+    for at, message in changes:
+        yield [(f"{at:{stamp}}  ", "dim"), (fit(message, max(width - 15, 20)).rstrip(), "")]
 
 
-def fit(said: str, width: int) -> str:
-    """Exactly so many columns, whatever is in it."""
+def fit(text: str, width: int) -> str:
+    """Pad or crop a text to exactly `width` columns."""
     from rich.cells import cell_len, set_cell_size
 
-    said = visible(said)
-    if cell_len(said) > width:
-        return set_cell_size(set_cell_size(said, width - 1).rstrip() + "…", width)
-    return set_cell_size(said, width)
+    text = visible(text)
+    if cell_len(text) > width:
+        return set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
+    return set_cell_size(text, width)
 
 
 def _lane(
-    lane: Lane, picture: Picture, axis: Axis, label: int, across: int, ascii_only: bool
+    lane: Lane, picture: Picture, axis: Axis, label: int, columns: int, ascii_only: bool
 ) -> tuple[Row, set[str]]:
     row: Row = [(fit(lane.machine, label), "dim" if lane.quiet else "bold"), ("  ", "")]
-    made = cells(lane, picture, axis, across)
+    shape_names = cells(lane, picture, axis, columns)
     start = 0
-    for at in range(1, across + 1):
-        if at == across or made[at] != made[start]:
-            shape = SHAPES.get(made[start])
+    for at in range(1, columns + 1):
+        if at == columns or shape_names[at] != shape_names[start]:
+            shape = SHAPES.get(shape_names[start])
             if shape is None:
                 row.append((" " * (at - start), ""))
             else:
                 sign = shape.plain if ascii_only else shape.sign
                 row.append((sign * (at - start), shape.style))
             start = at
-    return row, set(made) - {EMPTY}
+    return row, set(shape_names) - {EMPTY}
 
 
-def _scale(axis: Axis, across: int) -> str:
-    """The times, where there is room for them; how much was left out in between comes first."""
-    line = [" "] * across
-    said: list[tuple[int, str]] = []
+def _scale(axis: Axis, columns: int) -> str:
+    """Return the line of the axis: durations of folds first, then times where there is room."""
+    line = [" "] * columns
+    labels: list[tuple[int, str]] = []
     for start, end in axis.folds:
-        label = f"~{length(end - start)}~"
-        middle = int((axis.share(start) + axis.share(end)) / 2 * across)
-        said.append((min(max(middle - len(label) // 2, 0), across - len(label)), label))
-    for t, label in axis.ticks(max(across // 12, 2)):
-        said.append((min(int(axis.share(t) * across), across - 1), f"|{label}"))
-    for at, label in said:
+        label = f"~{duration(end - start)}~"
+        middle = int((axis.share(start) + axis.share(end)) / 2 * columns)
+        labels.append((min(max(middle - len(label) // 2, 0), columns - len(label)), label))
+    for t, label in axis.ticks(max(columns // 12, 2)):
+        labels.append((min(int(axis.share(t) * columns), columns - 1), f"|{label}"))
+    for at, label in labels:
         around = line[max(at - 1, 0) : at + len(label) + 1]
-        if 0 <= at <= across - len(label) and set(around) == {" "}:
+        if 0 <= at <= columns - len(label) and set(around) == {" "}:
             line[at : at + len(label)] = label
     return "".join(line)
 
 
-def _legend(used: set[str], width: int, ascii_only: bool) -> Iterator[Row]:
-    """What the signs mean that are to be seen, and no others."""
+def _legend(used_shapes: set[str], width: int, ascii_only: bool) -> Iterator[Row]:
+    """Yield the legend of the shapes that occur in the picture."""
     row: Row = []
-    taken = 0
+    columns = 0
     for name, shape in SHAPES.items():
-        if name not in used:
+        if name not in used_shapes:
             continue
         sign = shape.plain if ascii_only else shape.sign
-        if row and taken + len(shape.means) + 5 > width:
+        if row and columns + len(shape.meaning) + 5 > width:
             yield row
-            row, taken = [], 0
-        row += [(sign, shape.style), (f" {shape.means}   ", "dim")]
-        taken += len(shape.means) + 5
+            row, columns = [], 0
+        row += [(sign, shape.style), (f" {shape.meaning}   ", "dim")]
+        columns += len(shape.meaning) + 5
     if row:
         yield row

@@ -1,4 +1,4 @@
-"""One lane as characters: what stands in which column. The shapes say it; colours only help."""
+"""One lane as characters: which shape is in which column. No meaning depends on colours alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from forewarn.testing.timeline.axis import Axis, length
+from forewarn.testing.timeline.axis import Axis, duration
 from forewarn.testing.timeline.values import EventBar, Lane, Picture
 
 EMPTY = ""
@@ -14,100 +14,102 @@ EMPTY = ""
 
 class Shape(msgspec.Struct, frozen=True):
     sign: str
-    plain: str  # where only ASCII can be shown
+    plain: str  # in ASCII
     style: str
-    means: str
+    meaning: str
 
 
 # In the order of the legend. Later ones are painted over earlier ones.
 SHAPES: Mapping[str, Shape] = {
     "poll": Shape("·", ".", "dim", "poll"),
-    "away": Shape("╱", "/", "magenta", "service away"),
+    "away": Shape("╱", "/", "magenta", "service down"),
     "scheduled": Shape("░", "-", "yellow", "Scheduled, not seen yet"),
     "seen": Shape("▒", "=", "yellow", "Scheduled and seen"),
     "started": Shape("█", "#", "blue", "Started"),
     "due": Shape("┊", "|", "bold", "NotBefore"),
     "impact": Shape("◆", "*", "bold red", "impact"),
     "withdrawn": Shape("×", "x", "bold", "withdrawn"),
-    "approves": Shape("»", ">", "green", "approved another's"),
+    "approves": Shape("»", ">", "green", "approved another machine's event"),
     "approved": Shape("✓", "A", "bold green", "approved"),
-    "ready": Shape("r", "r", "green", "ready or not"),
+    "ready": Shape("r", "r", "green", "readiness report"),
     "refused": Shape("?", "?", "bold red", "refused"),
     "fault": Shape("!", "!", "bold magenta", "fault"),
 }
 
 
 def cells(lane: Lane, picture: Picture, axis: Axis, width: int) -> list[str]:
-    """The name of a shape for each column, or EMPTY."""
-    made = [EMPTY] * width
+    """Return the name of a shape for each column, or EMPTY."""
+    shapes = [EMPTY] * width
 
     def column(t: float) -> int:
         return min(int(axis.share(t) * width), width - 1)
 
     def fill(start: float, end: float, shape: str) -> None:
         for at in range(column(start), column(end) + 1):
-            made[at] = shape
+            shapes[at] = shape
 
     for tick in lane.ticks:
         fill(tick.start, tick.end, "poll")
-    for away in picture.away:
-        fill(away.start, away.end, "away")
-    known = picture.by_id
-    mine = [known[id] for id in lane.events if id in known]
-    for event in mine:
-        _stretches(event, lane, picture.now, fill)
-    for event in mine:
+    for outage in picture.outages:
+        fill(outage.start, outage.end, "away")
+    events_by_id = picture.by_id
+    events = [events_by_id[id] for id in lane.events if id in events_by_id]
+    for event in events:
+        _fill_event(event, lane, picture.now, fill)
+    for event in events:
         if event.not_before is not None and event.visible is not None:
             ahead = event.started is None or event.not_before <= event.started
-            if ahead and (event.over is None or event.not_before <= event.over):
-                made[column(event.not_before)] = "due"
-        struck = {column(i.t) for i in event.impacts if lane.machine in i.machines}
-        for at in struck:
-            made[at] = "impact"
-        if event.ending == "withdrawn" and event.over is not None:
-            made[column(event.over)] = "withdrawn"
+            if ahead and (event.ended is None or event.not_before <= event.ended):
+                shapes[column(event.not_before)] = "due"
+        impact_columns = {
+            column(impact.t) for impact in event.impacts if lane.machine in impact.machines
+        }
+        for at in impact_columns:
+            shapes[at] = "impact"
+        if event.ending == "withdrawn" and event.ended is not None:
+            shapes[column(event.ended)] = "withdrawn"
         if event.approved is not None:
             at = column(event.approved)
-            if at in struck:  # side by side, where both would be one
+            if at in impact_columns:  # draw them side by side
                 at = max(at - 1, 0)
-                made[min(at + 1, width - 1)] = "impact"
-            made[at] = "approved"
+                shapes[min(at + 1, width - 1)] = "impact"
+            shapes[at] = "approved"
     for t, id in lane.approvals:
         if id not in lane.events:
-            made[column(t)] = "approves"
+            shapes[column(t)] = "approves"
     for mark in lane.marks:
-        made[column(mark.t)] = mark.kind
-    return made
+        shapes[column(mark.t)] = mark.kind
+    return shapes
 
 
-def _stretches(
+def _fill_event(
     event: EventBar, lane: Lane, now: float, fill: Callable[[float, float, str], None]
 ) -> None:
-    end = event.over if event.over is not None else now
+    end = event.ended if event.ended is not None else now
     if event.visible is not None:
-        until = min(event.started if event.started is not None else end, end)
-        sight = event.sight(lane.machine)
-        fill(event.visible, until, "scheduled")
-        if sight is not None and sight.seen is not None and sight.seen <= until:
-            fill(sight.seen, until, "seen")
+        scheduled_until = min(event.started if event.started is not None else end, end)
+        sighting = event.sighting(lane.machine)
+        fill(event.visible, scheduled_until, "scheduled")
+        if sighting is not None and sighting.seen is not None and sighting.seen <= scheduled_until:
+            fill(sighting.seen, scheduled_until, "seen")
     if event.started is not None:
         fill(event.started, max(end, event.started), "started")
 
 
 def state(lane: Lane, picture: Picture) -> str:
-    """How things stand with the machine, in a few words."""
-    known = picture.by_id
-    mine = [known[id] for id in lane.events if id in known]
-    going = [event for event in mine if event.over is None] or mine[-1:]
-    if not going:
+    """Describe the state of the machine's current or last event."""
+    events_by_id = picture.by_id
+    events = [events_by_id[id] for id in lane.events if id in events_by_id]
+    current = [event for event in events if event.ended is None] or events[-1:]
+    if not current:
         return ""
-    one = next((event for event in going if event.started is not None), going[0])
-    more = f" +{len(going) - 1}" if len(going) > 1 else ""
-    if one.over is not None:
-        return f"{one.type} {'over' if one.ending == 'finished' else one.ending}"
-    if one.started is not None:
-        return f"{one.type} Started{more}"
-    if one.not_before is None or one.visible is None:
-        return f"{one.type} pending{more}"
-    left = one.not_before - picture.now
-    return f"{one.type} {'in ' + length(left) if left > 0 else 'is due'}{more}"
+    shown = next((event for event in current if event.started is not None), current[0])
+    more = f" +{len(current) - 1}" if len(current) > 1 else ""
+    if shown.ended is not None:
+        return f"{shown.type} {'ended' if shown.ending == 'finished' else shown.ending}"
+    if shown.started is not None:
+        return f"{shown.type} Started{more}"
+    if shown.not_before is None or shown.visible is None:
+        return f"{shown.type} pending{more}"
+    remaining = shown.not_before - picture.now
+    return f"{shown.type} {'in ' + duration(remaining) if remaining > 0 else 'is due'}{more}"

@@ -1,6 +1,7 @@
-"""What a timeline shows, as values: lanes of machines, what happened on them, and how far we see.
+"""The contents of a timeline as immutable values: lanes of machines, events, marks and outages.
 
-Times are seconds since 1970 on the service's clock, as in a trace. Nothing here hears or draws.
+Times are seconds since 1970 on the service's clock, as in a trace. Nothing here reads
+lines or draws.
 """
 
 from __future__ import annotations
@@ -8,18 +9,18 @@ from __future__ import annotations
 import msgspec
 
 MAX_LANES = 2_000  # machines that are remembered
-MAX_EVENTS = 1_000  # events that are remembered; beyond, the oldest that is over is forgotten
-MAX_ONLOOKERS = 50  # machines of an event's group, beside its own, whose sight of it is kept
-MAX_TICKS = 200  # stretches into which the polls of a lane are gathered
+MAX_EVENTS = 1_000  # events that are remembered; beyond, the oldest one that has ended is dropped
+MAX_OTHER_MACHINES = 50  # machines of an event's group, beside its own, whose sightings are kept
+MAX_TICKS = 200  # ticks into which the polls of a lane are merged
 MAX_MARKS = 100  # marks on a lane
-MAX_AWAY = 100  # times that the service was away
-MAX_NEWEST = 8  # sentences about what changed last
+MAX_OUTAGES = 100  # outages of the service that are remembered
+MAX_CHANGES = 8  # of the latest changes, described in words
 
-STRANGERS = "strangers"  # the lane of callers that are no machine of the fleet
+UNKNOWN_CALLERS = "unknown callers"  # the lane of callers that are not machines of the fleet
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Polls, one or many, so close together that they are drawn as one."""
+    """One poll, or several so close together that they are drawn as one."""
 
     start: float
     end: float
@@ -27,12 +28,12 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened to a machine beside its events; several of a kind are one."""
+    """A fault, a refused request or a readiness report; repetitions are counted in one mark."""
 
     t: float
     until: float
     kind: str  # fault, refused or ready
-    says: str
+    message: str
     count: int = 1
 
 
@@ -43,45 +44,45 @@ class Impact(msgspec.Struct, frozen=True):
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """What one machine of the group knew of an event, and did about it."""
+    """When one machine of the group saw an event, and when it approved it."""
 
     machine: str
     concerned: bool
-    seen: float | None = None
-    seen_as: str = ""  # the status that it was first shown with
+    seen: float | None = None  # when it first got a document with the event
+    seen_as: str = ""  # the status in that document
     approved: float | None = None
-    gone: float | None = None  # when it was first shown a document without it
+    delisted: float | None = None  # when it first got a document without the event
 
 
 class EventBar(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, from the moment it could be seen until it was over."""
+    """One event, from its announcement to its end."""
 
     id: str
     type: str
     source: str
     group: str
     machines: tuple[str, ...]
-    visible: float | None = None  # None: nobody could see it
+    visible: float | None = None  # when it was first listed; None if it never was
     not_before: float | None = None
     approved: float | None = None
     approved_by: str = ""
     started: float | None = None
     impacts: tuple[Impact, ...] = ()
-    over: float | None = None
-    ending: str = ""  # finished, withdrawn, or gone where nobody can tell
-    sights: tuple[Sighting, ...] = ()
+    ended: float | None = None
+    ending: str = ""  # finished, withdrawn, or gone if the trace does not say which
+    sightings: tuple[Sighting, ...] = ()
 
     @property
     def begins(self) -> float | None:
-        known = [t for t in (self.visible, self.started) if t is not None]
-        return min(known) if known else None
+        times = [t for t in (self.visible, self.started) if t is not None]
+        return min(times) if times else None
 
-    def sight(self, machine: str) -> Sighting | None:
-        return next((sight for sight in self.sights if sight.machine == machine), None)
+    def sighting(self, machine: str) -> Sighting | None:
+        return next((sight for sight in self.sightings if sight.machine == machine), None)
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine. `events` are the ids of those that it is a Resource of."""
+    """What happened to one machine. `events` are the ids of those that list it in Resources."""
 
     machine: str
     group: str = ""
@@ -90,34 +91,34 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     ticks: tuple[Tick, ...] = ()
     marks: tuple[Mark, ...] = ()
     events: tuple[str, ...] = ()
-    approvals: tuple[tuple[float, str], ...] = ()  # when, and of which event
+    approvals: tuple[tuple[float, str], ...] = ()  # the time and the id of the event
 
     @property
     def quiet(self) -> bool:
         return not (self.events or self.marks or self.approvals)
 
 
-class Away(msgspec.Struct, frozen=True):
-    """When the service did not serve, or its clock was stepped over."""
+class Outage(msgspec.Struct, frozen=True):
+    """A time in which the service did not serve, or over which its clock was stepped."""
 
     start: float
     end: float
-    says: str
+    message: str
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it at one moment. Lanes stand group by group, in the order of the fleet."""
+    """The whole timeline at one moment. Lanes are sorted by group, in the order of the fleet."""
 
     begins: float
     now: float
-    ends: float  # later than now while something is still to come
+    ends: float  # later than now if an event is still to start
     lanes: tuple[Lane, ...] = ()
     events: tuple[EventBar, ...] = ()
-    away: tuple[Away, ...] = ()
-    newest: tuple[tuple[float, str], ...] = ()
-    forgotten: int = 0  # events that are no longer remembered
-    unheard: int = 0  # machines for which there was no room
-    recorded: bool = False  # has anything been heard at all?
+    outages: tuple[Outage, ...] = ()
+    latest_changes: tuple[tuple[float, str], ...] = ()
+    dropped_events: int = 0  # events that were dropped because of MAX_EVENTS
+    dropped_machines: int = 0  # machines without a lane because of MAX_LANES
+    recorded: bool = False  # whether any line has been read
 
     def event(self, id: str) -> EventBar | None:
         return self.by_id.get(id)

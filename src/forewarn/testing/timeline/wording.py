@@ -1,58 +1,59 @@
-"""What happened to a machine, in words: for labels beside bars, for hovering, for reading aloud."""
+"""Texts of a timeline: labels beside bars, tooltips, and descriptions for screen readers."""
 
 from __future__ import annotations
 
 from forewarn.support.text import listing
-from forewarn.testing.timeline.axis import after, exact, length, of_day
-from forewarn.testing.timeline.values import STRANGERS, EventBar, Lane, Picture
+from forewarn.testing.timeline.axis import duration, elapsed, exact, time_of_day
+from forewarn.testing.timeline.values import UNKNOWN_CALLERS, EventBar, Lane, Picture
 
-DESCRIBED = 30  # events in the description of a picture; the others are counted
+MAX_DESCRIBED = 30  # events in the description of a picture; the others are counted
 
 
 def label(event: EventBar, machine: str) -> str:
-    """A few words that stand beside the bar, so that nobody needs the colours."""
-    sight = event.sight(machine)
-    said = [event.type]
-    if sight is None or sight.seen is None:
-        said.append("not seen")
-    elif late(event, sight.seen):
-        said.append("seen too late")
+    """Return the label of a bar, so that the picture can be read without colours."""
+    sighting = event.sighting(machine)
+    parts = [event.type]
+    if sighting is None or sighting.seen is None:
+        parts.append("not seen")
+    elif seen_too_late(event, sighting.seen):
+        parts.append("seen too late")
     if event.ending in ("withdrawn", "gone"):
-        said.append(event.ending)
+        parts.append(event.ending)
     elif event.approved is not None:
-        said.append(f"approved by {event.approved_by}")
-    elif why := started_why(event):
-        said.append(why)
-    return " · ".join(said)
+        parts.append(f"approved by {event.approved_by}")
+    elif reason := start_reason(event):
+        parts.append(reason)
+    return " · ".join(parts)
 
 
-def late(event: EventBar, seen: float) -> bool:
-    """Was it first seen only when it had started, though there had been a notice?"""
-    warned = event.visible is not None and event.visible != event.started
-    return warned and event.started is not None and seen > event.started
+def seen_too_late(event: EventBar, seen: float) -> bool:
+    """Return whether the event was first seen after its start although it was announced earlier."""
+    announced = event.visible is not None and event.visible != event.started
+    return announced and event.started is not None and seen > event.started
 
 
-def started_why(event: EventBar) -> str:
+def start_reason(event: EventBar) -> str:
+    """Return why an event has started; empty if it has not, or the trace does not say."""
     if event.started is None:
         return ""
     if event.approved is not None and event.approved <= event.started:
         return f"approved by {event.approved_by}"
     if event.visible is None or event.visible >= event.started:
-        return "without warning"
+        return "without notice"
     if event.not_before is not None and event.started >= event.not_before:
         return "notice over"
     return ""
 
 
-def course(event: EventBar, machine: str) -> str:
-    """All that is known, a line each: what hovering shows."""
-    sight = event.sight(machine)
+def tooltip(event: EventBar, machine: str) -> str:
+    """Return all that is known of an event and a machine, a fact per line."""
+    sighting = event.sighting(machine)
     lines = [f"{event.type} {event.id}", f"for {listing(event.machines)}"]
     if event.visible is not None:
         lines.append(f"visible {exact(event.visible)}")
-    if sight is not None and sight.seen is not None:
-        wait = after(event.visible, sight.seen)
-        lines.append(f"seen by {machine} {exact(sight.seen)}{f', after {wait}' if wait else ''}")
+    if sighting is not None and sighting.seen is not None:
+        wait = elapsed(event.visible, sighting.seen)
+        lines.append(f"seen by {machine} {exact(sighting.seen)}{f', after {wait}' if wait else ''}")
     else:
         lines.append(f"never seen by {machine}")
     if event.not_before is not None:
@@ -63,67 +64,69 @@ def course(event: EventBar, machine: str) -> str:
         lines.append(f"Started {exact(event.started)}")
     for impact in event.impacts:
         if machine in impact.machines:
-            lasts = f", {length(impact.seconds)}" if impact.seconds else ""
-            lines.append(f"impact {exact(impact.t)}{lasts}")
-    if event.over is not None:
-        lines.append(f"{event.ending} {exact(event.over)}")
+            suffix = f", {duration(impact.seconds)}" if impact.seconds else ""
+            lines.append(f"impact {exact(impact.t)}{suffix}")
+    if event.ended is not None:
+        lines.append(f"{event.ending} {exact(event.ended)}")
     return "\n".join(lines)
 
 
-def polling(lane: Lane) -> str:
+def poll_summary(lane: Lane) -> str:
     if not lane.polls:
-        return f"{lane.machine} did not ask"
+        return f"{lane.machine} did not poll"
     first, last = lane.ticks[0].start, max(tick.end for tick in lane.ticks)
-    often = f", about every {length((last - first) / (lane.polls - 1))}" if last > first else ""
-    return f"{lane.machine} asked {_times(lane.polls)}{often}, last {exact(last)}"
+    interval = (
+        f", about every {duration((last - first) / (lane.polls - 1))}" if last > first else ""
+    )
+    return f"{lane.machine} polled {_times(lane.polls)}{interval}, last {exact(last)}"
 
 
 def heading(picture: Picture) -> str:
-    """How much there is to see, in one line."""
+    """Return the time range and the numbers of machines, events and polls."""
     count = len(picture.events)
-    followed = sum(lane.machine != STRANGERS for lane in picture.lanes)
-    said = [
+    followed = sum(lane.machine != UNKNOWN_CALLERS for lane in picture.lanes)
+    parts = [
         _from_to(picture.begins, picture.now),
-        _count(followed + picture.unheard, "machine"),
-        _count(count + picture.forgotten, "event"),
+        _count(followed + picture.dropped_machines, "machine"),
+        _count(count + picture.dropped_events, "event"),
         _count(picture.polls, "poll"),
     ]
-    if picture.unheard:
-        said.append(f"only {_count(followed, 'machine')} could be followed")
-    if picture.forgotten:
-        said.append(f"the last {count:,} events are shown")
-    return " · ".join(said)
+    if picture.dropped_machines:
+        parts.append(f"only {_count(followed, 'machine')} could be followed")
+    if picture.dropped_events:
+        parts.append(f"the last {count:,} events are shown")
+    return " · ".join(parts)
 
 
 def description(picture: Picture) -> str:
-    """The picture for those who do not see it."""
-    said = [f"A lane for each machine over time. {heading(picture)}."]
-    for event in picture.events[:DESCRIBED]:
-        one = f"{event.type} of {listing(event.machines)}"
+    """Describe the picture for screen readers."""
+    sentences = [f"A lane for each machine over time. {heading(picture)}."]
+    for event in picture.events[:MAX_DESCRIBED]:
+        subject = f"{event.type} of {listing(event.machines)}"
         parts = []
         if event.visible is not None:
-            parts.append(f"visible from {of_day(event.visible)}")
+            parts.append(f"visible from {time_of_day(event.visible)}")
         if event.approved is not None:
-            parts.append(f"approved by {event.approved_by} at {of_day(event.approved)}")
+            parts.append(f"approved by {event.approved_by} at {time_of_day(event.approved)}")
         if event.started is not None:
-            parts.append(f"started {of_day(event.started)}")
-        if event.over is not None:
-            parts.append(f"{event.ending} {of_day(event.over)}")
-        said.append(f"{one}: {', '.join(parts) or 'not announced'}.")
-    more = len(picture.events) - DESCRIBED
+            parts.append(f"started {time_of_day(event.started)}")
+        if event.ended is not None:
+            parts.append(f"{event.ending} {time_of_day(event.ended)}")
+        sentences.append(f"{subject}: {', '.join(parts) or 'not announced'}.")
+    more = len(picture.events) - MAX_DESCRIBED
     if more > 0:
-        said.append(f"And {_count(more, 'more event')}.")
-    return " ".join(said)
+        sentences.append(f"And {_count(more, 'more event')}.")
+    return " ".join(sentences)
 
 
 def _from_to(begins: float, now: float) -> str:
     begins, now = float(int(begins)), float(int(now))
     same = exact(begins)[:10] == exact(now)[:10]
-    return f"{exact(begins)} to {f'{of_day(now)}Z' if same else exact(now)}"
+    return f"{exact(begins)} to {f'{time_of_day(now)}Z' if same else exact(now)}"
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _times(count: int) -> str:

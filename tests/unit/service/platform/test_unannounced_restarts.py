@@ -68,13 +68,13 @@ def test_no_version_shows_it_and_nobody_is_blamed(verb: str, tmp_path: Path) -> 
     assert (begin["event"], begin["type"], begin["source"]) == (event.id, event.type, "User")
     assert end["event"] == event.id
     assert not recorded(path, "event", "approval")
-    assert any("begins, unannounced" in said for _, said in told(path))
+    assert any("has started, unannounced" in said for _, said in told(path))
     judged(path)
 
 
 def told(path: Path) -> list[tuple[float, str]]:
     lanes = Lanes.of(json.loads(line) for line in path.read_text().splitlines())
-    return list(lanes.picture().newest)
+    return list(lanes.picture().latest_changes)
 
 
 def test_it_is_not_shown_after_the_service_was_away_in_the_middle(tmp_path: Path) -> None:

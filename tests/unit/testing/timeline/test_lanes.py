@@ -45,9 +45,9 @@ def test_a_real_service_is_followed_from_the_announcement_to_the_end() -> None:
     assert (happening.approved, happening.approved_by) == (begun + 65, "web_1")
     assert happening.started == begun + 65
     assert [impact.machines for impact in happening.impacts] == [("web_0",)]
-    assert happening.over is not None
-    assert (happening.over > begun + 65, happening.ending) == (True, "finished")
-    mine = happening.sight("web_0")
+    assert happening.ended is not None
+    assert (happening.ended > begun + 65, happening.ending) == (True, "finished")
+    mine = happening.sighting("web_0")
     assert mine is not None
     assert (mine.seen, mine.seen_as, mine.approved) == (begun + 5, "Scheduled", None)
     assert (of(lanes, "web_0").polls, of(lanes, "web_1").approvals) == (
@@ -77,7 +77,7 @@ def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_
 def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
     waited = step("start", 60, approved=T + 20, approved_by="web_1")
     lanes = Lanes.of([step("raise", 0), approval("web_1", 20, REBOOT), waited])
-    assert [says for _, says in lanes.picture().newest] == [
+    assert [says for _, says in lanes.picture().latest_changes] == [
         "Reboot 28512AF7 of web_0 is announced",
         "web_1 approved Reboot 28512AF7 of web_0",
         "Reboot 28512AF7 of web_0 has started",
@@ -89,7 +89,7 @@ def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
 def test_an_approval_is_when_the_service_says_and_not_when_it_was_answered() -> None:
     started = step("start", 20.5, approved=T + 20.5, approved_by="web_1")
     lanes = Lanes.of([step("raise", 0), started, approval("web_1", 20.75, REBOOT)])
-    seen = only(lanes).sight("web_1")
+    seen = only(lanes).sighting("web_1")
     assert seen is not None
     assert seen.approved == T + 20.5
     assert of(lanes, "web_1").approvals == ((T + 20.5, REBOOT),)
@@ -109,7 +109,7 @@ def test_a_real_withdrawal_and_a_real_fault_are_seen() -> None:
     assert only(lanes).ending == "withdrawn"
     assert only(lanes).started is None
     (mark,) = of(lanes, "web_0").marks
-    assert (mark.kind, mark.count, "410" in mark.says) == ("fault", 2, True)
+    assert (mark.kind, mark.count, "410" in mark.message) == ("fault", 2, True)
 
 
 def test_a_service_that_is_not_observed_cannot_be_watched() -> None:
@@ -129,7 +129,7 @@ def test_without_the_services_own_words_the_documents_tell_the_course() -> None:
     )
     happening = only(lanes)
     assert (happening.visible, happening.approved) == (T + 10, T + 20)
-    assert (happening.started, happening.over, happening.ending) == (T + 30, T + 40, "finished")
+    assert (happening.started, happening.ended, happening.ending) == (T + 30, T + 40, "finished")
     assert happening.not_before == T + 900
 
 
@@ -146,11 +146,11 @@ def test_an_approved_event_that_is_gone_may_have_happened_between_two_polls() ->
 def test_a_version_that_cannot_show_an_event_does_not_end_it() -> None:
     preempt = shown(type="Preempt")
     lines = [poll("web_0", 1, preempt), poll("web_0", 2, version="2017-08-01")]
-    assert only(Lanes.of(lines)).over is None
+    assert only(Lanes.of(lines)).ended is None
 
 
 def test_another_groups_document_does_not_end_an_event() -> None:
-    assert only(Lanes.of([poll("web_0", 1, shown()), poll("db_0", 2)])).over is None
+    assert only(Lanes.of([poll("web_0", 1, shown()), poll("db_0", 2)])).ended is None
 
 
 def test_the_previews_underscore_is_no_part_of_a_name() -> None:
@@ -185,19 +185,19 @@ def test_a_refused_poll_and_a_refused_approval_are_marked_and_approve_nothing() 
 def test_a_kill_leaves_a_gap_until_the_service_is_up_again() -> None:
     up = {"kind": "up", "t": T}
     lanes = Lanes.of([up, poll("web_0", 10), {"kind": "up", "t": T + 70}])
-    (away,) = lanes.picture().away
+    (away,) = lanes.picture().outages
     assert (away.start, away.end) == (T + 10, T + 70)
 
 
 def test_a_restart_is_away_from_down_to_up() -> None:
     lines = [{"kind": "up", "t": T}, {"kind": "down", "t": T + 5}, {"kind": "up", "t": T + 9}]
-    (away,) = Lanes.of(lines).picture().away
+    (away,) = Lanes.of(lines).picture().outages
     assert (away.start, away.end) == (T + 5, T + 9)
 
 
 def test_a_step_of_the_clock_shows_as_time_that_was_lost() -> None:
     lines = [{"kind": "up", "t": T}, {"kind": "step", "t": T + 100, "seconds": 40.0}]
-    (away,) = Lanes.of(lines).picture().away
+    (away,) = Lanes.of(lines).picture().outages
     assert (away.start, away.end) == (T + 60, T + 100)
 
 
@@ -207,9 +207,9 @@ def test_a_caller_is_known_by_its_address() -> None:
     assert of(lanes, "web_1").polls == 1
 
 
-def test_strangers_share_one_lane() -> None:
+def test_unknown_callers_share_one_lane() -> None:
     asked = [{**poll("", at), "from": f"192.0.2.{at}"} for at in range(5)]
-    assert of(Lanes.of([fleet(web=["web_0"]), *asked]), "strangers").polls == 5
+    assert of(Lanes.of([fleet(web=["web_0"]), *asked]), "unknown callers").polls == 5
 
 
 def test_many_polls_are_gathered_and_none_is_lost() -> None:
@@ -229,7 +229,7 @@ def test_the_oldest_event_that_is_over_is_forgotten_and_that_is_said() -> None:
         lanes.add(step("raise", at, f"E{at}"))
         lanes.add(step("withdraw", at, f"E{at}"))
     picture = lanes.picture()
-    assert (len(picture.events), picture.forgotten) == (limits.MAX_EVENTS, 10)
+    assert (len(picture.events), picture.dropped_events) == (limits.MAX_EVENTS, 10)
     assert picture.event("PENDING") is not None
     assert picture.event("E0") is None
 
@@ -237,19 +237,19 @@ def test_the_oldest_event_that_is_over_is_forgotten_and_that_is_said() -> None:
 def test_machines_and_onlookers_are_bounded() -> None:
     lanes = Lanes.of([poll(f"m{at}", at, shown()) for at in range(limits.MAX_LANES + 5)])
     picture = lanes.picture()
-    assert (len(picture.lanes), picture.unheard) == (limits.MAX_LANES, 1)
-    assert len(only(lanes).sights) == limits.MAX_ONLOOKERS + 1
+    assert (len(picture.lanes), picture.dropped_machines) == (limits.MAX_LANES, 1)
+    assert len(only(lanes).sightings) == limits.MAX_OTHER_MACHINES + 1
 
 
 def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -> None:
     names = [f"m{at}" for at in range(limits.MAX_LANES + 500)]
     picture = Lanes.of([fleet(web=names)]).picture()
-    assert picture.unheard == 500
+    assert picture.dropped_machines == 500
     assert wording.heading(picture).endswith(
         "2,500 machines · 0 events · 0 polls · only 2,000 machines could be followed"
     )
-    assert choose_lanes.choose(picture).rest == (
-        "… and 2,000 quiet machines and 500 machines too many to be followed"
+    assert choose_lanes.choose(picture).remainder == (
+        "… and 2,000 quiet machines and 500 machines that could not be followed"
     )
 
 
@@ -273,7 +273,7 @@ def test_every_change_is_told_in_words_as_it_comes() -> None:
         "web_0 saw Reboot 28512AF7 of web_0: Scheduled",
         "Reboot 28512AF7 of web_0 has started",
     ]
-    assert lanes.picture().newest == tuple(told)
+    assert lanes.picture().latest_changes == tuple(told)
 
 
 def test_what_is_announced_is_in_sight_and_time_goes_on_without_lines() -> None:
@@ -290,7 +290,7 @@ def test_days_of_waiting_are_folded_and_minutes_stay_long() -> None:
     drawn = axis.axis_of(Lanes.of(lines).picture())
     assert drawn.folds == ((T + 600, T + week),)
     assert drawn.share(T) == 0
-    assert drawn.share(T + 600) == pytest.approx(1 / (2 + 2 * axis.FOLDED))
+    assert drawn.share(T + 600) == pytest.approx(1 / (2 + 2 * axis.FOLD_WIDTH))
     assert drawn.share(T + week + 300) > drawn.share(T + week) > drawn.share(T + 600)
     assert drawn.share(T + week + 600) == 1
     assert 5 < len(drawn.ticks(10)) < 14
@@ -307,7 +307,7 @@ def test_an_unannounced_delete_is_seen_by_what_was_done() -> None:
     over = {"kind": "over", "t": T + 30, "event": FREEZE}
     happening = only(Lanes.of([silent, {**done, "machines": ["web_3"]}, over]))
     assert (happening.type, happening.visible, happening.started) == ("Terminate", None, T)
-    assert happening.over == T + 30
+    assert happening.ended == T + 30
 
 
 def test_nothing_heard_is_an_empty_picture() -> None:

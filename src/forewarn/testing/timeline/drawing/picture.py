@@ -1,64 +1,67 @@
-"""`svg`: the picture as one self-contained SVG, for light and dark, readable without colours.
+"""`svg`: the timeline as one self-contained SVG, for light and dark, readable without colours.
 
-Where things stand is decided here; what a lane looks like is in `strips`, the signs in `signs`.
+The layout is decided here; `lane` draws one machine, `symbols` the symbols.
 """
 
 from __future__ import annotations
 
 from forewarn.testing.timeline import wording
-from forewarn.testing.timeline.axis import Axis, axis_of, exact, length
+from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.drawing import symbols
-from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT, LaneDrawing, clipped, extent, x_of
+from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT, LaneDrawing, crop, text_width, x_of
 from forewarn.testing.timeline.drawing.markup import escape, number, tag
 from forewarn.testing.timeline.drawing.style import COLOURS, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.testing.timeline.values import Picture
 
 WIDTH = RIGHT + 24
-TOP, UNHEADED = 104.0, 58.0  # where the lanes begin; what is cut off without a heading
-HEADING, BETWEEN, FOOT, LEGEND_STEP = 24.0, 6.0, 16.0, 24.0
-TICKS = 9  # times on the axis at most
+# All lengths are in pixels.
+TOP = 104.0  # of the first lane
+TITLE_HEIGHT = 58.0  # cut off if the drawing has no heading
+GROUP_HEIGHT, GROUP_GAP, FOOT, LEGEND_STEP = 24.0, 6.0, 16.0, 24.0
+MAX_TICKS = 9  # labelled times on the axis
 TITLE = "Scheduled events"
 
 
 def svg(lanes: Lanes, title: str = TITLE, at_most: int = MAX_DRAWN) -> str:
+    """Return the timeline as an SVG document with at most `at_most` lanes."""
     return draw(lanes.picture(), title, at_most)
 
 
 def draw(
     picture: Picture, title: str = TITLE, at_most: int = MAX_DRAWN, headed: bool = True
 ) -> str:
-    """`headed`: with its title to be seen; it is always there to be read aloud."""
+    """Draw a picture. The title is always there for screen readers, and visible if `headed`."""
     axis = axis_of(picture)
     chosen = choose(picture, at_most)
     bands: list[str] = []
-    drawn: list[str] = []
-    used: set[str] = set()
+    elements: list[str] = []
+    used_symbols: set[str] = set()
     y = TOP
-    several = len(chosen.groups) > 1
+    with_groups = len(chosen.groups) > 1
     for group, members in chosen.groups:
-        if several and group and [lane.machine for lane in members] != [group]:
-            drawn.append(tag("text", escape(clipped(group, 40)), x=16, y=y + 16, class_="group"))
-            y += HEADING
-        for at, lane in enumerate(members):
-            strip = LaneDrawing(lane, picture, axis)
-            bands += [strip.band(y)] if at % 2 == 0 else []
-            drawn.append(strip.drawn(y))
-            used |= strip.used
-            y += strip.height
-        y += BETWEEN
-    if chosen.rest:
-        drawn.append(tag("text", escape(chosen.rest), x=16, y=y + 18, class_="soft"))
-        y += HEADING
+        if with_groups and group and [lane.machine for lane in members] != [group]:
+            elements.append(tag("text", escape(crop(group, 40)), x=16, y=y + 16, class_="group"))
+            y += GROUP_HEIGHT
+        for index, lane in enumerate(members):
+            lane_drawing = LaneDrawing(lane, picture, axis)
+            bands += [lane_drawing.band(y)] if index % 2 == 0 else []
+            elements.append(lane_drawing.draw(y))
+            used_symbols |= lane_drawing.used
+            y += lane_drawing.height
+        y += GROUP_GAP
+    if chosen.remainder:
+        elements.append(tag("text", escape(chosen.remainder), x=16, y=y + 18, class_="soft"))
+        y += GROUP_HEIGHT
     bottom = y
-    away = _away(picture, axis, bottom)
-    used |= {"away"} if away else set()
-    legend, y = _legend(used, y + FOOT)
-    cut = 0.0 if headed else UNHEADED
-    said = escape(title)
-    inside = [
-        tag("title", said, id="timeline-title"),
+    outages = _outages(picture, axis, bottom)
+    used_symbols |= {"away"} if outages else set()
+    legend, y = _legend(used_symbols, y + FOOT)
+    top = 0.0 if headed else TITLE_HEIGHT
+    title_text = escape(title)
+    content = [
+        tag("title", title_text, id="timeline-title"),
         tag("desc", escape(wording.description(picture)), id="timeline-desc"),
         tag("style", COLOURS + PICTURE),
         _patterns(),
@@ -66,19 +69,19 @@ def draw(
         *(_heading(picture, title) if headed else ()),
         *bands,
         _grid(axis, bottom),
-        *drawn,
-        *away,
+        *elements,
+        *outages,
         *_folds(axis, bottom),
         _now(picture, axis, bottom),
         legend,
     ]
     return tag(
         "svg",
-        *inside,
+        *content,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 {number(cut)} {number(WIDTH)} {number(y - cut)}",
+        viewBox=f"0 {number(top)} {number(WIDTH)} {number(y - top)}",
         width=WIDTH,
-        height=y - cut,
+        height=y - top,
         class_="timeline",
         role="img",
         aria_labelledby="timeline-title timeline-desc",
@@ -86,66 +89,66 @@ def draw(
 
 
 def _heading(picture: Picture, title: str) -> tuple[str, ...]:
-    said = wording.heading(picture) if picture.recorded else "nothing has happened yet"
+    summary = wording.heading(picture) if picture.recorded else "nothing has happened yet"
     return (
-        tag("text", escape(clipped(title, 90)), x=16, y=34, class_="title"),
-        tag("text", escape(said), x=16, y=56, class_="soft"),
+        tag("text", escape(crop(title, 90)), x=16, y=34, class_="title"),
+        tag("text", escape(summary), x=16, y=56, class_="soft"),
     )
 
 
 def _patterns() -> str:
     hatch = tag("rect", width=6, height=6, class_="hatch")
     hatch += tag("path", d="M-1 7L7-1M-1 1L1-1M5 7L7 5", class_="hatch-line")
-    gone = tag("path", d="M-1 9L9-1M-1 1L1-1M7 9L9 7", class_="gone-line")
+    away = tag("path", d="M-1 9L9-1M-1 1L1-1M7 9L9 7", class_="away-line")
     size = {"patternUnits": "userSpaceOnUse"}
     return tag(
         "defs",
         tag("pattern", hatch, id="hatch", width=6, height=6, **size),
-        tag("pattern", gone, id="gone", width=8, height=8, **size),
+        tag("pattern", away, id="away", width=8, height=8, **size),
     )
 
 
 def _grid(axis: Axis, bottom: float) -> str:
-    made = []
-    taken = 0.0
-    for t, label in axis.ticks(TICKS):
+    elements = []
+    free_from = 0.0
+    for t, label in axis.ticks(MAX_TICKS):
         x = x_of(axis, t)
-        made.append(tag("path", d=f"M{number(x)} 92V{number(bottom)}", class_="grid"))
-        wide = extent(label)
-        start = min(max(x - wide / 2, LEFT - 8), RIGHT + 20 - wide)
-        if start >= taken:
-            made.append(tag("text", escape(label), x=start, y=86, class_="axis"))
-            taken = start + wide + 8
-    made.append(tag("text", "UTC", x=LEFT - 40, y=86, class_="axis"))
-    return tag("g", *made, aria_hidden="true")
+        elements.append(tag("path", d=f"M{number(x)} 92V{number(bottom)}", class_="grid"))
+        width = text_width(label)
+        start = min(max(x - width / 2, LEFT - 8), RIGHT + 20 - width)
+        if start >= free_from:
+            elements.append(tag("text", escape(label), x=start, y=86, class_="axis"))
+            free_from = start + width + 8
+    elements.append(tag("text", "UTC", x=LEFT - 40, y=86, class_="axis"))
+    return tag("g", *elements, aria_hidden="true")
 
 
 def _folds(axis: Axis, bottom: float) -> list[str]:
-    """A broken line where much time has been left out."""
+    """Draw a jagged line for each gap that is folded."""
     return [
-        _fold((x_of(axis, start) + x_of(axis, end)) / 2, bottom, length(end - start))
+        _fold((x_of(axis, start) + x_of(axis, end)) / 2, bottom, duration(end - start))
         for start, end in axis.folds
     ]
 
 
-def _fold(middle: float, bottom: float, lasts: str) -> str:
+def _fold(middle: float, bottom: float, length_text: str) -> str:
     teeth = "".join("l5 6l-10 12l5 6" for _ in range(int((bottom - 92) / 24)))
     return symbols.titled(
-        f"{lasts} in which nothing happens are left out",
+        f"{length_text} without activity are left out",
         tag("path", d=f"M{number(middle)} 92{teeth}", class_="fold"),
-        tag("text", escape(f"… {lasts} …"), x=middle, y=72, class_="axis folded"),
+        tag("text", escape(f"… {length_text} …"), x=middle, y=72, class_="axis folded"),
     )
 
 
-def _away(picture: Picture, axis: Axis, bottom: float) -> list[str]:
-    made = []
-    for away in picture.away:
-        x = x_of(axis, away.start)
-        wide = max(x_of(axis, away.end) - x, 2.0)
-        box = tag("rect", x=x, y=92, width=wide, height=bottom - 92, class_="away")
-        says = f"{away.says}: {exact(away.start)} to {exact(away.end)}"
-        made.append(symbols.titled(says, box))
-    return made
+def _outages(picture: Picture, axis: Axis, bottom: float) -> list[str]:
+    elements = []
+    for outage in picture.outages:
+        x = x_of(axis, outage.start)
+        width = max(x_of(axis, outage.end) - x, 2.0)
+        box = tag("rect", x=x, y=92, width=width, height=bottom - 92, class_="away")
+        tooltip = f"{outage.message}: {exact(outage.start)} to {exact(outage.end)}"
+        elements.append(symbols.titled(tooltip, box))
+    return elements
 
 
 def _now(picture: Picture, axis: Axis, bottom: float) -> str:
@@ -153,21 +156,21 @@ def _now(picture: Picture, axis: Axis, bottom: float) -> str:
         return ""
     x = x_of(axis, picture.now)
     line = tag("path", d=f"M{number(x)} 74V{number(bottom)}", class_="now")
-    said = tag("text", "now", x=x - 4, y=74, class_="axis before")
-    return symbols.titled(f"the recording ends here: {exact(picture.now)}", line, said)
+    label = tag("text", "now", x=x - 4, y=74, class_="axis before")
+    return symbols.titled(f"the end of the recording: {exact(picture.now)}", line, label)
 
 
-def _legend(used: set[str], y: float) -> tuple[str, float]:
-    """What the signs mean that are to be seen; and where the picture ends."""
-    made = []
+def _legend(used_symbols: set[str], y: float) -> tuple[str, float]:
+    """Return the legend of the symbols that occur in the drawing, and the bottom of the drawing."""
+    elements = []
     x, y = 26.0, y + 8
-    for kind, means in symbols.LEGEND:
-        if kind not in used:
+    for kind, meaning in symbols.LEGEND:
+        if kind not in used_symbols:
             continue
-        wide = extent(means) * 1.1 + 36
-        if x + wide > RIGHT and x > 26:
+        width = text_width(meaning) * 1.1 + 36
+        if x + width > RIGHT and x > 26:
             x, y = 26.0, y + LEGEND_STEP
-        made.append(symbols.sample(kind, x, y))
-        made.append(tag("text", means, x=x + 15, y=y + 4, class_="soft"))
-        x += wide
-    return tag("g", *made) if made else "", y + 22
+        elements.append(symbols.sample(kind, x, y))
+        elements.append(tag("text", meaning, x=x + 15, y=y + 4, class_="soft"))
+        x += width
+    return tag("g", *elements) if elements else "", y + 22

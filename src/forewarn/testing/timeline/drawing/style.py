@@ -1,6 +1,6 @@
-"""How the picture and the page look: colours for light and dark, and what is no matter of colour.
+"""Style sheets of the drawing and the page, with colours for light and dark.
 
-Every colour goes together with a shape or a pattern, and nothing is fetched from anywhere.
+Every colour goes together with a shape or a pattern, and nothing is loaded from the network.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ PICTURE = """
 .timeline .reach.ready{stroke:var(--approved)}
 .timeline .polls{stroke:var(--soft);stroke-width:1;fill:none}
 .timeline .many{fill:var(--soft);opacity:.45}
-.timeline .away{fill:url(#gone)}
-.timeline .gone-line{stroke:var(--away);stroke-width:1.5;opacity:.6}
+.timeline .away{fill:url(#away)}
+.timeline .away-line{stroke:var(--away);stroke-width:1.5;opacity:.6}
 .timeline .now{stroke:var(--ink);stroke-width:1;stroke-dasharray:2 3}
 .timeline .hit{fill:transparent}
 """

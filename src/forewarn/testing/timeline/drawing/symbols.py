@@ -1,10 +1,10 @@
-"""The small signs of the picture, each around a point: shape first, colour second."""
+"""The small symbols of a drawing, each distinguished by its shape as well as its colour."""
 
 from __future__ import annotations
 
 from forewarn.testing.timeline.drawing.markup import escape, number, tag
 
-REACH = 7.0  # half of the widest sign
+REACH = 7.0  # half the width of the widest symbol, in pixels
 
 LEGEND = (
     ("unseen", "Scheduled, not seen yet"),
@@ -18,14 +18,14 @@ LEGEND = (
     ("poll", "polls"),
     ("fault", "fault"),
     ("refused", "refused"),
-    ("ready", "ready or not"),
-    ("away", "service away"),
+    ("ready", "readiness report"),
+    ("away", "service down"),
 )
 
 
-def titled(says: str, *content: str) -> str:
-    """What hovering explains."""
-    return tag("g", tag("title", escape(says)), *content)
+def titled(title: str, *content: str) -> str:
+    """Return a group with a tooltip."""
+    return tag("g", tag("title", escape(title)), *content)
 
 
 def approved(x: float, y: float) -> str:
@@ -55,7 +55,7 @@ def cross(x: float, y: float) -> str:
 
 
 def mark(kind: str, x: float, y: float) -> str:
-    """A fault is a diamond, a refusal a square, word of readiness a circle; each with its sign."""
+    """Draw a diamond for a fault, a square for a refused request, a circle for readiness."""
     if kind == "fault":
         shape = tag("path", d=f"M{number(x)} {number(y - 7)}l7 7-7 7-7-7z", class_="fault")
     elif kind == "refused":
@@ -67,7 +67,7 @@ def mark(kind: str, x: float, y: float) -> str:
 
 
 def sample(kind: str, x: float, y: float) -> str:
-    """A sign as the legend shows it, centred on (x, y)."""
+    """Return a symbol as the legend shows it, centred on (x, y)."""
     match kind:
         case "unseen" | "seen" | "started":
             return tag("rect", x=x - 9, y=y - 5, width=18, height=10, rx=2, class_=kind)

@@ -97,7 +97,7 @@ def test_the_svg_can_be_read_aloud() -> None:
     [
         ([step("raise", 0), step("withdraw", 60)], "Reboot · not seen · withdrawn"),
         ([step("raise", 0), step("start", 900)], "Reboot · not seen · notice over"),
-        ([step("strike", 0, not_before=T)], "Reboot · not seen · without warning"),
+        ([step("strike", 0, not_before=T)], "Reboot · not seen · without notice"),
         (
             [step("raise", 0), step("start", 900), poll("web_0", 905, shown(status="Started"))],
             "Reboot · seen too late · notice over",
@@ -155,7 +155,7 @@ def test_a_storm_is_bounded() -> None:
     lanes = Lanes.of(lines)
     drawn, page = svg(lanes), html(lanes)
     assert len(elements(drawn, "name")) == MAX_DRAWN
-    assert "… and 1,460 more machines that something happened to (1,460 polls)" in words(drawn)
+    assert "… and 1,460 more machines with events (1,460 polls)" in words(drawn)
     assert len(drawn) < 400_000
     assert len(page) < 2_000_000
     assert len(text(lanes).splitlines()) < MAX_DRAWN + 20
@@ -230,9 +230,9 @@ def test_the_page_shows_the_verdict() -> None:
     wrong = Complaint(rule="missing-header", machine="web_0", at=T, message="send it")
     note = Complaint(rule="polls-seldom", severity="note", machine="web_0", at=T, message="oftener")
     bad = Page(html(Lanes.of(COURSE), Verdict(complaints=(note, wrong)))).said
-    assert "✗ 1 thing was done wrong" in bad
+    assert "✗ 1 mistake" in bad
     assert bad.index("missing-header") < bad.index("note: polls-seldom")
-    assert "✓ nothing was done wrong" in Page(html(Lanes.of(COURSE), Verdict())).said
+    assert "✓ no mistakes" in Page(html(Lanes.of(COURSE), Verdict())).said
     assert "wrong" not in "".join(Page(html(Lanes.of(COURSE))).said).split("</style>")[-1][-500:]
 
 
@@ -265,11 +265,11 @@ def test_the_terminals_picture_fits_and_says_the_same_at_any_width(width: int) -
     assert max(cell_len(line) for line in lines) <= width
     (lane,) = [line for line in lines if line.startswith("web_0")]
     assert re.search(r"░+▒+✓◆█+", lane), lane
-    assert ("Reboot over" in lane) == (width >= 90)
+    assert ("Reboot ended" in lane) == (width >= 90)
     (other,) = [line for line in lines if line.startswith("web_1")]
     assert "»" in other
     assert "✓ approved" in said
-    assert lines[-1] == "08:10:00  Reboot 28512AF7 of web_0 is over"
+    assert lines[-1] == "08:10:00  Reboot 28512AF7 of web_0 has ended"
 
 
 def test_a_terminal_of_ascii_alone_gets_ascii_alone() -> None:
@@ -311,9 +311,9 @@ def test_the_live_picture_fits_on_the_screen(height: int) -> None:
     console, out = _console(height)
     console.print(live(lanes))
     assert height - 3 < len(out.getvalue().splitlines()) < height
-    assert "more machines that something happened to" in out.getvalue()
+    assert "more machines with events" in out.getvalue()
     console, out = _console(24)
-    console.print(live(lanes, all_of_it=True))
+    console.print(live(lanes, full=True))
     assert len(out.getvalue().splitlines()) > MAX_DRAWN
 
 
@@ -354,7 +354,7 @@ def test_the_example_draws_everything_once() -> None:
     example = ROOT / "examples" / "timeline.py"
     lanes, verdict = runpy.run_path(str(example))["half_an_hour"]()
     drawn = svg(lanes)
-    legend = {"approved", "impact", "withdrawn", "fault", "refused", "service away", "NotBefore"}
+    legend = {"approved", "impact", "withdrawn", "fault", "refused", "service down", "NotBefore"}
     assert legend <= set(words(drawn))
     assert "Preempt · not seen · notice over" in words(drawn)
     assert not verdict.ok
