@@ -9,7 +9,7 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
 PATH = "/metadata/scheduledevents?api-version={}"
@@ -178,7 +178,7 @@ class Clients:
     def exit_of(self, machine: str) -> str:
         return ""
 
-    def end(self) -> tuple[Ended, ...]:
+    def end(self) -> tuple[CommandExit, ...]:
         self._over.set()
         for thread in self._threads:
             thread.join()

@@ -1,1 +1,1 @@
-"""Traces and the documents in them, read leniently, for everything that follows or replays them."""
+"""Reads traces and the documents in them leniently, for verdicts, timelines and recordings."""

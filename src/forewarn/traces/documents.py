@@ -1,7 +1,7 @@
-"""Documents as clients were shown them, read leniently: of any version and any service.
+"""Reads documents leniently: of any version and any service, as clients got them.
 
-What cannot be read is left out or noted as a flaw; nothing here raises. What a proper document is,
-`wire.document` says.
+What cannot be read is left out or noted as a flaw; nothing here raises. `wire.document` defines the
+correct form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ListedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be read of a document; `flaws` are the entries that are no event at all."""
+    """What could be read of a document; `flaws` describe entries that are not events."""
 
     incarnation: int | None
     events: tuple[ListedEvent, ...]
@@ -80,7 +80,7 @@ def document_of(value: Any, version: Version | None = None) -> ReadDocument | No
 
 def _event(entry: Any, version: Version | None) -> ListedEvent | str:
     if not isinstance(entry, Mapping):
-        return "an entry of Events is no event"
+        return "an entry of Events is not an event"
     id = name(entry.get("EventId")).strip().upper()
     if not id:
         return "an event has no EventId"
@@ -103,21 +103,21 @@ def _event(entry: Any, version: Version | None) -> ListedEvent | str:
 
 
 def _flaw(id: str, entry: Mapping[str, Any]) -> str:
-    for key, known in (("EventType", TYPE_NAMES), ("EventStatus", STATUSES)):
-        if entry.get(key) not in known:
-            shown = printable(str(entry.get(key))[:MAX_SHOWN], MAX_SHOWN)
-            return f"event {id[:MAX_SHOWN]}: '{shown}' is no {key}"
+    for key, allowed in (("EventType", TYPE_NAMES), ("EventStatus", STATUSES)):
+        if entry.get(key) not in allowed:
+            value = printable(str(entry.get(key))[:MAX_SHOWN], MAX_SHOWN)
+            return f"event {id[:MAX_SHOWN]}: '{value}' is not a valid {key}"
     return ""
 
 
 def _resources(value: Any, *, preview: bool) -> tuple[tuple[str, ...], str]:
     """Return the names, and what is wrong with them."""
     if not isinstance(value, list) or not value:
-        return (), " names no Resources"
+        return (), " has no Resources"
     raw = [name(item) for item in value[:MAX_RESOURCES]]
     bare = (item.removeprefix("_") or item if preview else item for item in raw)
-    read = tuple(dict.fromkeys(item for item in bare if item))
-    return read, "" if all(raw) else ": Resources are not names"
+    unique = tuple(dict.fromkeys(item for item in bare if item))
+    return unique, "" if all(raw) else ": Resources are not names"
 
 
 def not_before_of(value: Any) -> tuple[bool, float | None]:

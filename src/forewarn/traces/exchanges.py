@@ -1,6 +1,6 @@
-"""One exchange of a trace: a request and its response, as far as they can be understood.
+"""One exchange of a trace: a request and its response, as far as they can be parsed.
 
-Nothing here raises, whatever a line holds. `Stamp` is a moment on both clocks.
+Nothing here raises, whatever a line holds.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from forewarn.wire.errors import Problem
 from forewarn.wire.headers import parameters_of
 from forewarn.wire.versions import BY_NAME, NEWEST, Version
 
-MAX_CACHED_HEAD = 4_096  # characters of a request's head that is read once
+MAX_CACHED_HEAD = 4_096  # characters of a request's head; longer ones are not cached
 CACHED_HEADS = 256
-MAX_SAME = 1_000_000  # polls that one line may stand for
+MAX_SAME = 1_000_000  # polls that one line can represent
 MAX_BODY = 4 * 1024 * 1024  # bytes of a body or a response that are read
 
 
 class Stamp(NamedTuple):
-    """A moment on the service's clock, and on a real one that only measures differences."""
+    """A moment on the service's clock, and on a monotonic clock that only measures differences."""
 
     t: float
     real: float | None = None
 
 
 def apart(earlier: Stamp, later: Stamp) -> float:
-    """Return the least time between two moments, by the clock that went less.
+    """Return the time between two moments by the clock that advanced less.
 
-    A virtual clock that is moved gives nobody time to act, and a program whose own time follows it
-    is as quick as it likes.
+    Moving a virtual clock gives a client no time to act; and a client whose own clock follows the
+    virtual one can act in no time.
     """
     on_clock = later.t - earlier.t
     if earlier.real is None or later.real is None:
@@ -43,7 +43,7 @@ def apart(earlier: Stamp, later: Stamp) -> float:
 
 
 def passed(earlier: Stamp, later: Stamp) -> float:
-    """Return the most time between two moments, by the clock that went more."""
+    """Return the time between two moments by the clock that advanced more."""
     on_clock = later.t - earlier.t
     if earlier.real is None or later.real is None:
         return on_clock
@@ -58,6 +58,8 @@ def before(earlier: Stamp, later: Stamp) -> bool:
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """A request and its response."""
+
     machine: str
     source: str  # the address that the request came from
     asked: Stamp
@@ -65,7 +67,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     ask: requests.Request | Problem
-    version: str  # the api-version, as it was given
+    version: str  # the api-version of the request
     headers: Mapping[str, str]  # names in lower case
     status: int | None
     tag: str
@@ -109,7 +111,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> int:
-        """How many requests before this one were like it and have no line of their own."""
+        """How many identical requests before this one have no line of their own."""
         count = self.line.get("same")
         return min(max(count, 0), MAX_SAME) if type(count) is int else 0
 
@@ -166,14 +168,14 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def _head(method: str, target: str, value: object) -> Head:
-    """Read the head of a request. Nearly all polls of a client have the same, which is cached."""
+    """Read the head of a request, which is cached: nearly all polls of a client have the same."""
     headers = _pairs(value)
     if len(target) + sum(len(key) + len(value) for key, value in headers) > MAX_CACHED_HEAD:
-        return _read(method, target, headers)
-    return _cached(method, target, headers)
+        return _parse_head(method, target, headers)
+    return _cached_head(method, target, headers)
 
 
-def _read(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> Head:
+def _parse_head(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> Head:
     path, _, query = target.partition("?")
     raw = query.encode("latin-1", "replace")
     encoded = [
@@ -185,7 +187,7 @@ def _read(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> Hea
     return Head(path, ask, _version(ask, raw), by_name)
 
 
-_cached = functools.lru_cache(maxsize=CACHED_HEADS)(_read)
+_cached_head = functools.lru_cache(maxsize=CACHED_HEADS)(_parse_head)
 
 
 def _version(ask: requests.Request | Problem, query: bytes) -> str:

@@ -1,8 +1,7 @@
 """Values of a trace line, read leniently: nothing here raises, whatever a line holds.
 
-A trace may come from anyone and from a torn file, and what a machine sent may be anything at all.
-So every value is checked before it is believed, and what is kept or shown of it is cut to a length.
-Who was right is for the judge, which reads traces on its own.
+A trace may come from any source or an incomplete file, and machines may have sent anything.
+So every value is checked, and cut to a maximum length. The judge does not use this module.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-MAX_NAME = 200  # characters of a name, an id, a header or a path that are kept
+MAX_NAME = 200  # characters that are kept of a name, an id, a header or a path
 MAX_RESOURCES = 1_000  # machines of one event that are read
-LAST = 221_845_392_000.0  # seconds from 1970 to the year 9000, beyond which no clock goes
+LAST = 221_845_392_000.0  # seconds from 1970 to the year 9000, the latest time that is accepted
 
 
 def decode(data: bytes) -> dict[str, Any] | None:
@@ -49,12 +48,12 @@ def time_of(line: Mapping[str, Any]) -> float | None:
     return instant(line.get("t"))
 
 
-def text(value: object, most: int) -> str:
-    return value[:most] if isinstance(value, str) else ""
+def text(value: object, max_length: int) -> str:
+    return value[:max_length] if isinstance(value, str) else ""
 
 
 def name(value: object) -> str:
-    """Return a short text in which nothing acts upon a terminal or ends a line."""
+    """Return a short text without control characters."""
     return printable(text(value, MAX_NAME), MAX_NAME)
 
 
@@ -68,25 +67,25 @@ def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def printable(value: str, most: int = 80) -> str:
-    """Cut a text to a length, and escape what acts upon a terminal or ends a line."""
-    cut = value if len(value) <= most else value[:most] + "…"
+def printable(value: str, max_length: int = 80) -> str:
+    """Cut a text to a length, and escape control characters."""
+    cut = value if len(value) <= max_length else value[:max_length] + "…"
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
 
-def content(line: Mapping[str, Any], key: str, most: int) -> bytes | None:
-    """Return a body, in whichever form it was recorded; empty if missing, None if too long."""
+def content(line: Mapping[str, Any], key: str, max_length: int) -> bytes | None:
+    """Return a body that was recorded as text or Base64; empty if missing, None if too long."""
     plain, encoded = line.get(key), line.get(f"{key}_base64")
     if isinstance(plain, str):
-        if len(plain) > most:
+        if len(plain) > max_length:
             return None
         data = plain.encode("utf-8", "replace")
-        return data if len(data) <= most else None
+        return data if len(data) <= max_length else None
     if not isinstance(encoded, str):
         return b""
-    if len(encoded) > most:
+    if len(encoded) > max_length:
         return None
     try:
         return base64.b64decode(encoded)

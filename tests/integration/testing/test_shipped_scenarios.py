@@ -16,7 +16,7 @@ IMPATIENT = 0.5  # where that is what happens
 
 def played(name: str, kind: type[Good]) -> Result:
     scenario = scenarios.find(name)
-    program = Clients(kind, scenario.speakers)
+    program = Clients(kind, scenario.under_test)
     leaves = kind in (clients.Seldom, clients.Fragile)
     return run_scenario(scenario, program=program, patience=IMPATIENT if leaves else PATIENT)
 

@@ -137,8 +137,8 @@ def test_a_thread_is_judged_and_made_a_scenario_of_standard_input(tmp_path: Path
     made = runner.invoke(app, ["scenario", "from", "-"], input=thread)
     assert made.exit_code == 0
     assert "machine: sample_4" in made.output
-    assert "note: line 1: the text does not say when it was seen" in made.output
+    assert "note: line 1: the text does not say when the document was seen" in made.output
     text.write_text("nothing")
     refused = runner.invoke(app, ["scenario", "from", str(text)])
     assert refused.exit_code == 1
-    assert "thread.txt: it is no trace, and no document with Events" in refused.output
+    assert "thread.txt: it is not a trace, and contains no document with Events" in refused.output

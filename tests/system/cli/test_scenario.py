@@ -122,7 +122,7 @@ def test_what_was_expected_and_did_not_happen_is_exit_code_1(program: list[str])
     found = json.loads(result.stdout)
     failed = [one["expected"] for one in found["expectations"] if not one["ok"]]
     assert failed[0] == "migration is never approved"
-    assert found["commands"] == [{"machine": "web_0", "code": 3, "told_to": True}]
+    assert found["commands"] == [{"machine": "web_0", "code": 3, "terminated": True}]
 
 
 def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
@@ -179,7 +179,11 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
         (["run", "storm", "--each", "--", "true"], 2, "at most 50 commands run at once, not 200"),
         (["run", "storm", "--timeline", "x.png"], 2, "should end in .svg, .html or .txt"),
         (["run", "user-reboot", "--", "./no-such-program"], 2, "No such file or directory"),
-        (["show", "nothing-of-the-kind"], 1, "there is no scenario 'nothing-of-the-kind'"),
+        (
+            ["show", "nothing-of-the-kind"],
+            1,
+            "there is no scenario and no file 'nothing-of-the-kind'",
+        ),
         (
             ["run", "user-reboot", "--", "true"],
             1,
@@ -231,9 +235,9 @@ def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None
     file.write_text(APP.replace("            approved.add", "            sys.exit(0)\n#"))
     found = scenarios.find("rolling-update")
     patience = 20.0
-    program = ProgramRunner([sys.executable, "-S", str(file)], found.speakers)
+    program = ProgramRunner([sys.executable, "-S", str(file)], found.under_test)
     result = run_scenario(found, program=program, patience=patience).check()
-    assert [(one.code, one.told_to) for one in result.ended] == [(0, False)] * 3
+    assert [(one.code, one.terminated) for one in result.ended] == [(0, False)] * 3
     assert result.took < patience, "nobody's patience came to its end"
 
 
@@ -253,7 +257,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
         show=lambda _, line: said.append(line),
     )
     result = run_scenario("user-reboot", program=program)
-    assert [(one.code, one.told_to) for one in result.ended] == [(None, True)]
+    assert [(one.code, one.terminated) for one in result.ended] == [(None, True)]
     pid = int(next(line for line in said if line.startswith("child")).split()[1])
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
 
@@ -347,5 +351,5 @@ def test_on_a_terminal_a_picture_grows_under_the_programs_words(program: list[st
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     text = shown.decode()
     assert "approving Reboot" in text
-    assert "Reboot over" in text, "the lane of web_0"
+    assert "Reboot ended" in text, "the lane of web_0"
     assert "scenario short-notice: passed" in text

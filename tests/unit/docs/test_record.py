@@ -40,7 +40,7 @@ def test_every_limit_is_the_one_that_holds() -> None:
         ("lines of a scenario", f"{MAX_STEPS:,}"),
     ):
         assert f"| {limit} | {value} |" in TEXT
-    assert f"the first {recorder.REPEATED} in a row" in TEXT
+    assert f"the first {recorder.MAX_REPEATED} in a row" in TEXT
     assert f"at least {recorder.FIRST_ANSWER:g} s" in TEXT
     assert f"`--timeout {recorder.TIMEOUT:g}s`" in TEXT
     assert f"took more than {answer_faults.SLOW:g} s" in TEXT

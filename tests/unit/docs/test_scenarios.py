@@ -60,7 +60,7 @@ def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
         ("size of a scenario file", f"{shapes.MAX_SIZE // 2**20} MiB"),
         ("machines of a group that says only their number", f"{shapes.MAX_COUNT:,}"),
         ("commands at once", str(program.MAX_COMMANDS)),
-        ("lines of the trace that a result keeps", f"{event_tracker.KEPT_LINES:,}"),
+        ("lines of the trace that a result keeps", f"{event_tracker.MAX_LINES:,}"),
     ],
 )
 def test_every_limit_is_told(limit: str, value: str) -> None:

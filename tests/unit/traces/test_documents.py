@@ -37,9 +37,9 @@ def test_a_proper_document_is_read_without_flaws() -> None:
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
-        ({"EventType": "Rebot"}, "event A-1: 'Rebot' is no EventType"),
-        ({"EventStatus": None}, "event A-1: 'None' is no EventStatus"),
-        ({"Resources": []}, "event A-1 names no Resources"),
+        ({"EventType": "Rebot"}, "event A-1: 'Rebot' is not a valid EventType"),
+        ({"EventStatus": None}, "event A-1: 'None' is not a valid EventStatus"),
+        ({"Resources": []}, "event A-1 has no Resources"),
         ({"Resources": ["web_0", 5]}, "event A-1: Resources are not names"),
     ],
 )
@@ -47,7 +47,7 @@ def test_a_flawed_event_says_what_is_wrong_with_it(change: dict[str, Any], flaw:
     read = read_document(document(EVENT | change, 7, {}))
     assert read is not None
     assert [event.flaw for event in read.events] == [flaw]
-    assert read.flaws == ("an entry of Events is no event", "an event has no EventId")
+    assert read.flaws == ("an entry of Events is not an event", "an event has no EventId")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"Events": 5}', b"{" * 100_000, b"\xff"])

@@ -85,9 +85,9 @@ def record(
                 machine=machine,
                 everything=all_,
                 timeout=patience,
-                after=keeping.last,
+                after=keeping.last_time,
             )
-            say(f"{'appending to' if keeping.went_on else 'writing'} {output}", err=True)
+            say(f"{'appending to' if keeping.appending else 'writing'} {output}", err=True)
             _poll(recorder, interval, ending)
             lines = keeping.lines
     except RecordingFileError as error:

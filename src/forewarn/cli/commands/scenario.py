@@ -44,9 +44,9 @@ def list_(json: Json = False) -> None:
 
     found = [scenarios.find(name) for name in scenarios.names()]
     if json:
-        as_json([{"scenario": one.name, "about": one.about, "as": one.speakers} for one in found])
+        as_json([{"scenario": one.name, "about": one.about, "as": one.under_test} for one in found])
         return
-    rows = [(one.name, ", ".join(one.speakers), one.about) for one in found]
+    rows = [(one.name, ", ".join(one.under_test), one.about) for one in found]
     table(("SCENARIO", "AS", "ABOUT"), rows)
 
 
@@ -172,7 +172,7 @@ def run(
 
                 program = ProgramRunner(
                     command,
-                    found.speakers,
+                    found.under_test,
                     netns=netns,
                     fake_time=fake_time,
                     keep_going=keep_going,
@@ -280,7 +280,7 @@ def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
     if each and said:
         raise typer.BadParameter("--each cannot be combined with --as")
     if each:
-        return msgspec.structs.replace(scenario, speakers=tuple(names))
+        return msgspec.structs.replace(scenario, under_test=tuple(names))
     if said is None:
         return scenario
     from forewarn.support.suggest import instead_of
@@ -291,7 +291,7 @@ def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
             raise typer.BadParameter(
                 f"there is no machine '{name}'; {instead_of(name, names)}", param_hint="--as"
             )
-    return msgspec.structs.replace(scenario, speakers=wanted)
+    return msgspec.structs.replace(scenario, under_test=wanted)
 
 
 def _check_place(file: Path | None) -> None:

@@ -45,10 +45,10 @@ class Display:
 
     def _welcome(self, service: Service) -> None:
         """For whoever is to ask, by hand or by a program that was started elsewhere."""
-        for name in self._scenario.speakers:
+        for name in self._scenario.under_test:
             self.note(f"ask as {name}: {service.url(name)}, and it begins")
         urls = {
-            "metadata": service.url(self._scenario.speakers[0]),
+            "metadata": service.url(self._scenario.under_test[0]),
             "control": service.control_url,
         }
         typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
@@ -91,7 +91,7 @@ class LiveDisplay(Display):
         self._service: Service | None = None
 
     def output(self, machine: str, line: str) -> None:
-        shown = line if len(self._scenario.speakers) == 1 else f"{machine}: {line}"
+        shown = line if len(self._scenario.under_test) == 1 else f"{machine}: {line}"
         self.note(shown)
 
     def note(self, says: str) -> None:

@@ -40,7 +40,7 @@ def run_scenario(
         record=record,
         real_time=speed is not None,
         rules=Durations(silence=None, speed=speed or 1.0),
-        speak_as=loaded.speakers[0],
+        speak_as=loaded.under_test[0],
     )
     with service:
         on_ready(service)

@@ -1,6 +1,6 @@
-"""What went wrong with responses in a recording, as faults such as `gone`, five times in a row.
+"""Finds faults in the responses of a recording, such as `gone` five times in a row.
 
-What became of events is `event_lives.py`.
+The events of a recording are in `event_lives.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from forewarn.testing.recording.event_lives import document_of
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 from forewarn.traces.lines import time_of
 
-SLOW = 3.0  # seconds after which a good answer counts as late
-MAX_SLOW = 120.0  # that an answer is held in a replay
+SLOW = 3.0  # seconds after which a correct answer counts as slow
+MAX_SLOW = 120.0  # seconds by which an answer is delayed in a replay
 _BY_STATUS = {429: "throttled", 410: "gone"}
-_OF_REQUESTS = frozenset(
+_ANSWER_KINDS = frozenset(
     {
         *("slow", "throttled", "gone", "error", "empty", "no-events", "plain"),
         *("control-characters", "truncated", "stalled", "reset", "incarnation"),
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 class AnswerFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault, so many times in a row."""
+    """A fault that occurred `times` times in a row."""
 
     kind: str
     at: float
@@ -41,66 +41,73 @@ class AnswerFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_faults(lines: Iterable[Mapping[str, Any]]) -> list[AnswerFault]:
-    """Return the faults in trace lines, which are in the order of time. A row of the same fault is
-    counted for each machine and method."""
+    """Return the faults in trace lines, which are in the order of time.
+
+    The same fault several times in a row is counted, for each machine and method.
+    """
     faults: list[AnswerFault] = []
-    running: dict[tuple[str, str], int] = {}  # where the current row of each is
+    current: dict[tuple[str, str], int] = {}  # index of the current fault, by machine and method
     highest: dict[str, int] = {}
     for line in lines:
         t = time_of(line)
         if t is None or line.get("kind") != "exchange":
             continue
-        read = exchange(line, Stamp(t))
-        if not read.about_events or read.method not in ("GET", "POST"):
+        traffic = exchange(line, Stamp(t))
+        if not traffic.about_events or traffic.method not in ("GET", "POST"):
             continue
-        fault = _fault(read, t) or _restarted(read, t, highest)
-        key = read.machine, read.method
+        fault = _fault(traffic, t) or _incarnation_fault(traffic, t, highest)
+        key = traffic.machine, traffic.method
         if fault is None:
-            running.pop(key, None)
+            current.pop(key, None)
             continue
-        last = running.get(key)
-        if last is not None and _alike(faults[last], fault):
-            row = faults[last]
-            faults[last] = msgspec.structs.replace(row, times=row.times + fault.times)
+        last = current.get(key)
+        if last is not None and _is_same(faults[last], fault):
+            last_fault = faults[last]
+            faults[last] = msgspec.structs.replace(last_fault, times=last_fault.times + fault.times)
         else:
-            running[key] = len(faults)
+            current[key] = len(faults)
             faults.append(fault)
     return faults
 
 
-def _alike(row: AnswerFault, fault: AnswerFault) -> bool:
-    same = (row.kind, row.status) == (fault.kind, fault.status)
-    return same and fault.kind not in ("slow", "incarnation")
+def _is_same(first: AnswerFault, second: AnswerFault) -> bool:
+    same = (first.kind, first.status) == (second.kind, second.status)
+    return same and second.kind not in ("slow", "incarnation")
 
 
-def _fault(read: Exchange, t: float) -> AnswerFault | None:
-    line, status = read.line, read.status
+def _fault(traffic: Exchange, t: float) -> AnswerFault | None:
+    line, status = traffic.line, traffic.status
 
     def fault(kind: str, **more: Any) -> AnswerFault:
         return AnswerFault(
-            kind=kind, at=t, machine=read.machine, method=read.method, times=1 + read.same, **more
+            kind=kind,
+            at=t,
+            machine=traffic.machine,
+            method=traffic.method,
+            times=1 + traffic.same,
+            **more,
         )
 
-    if read.fault:
-        is_error = read.fault == "error" and status is not None and 500 <= status <= 599
+    if traffic.fault:
+        is_error = traffic.fault == "error" and status is not None and 500 <= status <= 599
         more = {"status": status} if is_error else {}
-        return fault(read.fault, **more) if read.fault in _OF_REQUESTS else None
+        return fault(traffic.fault, **more) if traffic.fault in _ANSWER_KINDS else None
     if status is None:
-        # A request without a response was dropped; how, only its recorder knows.
+        # There was no response; only the recorder knows why.
         kinds = {"cut": "truncated", "stalled": "stalled", "late": "stalled"}
         return fault(kinds.get(str(line.get("trouble")), "reset"))
     if status in _BY_STATUS:
         return fault(_BY_STATUS[status])
     if 500 <= status <= 599:
         return fault("error", status=status)
-    if status != 200 or read.method != "GET":
+    if status != 200 or traffic.method != "GET":
         return None
-    if document_of(read) is not None:
-        asked = read.asked.t
+    if document_of(traffic) is not None:
+        asked = traffic.asked.t
         if t - asked > SLOW:
             seconds = min(round(t - asked, 1), MAX_SLOW)
-            return AnswerFault(kind="slow", at=asked, machine=read.machine, seconds=seconds)
-        return fault("plain") if _called_plain(line) else None
+            return AnswerFault(kind="slow", at=asked, machine=traffic.machine, seconds=seconds)
+        return fault("plain") if _is_plain_text(line) else None
     return fault(_not_a_document(line))
 
 
@@ -115,10 +122,10 @@ def _not_a_document(line: Mapping[str, Any]) -> str:
     try:
         return "no-events" if isinstance(msgspec.json.decode(answer), dict) else "plain"
     except (msgspec.MsgspecError, RecursionError):
-        return "plain" if _called_plain(line) else "truncated"
+        return "plain" if _is_plain_text(line) else "truncated"
 
 
-def _called_plain(line: Mapping[str, Any]) -> bool:
+def _is_plain_text(line: Mapping[str, Any]) -> bool:
     headers = line.get("answer_headers")
     if not isinstance(headers, list | tuple):
         return False
@@ -130,13 +137,13 @@ def _called_plain(line: Mapping[str, Any]) -> bool:
     return False
 
 
-def _restarted(read: Exchange, t: float, highest: dict[str, int]) -> AnswerFault | None:
+def _incarnation_fault(traffic: Exchange, t: float, highest: dict[str, int]) -> AnswerFault | None:
     """Return a fault if the incarnation is lower than it was."""
-    document = document_of(read)
+    document = document_of(traffic)
     if document is None or document.incarnation is None:
         return None
-    before = highest.get(read.machine)
-    highest[read.machine] = document.incarnation
-    if before is None or document.incarnation >= before:
+    last = highest.get(traffic.machine)
+    highest[traffic.machine] = document.incarnation
+    if last is None or document.incarnation >= last:
         return None
-    return AnswerFault(kind="incarnation", at=t, machine=read.machine)
+    return AnswerFault(kind="incarnation", at=t, machine=traffic.machine)

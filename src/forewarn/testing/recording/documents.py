@@ -1,6 +1,6 @@
-"""Documents in a recording: without flawed events, and which version they fit.
+"""Documents in a recording: without invalid events, and the version that they conform to.
 
-How a document is read is `traces.documents`.
+`traces.documents` reads a document.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ KEYS = (
     *("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"),
     *("Description", "EventSource", "DurationInSeconds"),
 )
-MAX_DEPTH = 64  # of JSON that is looked at
+MAX_DEPTH = 64  # of nested JSON that is read
 
 
 class RecordedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A document without the events that could not be read; `flaws` says why not."""
+    """A document without the events that could not be read; `flaws` are the reasons."""
 
     incarnation: int | None
     events: tuple[ListedEvent, ...]
@@ -47,7 +47,7 @@ def recorded_document_of(value: Any) -> RecordedDocument | None:
 
 
 def _without_flaws(document: ReadDocument | None) -> RecordedDocument | None:
-    """Leave out flawed events, and the NotBefore of those that have started."""
+    """Remove invalid events, and the NotBefore of those that have started."""
     if document is None:
         return None
     flaws = list(document.flaws)
@@ -64,17 +64,24 @@ def _without_flaws(document: ReadDocument | None) -> RecordedDocument | None:
     )
 
 
-def fitting(value: Mapping[str, Any]) -> Version | None:
+def matching_version(value: Mapping[str, Any]) -> Version | None:
     """Return the newest version that has these keys, types and times; None if there is none."""
     entries = value.get("Events")
     if not isinstance(entries, list) or type(value.get("DocumentIncarnation")) is not int:
         return None
     if len(value) != 2:
         return None
-    return next((v for v in reversed(VERSIONS) if all(_fits(e, v) for e in entries)), None)
+    return next(
+        (
+            version
+            for version in reversed(VERSIONS)
+            if all(_matches(entry, version) for entry in entries)
+        ),
+        None,
+    )
 
 
-def _fits(entry: Any, version: Version) -> bool:
+def _matches(entry: Any, version: Version) -> bool:
     if not isinstance(entry, Mapping):
         return False
     expected = set(KEYS[:6])
@@ -88,7 +95,7 @@ def _fits(entry: Any, version: Version) -> bool:
 
 
 def compact(value: Mapping[str, Any]) -> str:
-    """Encode a document as the wire has it; pasted ones are often pretty-printed or sorted."""
+    """Encode a document as the endpoint does; pasted ones are often pretty-printed or sorted."""
     events = [
         {key: entry[key] for key in (*KEYS, *entry) if key in entry}
         if isinstance(entry, Mapping)
@@ -96,6 +103,6 @@ def compact(value: Mapping[str, Any]) -> str:
         for entry in value["Events"]
     ]
     first = {k: v for k, v in value.items() if k == "DocumentIncarnation"}
-    rest = {k: v for k, v in value.items() if k not in ("DocumentIncarnation", "Events")}
+    others = {k: v for k, v in value.items() if k not in ("DocumentIncarnation", "Events")}
     # A lone surrogate, which a text may contain as an escape, can only be written as one.
-    return json.dumps({**first, "Events": events, **rest}, separators=(",", ":"))
+    return json.dumps({**first, "Events": events, **others}, separators=(",", ":"))

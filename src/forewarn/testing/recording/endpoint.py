@@ -1,8 +1,7 @@
-"""Asking a Scheduled Events endpoint once, and bringing home whatever comes back.
+"""A Scheduled Events endpoint that is polled for a recording, over the client's connection.
 
-No proxy, no redirect, no second try, one connection for one question. What is wrong with an answer
-is no exception but part of what is brought home. Nothing is ever approved here. How it is asked is
-the client's line.
+No proxies, no redirects, no retries, and a new connection for each request. A failure is not an
+exception but part of the response. Nothing is ever approved here.
 """
 
 from __future__ import annotations
@@ -13,52 +12,51 @@ from forewarn.client.connection import Connection
 from forewarn.client.discovery.endpoint import parse_endpoint
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.exchange import MAX_ANSWER, headers_of
-from forewarn.client.steps import Request
-from forewarn.client.steps import Response as Answered
+from forewarn.client.steps import Request, Response
 
-__all__ = ["DEFAULT_URL", "MAX_ANSWER", "Answered", "BadUrl", "Endpoint"]
+__all__ = ["DEFAULT_URL", "MAX_ANSWER", "BadUrl", "Endpoint", "Response"]
 
 DEFAULT_URL = "http://169.254.169.254"
-CONNECT = 5.0  # real seconds for a connection, unless less is left
+CONNECT_TIMEOUT = 5.0  # real seconds
 
 
 class BadUrl(ValueError):
-    """Not an endpoint's address; the message says what would be one."""
+    """Not the address of an endpoint; the message says what would be one."""
 
 
 class Endpoint:
-    """Where to ask: a host and a port, and nothing else of the address."""
+    """The host and port of an endpoint; the path of a given address is ignored."""
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             if parts.fragment:
-                raise BadUrl(f"'{url[:80]}' is no address; write one like {DEFAULT_URL}")
-            self._place = parse_endpoint(f"{parts.scheme}://{parts.netloc}")
+                raise BadUrl(f"'{url[:80]}' is not an address; expected one like {DEFAULT_URL}")
+            self._location = parse_endpoint(f"{parts.scheme}://{parts.netloc}")
         except BadEndpoint as error:
             raise BadUrl(str(error)) from error
         except ValueError as error:
-            raise BadUrl(f"'{url[:80]}' is no address: {error}") from error
+            raise BadUrl(f"'{url[:80]}' is not an address: {error}") from error
 
     def __str__(self) -> str:
-        return str(self._place)
+        return str(self._location)
 
     def headers(self) -> list[tuple[str, str]]:
-        return headers_of(self._ask("/", 0.0))
+        return headers_of(self._request("/", 0.0))
 
-    def get(self, target: str, timeout: float) -> Answered:
-        """All of it within so many seconds, however slowly it trickles."""
-        line = Connection()
+    def get(self, target: str, timeout: float) -> Response:
+        """Send a GET request. The whole response has to arrive within `timeout` seconds."""
+        connection = Connection()
         try:
-            return line.send(self._ask(target, timeout))
+            return connection.send(self._request(target, timeout))
         finally:
-            line.close()
+            connection.close()
 
-    def _ask(self, target: str, timeout: float) -> Request:
+    def _request(self, target: str, timeout: float) -> Request:
         return Request(
-            location=self._place,
+            location=self._location,
             target=target,
-            connect_timeout=min(CONNECT, timeout),
+            connect_timeout=min(CONNECT_TIMEOUT, timeout),
             timeout=timeout,
             purpose="record",
             close=True,

@@ -1,7 +1,7 @@
-"""The life of every event in a recording: when it appeared, started and was gone.
+"""The life of every event in a recording: when it appeared, started and ended.
 
-Taken from the documents that machines were shown or, more exactly, from a service's own `event`
-lines where there are some. What went wrong with responses is `answer_faults.py`.
+Taken from the service's own `event` lines if there are any, and else from the documents that
+machines got. Faults in responses are in `answer_faults.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from forewarn.traces.documents import ListedEvent
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 from forewarn.traces.lines import time_of
 
-PASTED = "pasted"  # marks a document that was shortened, and whose form proves nothing
-_OVER = ("finish", "withdraw")
+PASTED = "pasted"  # marks a document whose form has been altered
+_ENDINGS = ("finish", "withdraw")
 
 
 class EventLife(msgspec.Struct, kw_only=True):
@@ -39,7 +39,7 @@ class EventLife(msgspec.Struct, kw_only=True):
 
     @property
     def sudden(self) -> bool:
-        """Whether it was never known as Scheduled."""
+        """Whether it was never seen as Scheduled."""
         return self.last_scheduled is None
 
     @property
@@ -69,9 +69,9 @@ class EventLives(msgspec.Struct, frozen=True, kw_only=True):
     begins: float
     ends: float
     polls: Mapping[str, int]  # by machine
-    shown: Mapping[str, frozenset[str]]  # the events that each machine was shown
-    groups: Mapping[str, str]  # kinds, as the recording names them
-    machines: Mapping[str, Mapping[str, Any]]  # their properties, as the recording gives them
+    shown: Mapping[str, frozenset[str]]  # ids of the events in the documents of each machine
+    groups: Mapping[str, str]  # name -> kind, from the recording
+    machines: Mapping[str, Mapping[str, Any]]  # name -> properties, from the recording
 
 
 def event_lives(lines: Iterable[Mapping[str, Any]]) -> EventLives:
@@ -95,8 +95,8 @@ class _Builder:
     def __init__(self) -> None:
         self._by_documents: dict[str, EventLife] = {}
         self._by_moves: dict[str, EventLife] = {}
-        self._live: dict[str, dict[str, EventLife]] = {}  # the last document's, by machine
-        self._listed: dict[str, ListedEvent] = {}  # the last entry of each
+        self._live: dict[str, dict[str, EventLife]] = {}  # events of the last document, by machine
+        self._listed: dict[str, ListedEvent] = {}  # last entry of each event
         self._polls: dict[str, int] = {}
         self._shown: dict[str, set[str]] = {}
         self._groups: dict[str, str] = {}
@@ -115,7 +115,7 @@ class _Builder:
             case "exchange":
                 self._exchange(exchange(line, Stamp(t)), t)
             case "event":
-                self._move(line, t)
+                self._update_from_step(line, t)
             case "fleet":
                 self._fleet(line)
 
@@ -144,18 +144,18 @@ class _Builder:
             self._listed[event.id] = event
             if machine:
                 self._shown.setdefault(machine, set()).add(event.id)
-            now[event.id] = self._seen(event, t)
+            now[event.id] = self._update_from_document(event, t)
         types = poll.known_version.types
         for id, life in before.items():
             if id in now:
                 continue
             if life.type not in types:
-                now[id] = life  # an older version, which does not show it
+                now[id] = life  # not shown by this older version
             elif life.over is None:
-                _gone(life, t)
+                _end_unlisted(life, t)
         self._live[machine] = now
 
-    def _seen(self, event: ListedEvent, t: float) -> EventLife:
+    def _update_from_document(self, event: ListedEvent, t: float) -> EventLife:
         life = self._by_documents.get(event.id)
         if life is None:
             life = self._by_documents[event.id] = EventLife(
@@ -171,31 +171,31 @@ class _Builder:
 
     # From the service's own lines.
 
-    def _move(self, line: Mapping[str, Any], t: float) -> None:
+    def _update_from_step(self, line: Mapping[str, Any], t: float) -> None:
         try:
-            move = msgspec.convert(line, _Move)
+            step = msgspec.convert(line, _Move)
         except msgspec.ValidationError:
             return
-        life = self._by_moves.get(move.event)
+        life = self._by_moves.get(step.event)
         if life is None:
-            if not move.listed or move.move in _OVER:
+            if not step.listed or step.move in _ENDINGS:
                 return
-            life = self._by_moves[move.event] = EventLife(
-                id=move.event,
-                type=move.type,
-                machines=move.machines,
+            life = self._by_moves[step.event] = EventLife(
+                id=step.event,
+                type=step.type,
+                machines=step.machines,
                 appeared=t,
-                group=move.group,
-                source=move.source,
-                duration=move.seconds,
+                group=step.group,
+                source=step.source,
+                duration=step.seconds,
             )
-        if move.status == "Scheduled":
-            life.last_scheduled, life.not_before = t, move.not_before
-        elif move.move in _OVER:
-            life.over, life.withdrawn = t, move.move == "withdraw"
+        if step.status == "Scheduled":
+            life.last_scheduled, life.not_before = t, step.not_before
+        elif step.move in _ENDINGS:
+            life.over, life.withdrawn = t, step.move == "withdraw"
         elif life.started is None:
             life.started = t
-            if life.last_scheduled is not None:  # and so it was until now
+            if life.last_scheduled is not None:
                 life.last_scheduled = t
 
     def finish(self) -> EventLives:
@@ -232,9 +232,12 @@ class _Move(msgspec.Struct):
     listed: bool
 
 
-def _gone(life: EventLife, t: float) -> None:
-    """End a life whose event is not listed any more. One that was never seen to start has been
-    withdrawn, unless it was due meanwhile: then it was over too soon to be seen."""
+def _end_unlisted(life: EventLife, t: float) -> None:
+    """End the life of an event that is not listed any more.
+
+    If it was never seen as Started it was withdrawn, unless it was due in between: then it started
+    and ended between two polls.
+    """
     life.over = t
     if life.started is not None:
         return

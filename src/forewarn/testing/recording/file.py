@@ -1,6 +1,6 @@
-"""The file that a recording is kept in: whole lines, each written at once, and gone on with later.
+"""The file of a recording: complete lines, each written at once, to which later runs append.
 
-Nothing here knows what the lines say, but that a recording begins with one.
+Nothing here knows what the lines mean, except that a recording begins with a trace line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from forewarn.testing.recording.reader import is_trace
 from forewarn.traces.lines import decode, time_of
 
-_PIECE = 64 * 1024
+_CHUNK = 64 * 1024
 
 
 class RecordingFileError(Exception):
@@ -25,8 +25,11 @@ class RecordingFileError(Exception):
 
 
 class RecordingFile:
-    """Made for its owner alone: a recording names machines. A line that was torn by a kill is
-    taken away when the file is gone on with."""
+    """A recording that is open for appending, locked against other recorders.
+
+    Only its owner can read it, since a recording names machines. An incomplete last line, left by a
+    process that was killed, is removed when the file is opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,46 +39,46 @@ class RecordingFile:
         except OSError as error:
             raise RecordingFileError(f"{path}: {error.strerror}") from error
         try:
-            self._take_hold()
-            self.went_on = self._mend()
-            self.last = self._last() if self.went_on else None  # the time of the last line
+            self._lock()
+            self.appending = self._remove_incomplete_line()
+            self.last_time = self._read_last_time() if self.appending else None
         except BaseException:
             os.close(self._fd)
             raise
 
-    def _take_hold(self) -> None:
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RecordingFileError(
-                f"{self.path}: somebody else records there; name another file with -o"
+                f"{self.path}: another process is recording to this file; choose another with -o"
             ) from error
 
-    def _mend(self) -> bool:
-        """Is there something to go on with?"""
+    def _remove_incomplete_line(self) -> bool:
+        """Remove an incomplete last line; return whether the file has any lines to append to."""
         size = os.fstat(self._fd).st_size
         if size == 0:
             return False
-        if not is_trace(os.pread(self._fd, _PIECE, 0)):
+        if not is_trace(os.pread(self._fd, _CHUNK, 0)):
             raise RecordingFileError(
-                f"{self.path}: this is no recording; name another file with -o"
+                f"{self.path}: this is not a recording; choose another file with -o"
             )
         end = size
         while end > 0:
-            start = max(0, end - _PIECE)
-            found = os.pread(self._fd, end - start, start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
+            start = max(0, end - _CHUNK)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
                 break
             end = start
         if end != size:
             os.ftruncate(self._fd, end)
         return end > 0
 
-    def _last(self) -> float | None:
-        """A line longer than what is looked at says nothing, and need not."""
+    def _read_last_time(self) -> float | None:
+        """Return the time of the last line; None if the line is too long to be read."""
         size = os.fstat(self._fd).st_size
-        tail = os.pread(self._fd, _PIECE, max(0, size - _PIECE))
+        tail = os.pread(self._fd, _CHUNK, max(0, size - _CHUNK))
         line = decode(tail.rstrip(b"\n").rpartition(b"\n")[2])
         return None if line is None else time_of(line)
 
@@ -83,14 +86,16 @@ class RecordingFile:
         data = msgspec.json.encode(line) + b"\n"
         before = os.fstat(self._fd).st_size
         try:
-            whole = os.write(self._fd, data) == len(data)
+            complete = os.write(self._fd, data) == len(data)
         except OSError as error:
             raise RecordingFileError(
-                f"{self.path}: {error.strerror}; what was recorded is whole"
+                f"{self.path}: {error.strerror}; what was recorded so far is intact"
             ) from error
-        if not whole:
+        if not complete:
             os.ftruncate(self._fd, before)
-            raise RecordingFileError(f"{self.path}: there is no room; what was recorded is whole")
+            raise RecordingFileError(
+                f"{self.path}: no space left; what was recorded so far is intact"
+            )
         self.lines += 1
 
     def __enter__(self) -> Self:

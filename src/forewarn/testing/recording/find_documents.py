@@ -1,7 +1,8 @@
-"""Finding documents in a text that people wrote: an issue thread, a log, a chat.
+"""Finds documents in texts written by people: issue threads, logs, chats.
 
-They may be in fences, behind quote marks and log prefixes, pretty-printed, escaped, in Python's
-notation, or with typographic quotes. What looks like one and is none is noted with its line.
+Documents may be in code fences, after quote marks and log prefixes, pretty-printed, escaped, in
+Python's notation, or with typographic quotes. Text that only resembles a document is noted with its
+line number.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import msgspec
 from forewarn.testing.recording import log_times
 from forewarn.testing.recording.documents import MAX_DEPTH, RecordedDocument, recorded_document_of
 
-MAX_DOCUMENTS = 10_000  # that are taken from one text
+MAX_DOCUMENTS = 10_000  # read from one text
 MAX_DOCUMENT = 256 * 1024  # characters of one
-MAX_BROKEN = 200  # things in one text that begin like a document and are none
-MAX_HEAD = 500  # characters before a document, and of lines above, in which a time is looked for
+MAX_BROKEN = 200  # of incomplete documents, after which the search ends
+MAX_HEAD = 500  # characters before a document, and of the lines above, that are searched for a time
 MAX_BEFORE = 512  # characters of a document before its Events
 
 _MARK = re.compile(r"""(?:\\?["'])(?:Events|EventId)\\?["']\s*:""")
 _QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PREFIX = re.compile(  # of a log, before what is a line of JSON
+_PREFIX = re.compile(  # of a log line, before JSON
     r"^[^{}\[\]\"'\n]{0,200}?[:|>\]]\s(?=\s{0,99}[\"{}\[\]])|^\S.{0,200}?[\]:|]\s{1,99}(?=[\"{}\]])"
 )
 _COMMA = re.compile(r",(\s*[}\]])")
@@ -50,7 +51,7 @@ class FoundDocument(msgspec.Struct, kw_only=True):
 
 def find_documents(text: str, notes: list[str]) -> list[FoundDocument]:
     """Return all documents in a text, in order."""
-    return _Search(text, notes).found()
+    return _Search(text, notes).find_all()
 
 
 class _Search:
@@ -63,65 +64,73 @@ class _Search:
         self._lines = self._text.split("\n")
         self._notes = notes
 
-    def found(self) -> list[FoundDocument]:
-        found: list[FoundDocument] = []
+    def find_all(self) -> list[FoundDocument]:
+        documents: list[FoundDocument] = []
         marks = [match.start() for match in _MARK.finditer(self._text)]
         bare = [match.start() for match in _MARK.finditer(self._bare)]
-        parallel = len(marks) == len(bare)
-        until = bare_until = 0  # what lies before belongs to documents that were found
-        blamed = -1
+        same_marks = len(marks) == len(bare)
+        until = bare_until = 0  # ends of the documents found so far
+        last_noted = -1
         broken = 0
-        previous = 0  # the line on which the last one ended
+        previous = 0  # last line of the previous document
         for index, mark in enumerate(marks):
-            if mark < until or (parallel and bare[index] < bare_until):
+            if mark < until or (same_marks and bare[index] < bare_until):
                 continue
-            if len(found) >= MAX_DOCUMENTS:
-                self._notes.append(f"only the first {MAX_DOCUMENTS:,} documents are taken")
+            if len(documents) >= MAX_DOCUMENTS:
+                self._notes.append(f"only the first {MAX_DOCUMENTS:,} documents are read")
                 break
             line = self._line(mark)
-            taken = _document(self._text, mark, until)
-            stripped = None
-            if taken is None and parallel:
-                stripped = _document(self._bare, bare[index], bare_until)
-            result = taken or stripped
+            direct = _document(self._text, mark, until)
+            without_prefixes = None
+            if direct is None and same_marks:
+                without_prefixes = _document(self._bare, bare[index], bare_until)
+            result = direct or without_prefixes
             if result is None:
                 broken += 1
                 if broken > MAX_BROKEN:
-                    self._notes.append(f"line {line}: too much before is broken; the rest is left")
+                    self._notes.append(
+                        f"line {line}: too many incomplete documents; the rest is ignored"
+                    )
                     break
-                if "Events" in self._text[mark : mark + 12] and line > blamed:
-                    self._notes.append(f"line {line}: what begins here is no whole document")
-                    blamed = line
+                if "Events" in self._text[mark : mark + 12] and line > last_noted:
+                    self._notes.append(f"line {line}: incomplete document")
+                    last_noted = line
                 continue
             start, end, value = result
-            if taken is not None:
-                here = self._line(start)
-                head = self._text[max(self._starts[here - 1], until, start - MAX_HEAD) : start]
+            if direct is not None:
+                first_line = self._line(start)
+                head = self._text[
+                    max(self._starts[first_line - 1], until, start - MAX_HEAD) : start
+                ]
                 until = end
             else:
                 bare_until = end
-                here = _line_number(self._bare, start)
-                head = self._lines[here - 1].split("{")[0][-MAX_HEAD:]
+                first_line = _line_number(self._bare, start)
+                head = self._lines[first_line - 1].split("{")[0][-MAX_HEAD:]
             document = recorded_document_of(value)
             if document is None:
                 continue
-            self._notes += [f"line {here}: {flaw}; left out" for flaw in document.flaws]
-            above = self._lines[max(previous, here - 1 - log_times.LOOK_BACK_HEADERS) : here - 1]
-            t = self._when(document, head, [line[:MAX_HEAD] for line in above], here)
-            found.append(
-                FoundDocument(line=here, value=value, document=document, t=t, stated=t is not None)
+            self._notes += [f"line {first_line}: {flaw}; ignored" for flaw in document.flaws]
+            above = self._lines[
+                max(previous, first_line - 1 - log_times.LOOK_BACK_HEADERS) : first_line - 1
+            ]
+            t = self._when(document, head, [line[:MAX_HEAD] for line in above], first_line)
+            documents.append(
+                FoundDocument(
+                    line=first_line, value=value, document=document, t=t, stated=t is not None
+                )
             )
-            previous = self._line(end) if taken else _line_number(self._bare, end)
-        return found
+            previous = self._line(end) if direct else _line_number(self._bare, end)
+        return documents
 
     def _when(
         self, document: RecordedDocument, head: str, above: list[str], line: int
     ) -> float | None:
         due = [event.not_before for event in document.events if event.not_before is not None]
         year = datetime.fromtimestamp(min(due), UTC).year if due else None
-        t = log_times.before(head, above, year)
-        if t is not None and due and abs(min(due) - t) > log_times.PLAUSIBLE:
-            self._notes.append(f"line {line}: the time before it does not fit its NotBefore")
+        t = log_times.time_before(head, above, year)
+        if t is not None and due and abs(min(due) - t) > log_times.MAX_DISTANCE:
+            self._notes.append(f"line {line}: the time before it is too far from its NotBefore")
             return None
         return t
 
@@ -143,8 +152,8 @@ def _document(text: str, mark: int, after: int) -> tuple[int, int, Mapping[str, 
     if start is None:
         return None
     escaped = text[mark] == "\\"
-    for read in (_read_escaped,) if escaped else (_read_json, _read_python):
-        result = read(text, start)
+    for reader in (_read_escaped,) if escaped else (_read_json, _read_python):
+        result = reader(text, start)
         if result is None:
             continue
         end, value = result
@@ -174,9 +183,9 @@ def _read_json(text: str, start: int) -> tuple[int, Any] | None:
     if end is None:
         return None
     part = text[start:end]
-    for tried in (part, _COMMA.sub(r"\1", part)):
+    for candidate in (part, _COMMA.sub(r"\1", part)):
         try:
-            return end, json.loads(tried, strict=False)
+            return end, json.loads(candidate, strict=False)
         except (ValueError, RecursionError):
             continue
     return None
@@ -196,7 +205,7 @@ def _read_python(text: str, start: int) -> tuple[int, Any] | None:
 
 
 def _read_escaped(text: str, start: int) -> tuple[int, Any] | None:
-    """Inside a string of JSON: {\\"Events\\":[]}."""
+    """Read a document inside a JSON string: {\\"Events\\":[]}."""
     stop = text.find("\n", start)
     line = text[start : len(text) if stop < 0 else stop][:MAX_DOCUMENT]
     plain = line.replace('\\"', '"').replace("\\\\", "\\").replace("\\n", "\n")

@@ -1,7 +1,7 @@
-"""The fleet of a recording: as it says itself, or guessed from the names in it.
+"""The fleet of a recording: from its `fleet` line, or guessed from the names in it.
 
-Update domains are such that what happened was possible: machines of one event are in one, and so
-are those that were disturbed at the same time. The others have one each.
+Update domains are chosen so that what was recorded is possible: the machines of an event share one,
+and so do machines that were disturbed at the same time. Every other machine has its own.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from forewarn.wire.versions import DELETING
 _MEMBER = re.compile(r"(.*)_(?:0|[1-9][0-9]{0,8})")
 _INSTANCE = re.compile(r".+_IN_[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
-MAX_NAME = 80  # as a fleet file allows
-MAX_DOMAINS = 1_000  # of a group, the same
-MAX_SCALE_SET = 100  # machines of a placement group, the same
+MAX_NAME = 80  # characters, as in a fleet file
+MAX_DOMAINS = 1_000  # of a group, as in a fleet file
+MAX_SCALE_SET = 100  # machines of a placement group
 _KINDS = ("standalone", "availability-set", "availability-zone", "cloud-service", "scale-set")
 
 
-class Member(msgspec.Struct, kw_only=True):
+class GuessedMachine(msgspec.Struct, kw_only=True):
     name: str
     update_domain: int = 0
     spot: bool = False
 
 
-class Guess(msgspec.Struct, kw_only=True):
-    """A group as a fleet file has it."""
+class GuessedGroup(msgspec.Struct, kw_only=True):
+    """A group, as in a fleet file."""
 
     name: str
     kind: str
-    machines: list[Member]
+    machines: list[GuessedMachine]
     scale_set: str = ""
 
 
 class GuessedFleet(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups, what each machine of the recording is called here, and what was assumed."""
+    """The groups, the new name of each recorded machine, and notes about what was assumed."""
 
-    groups: tuple[Guess, ...]
+    groups: tuple[GuessedGroup, ...]
     names: Mapping[str, str]
-    speaker: str
+    under_test: str
     notes: tuple[str, ...]
 
     def group_of(self, machine: str) -> str:
@@ -59,51 +59,53 @@ def guess_fleet(recording: EventLives) -> GuessedFleet:
             [
                 *recording.machines,
                 *recording.polls,
-                *(m for life in recording.lives for m in life.machines),
+                *(machine for life in recording.lives for machine in life.machines),
             ]
         )
     ) or ["machine-0"]
-    names = _usable(machines, notes)
-    groups: list[Guess] = []
-    taken: set[str] = set()
-    for members in _together(machines, recording):
-        guess = _guess(members, recording, names, taken, notes)
-        taken.add(guess.name)
-        groups.append(guess)
-    most = max(recording.polls, key=lambda name: recording.polls[name], default=None)
-    first = next((m for life in recording.lives for m in life.machines), machines[0])
+    names = _valid_names(machines, notes)
+    groups: list[GuessedGroup] = []
+    used_names: set[str] = set()
+    for members in _group_machines(machines, recording):
+        group = _guess_group(members, recording, names, used_names, notes)
+        used_names.add(group.name)
+        groups.append(group)
+    busiest = max(recording.polls, key=lambda name: recording.polls[name], default=None)
+    first = next((machine for life in recording.lives for machine in life.machines), machines[0])
     return GuessedFleet(
         groups=tuple(groups),
         names=names,
-        speaker=names[most if most is not None else first],
+        under_test=names[busiest if busiest is not None else first],
         notes=tuple(notes),
     )
 
 
-def _usable(machines: Iterable[str], notes: list[str]) -> dict[str, str]:
+def _valid_names(machines: Iterable[str], notes: list[str]) -> dict[str, str]:
     """Give each machine a name that a fleet file allows; most have one already."""
     names: dict[str, str] = {}
-    used = {name for name in machines if _is_name(name)}
+    used = {name for name in machines if _is_valid(name)}
     number = 0
     for name in machines:
-        if _is_name(name):
+        if _is_valid(name):
             names[name] = name
             continue
-        while (new := f"machine-{number}") in used:
+        while (new_name := f"machine-{number}") in used:
             number += 1
-        used.add(new)
-        names[name] = new
-        notes.append(f"'{name[:MAX_NAME]}' cannot be a machine's name, and is called '{new}' here")
+        used.add(new_name)
+        names[name] = new_name
+        notes.append(
+            f"'{name[:MAX_NAME]}' is not a valid machine name and was renamed '{new_name}'"
+        )
     return names
 
 
-def _is_name(name: str) -> bool:
+def _is_valid(name: str) -> bool:
     return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
 
 
-def _together(machines: Sequence[str], recording: EventLives) -> list[list[str]]:
-    """Group the machines that share a document, by the fleet, an event, or what they were shown."""
-    sets = _Sets(machines)
+def _group_machines(machines: Sequence[str], recording: EventLives) -> list[list[str]]:
+    """Group machines that share a document: by the fleet, an event, or what they were shown."""
+    sets = _DisjointSets(machines)
     by_group: dict[str, str] = {}
     for name, facts in recording.machines.items():
         sets.join(name, by_group.setdefault(str(facts["group"]), name))
@@ -113,96 +115,115 @@ def _together(machines: Sequence[str], recording: EventLives) -> list[list[str]]
             sets.join(name, by_event.setdefault(life.id, name))
         if life.group in by_group:
             sets.join(by_event[life.id], by_group[life.group])
-    for who, ids in recording.shown.items():
+    for machine, ids in recording.shown.items():
         for id in ids:
             if id in by_event:
-                sets.join(who, by_event[id])
+                sets.join(machine, by_event[id])
     by_prefix: dict[str, str] = {}
     for name in machines:
-        if name not in recording.machines and (found := _MEMBER.fullmatch(name)):
-            sets.join(name, by_prefix.setdefault(found[1], name))
+        if name not in recording.machines and (match := _MEMBER.fullmatch(name)):
+            sets.join(name, by_prefix.setdefault(match[1], name))
     if not recording.polls and not recording.machines:
-        for name in machines[1:]:  # a text that says nothing of who asked is about one group
+        for name in machines[1:]:  # without polls, assume that a text is about one group
             sets.join(machines[0], name)
     return sets.all()
 
 
-def _guess(
+def _guess_group(
     members: list[str],
     recording: EventLives,
     names: Mapping[str, str],
-    taken: set[str],
+    used_names: set[str],
     notes: list[str],
-) -> Guess:
+) -> GuessedGroup:
     facts = next((recording.machines[name] for name in members if name in recording.machines), None)
-    own = [names[name] for name in members]
+    machine_names = [names[name] for name in members]
     kind, scale_set = _kind(
-        own, str(recording.groups.get(str(facts["group"]), "")) if facts else ""
+        machine_names, str(recording.groups.get(str(facts["group"]), "")) if facts else ""
     )
-    name = str(facts["group"]) if facts else scale_set or (own[0] if len(own) == 1 else "")
-    if not _is_name(name) or name in taken:
-        base = name if _is_name(name) else kind
-        name = next(n for i in range(len(taken) + 2) if (n := f"{base}-{i + 1}") not in taken)
+    name = (
+        str(facts["group"])
+        if facts
+        else scale_set or (machine_names[0] if len(machine_names) == 1 else "")
+    )
+    if not _is_valid(name) or name in used_names:
+        base = name if _is_valid(name) else kind
+        name = next(
+            candidate
+            for i in range(len(used_names) + 2)
+            if (candidate := f"{base}-{i + 1}") not in used_names
+        )
     if facts is None:
-        notes.append(f"that '{name}' is of kind {kind} is guessed from the names in it")
+        notes.append(f"the kind of '{name}' ({kind}) is guessed from the names of its machines")
     domains = _domains(members, recording)
-    deleted = {m for life in recording.lives if life.type == "Preempt" for m in life.machines}
-    return Guess(
+    preempted = {
+        machine for life in recording.lives if life.type == "Preempt" for machine in life.machines
+    }
+    return GuessedGroup(
         name=name,
         kind=kind,
         scale_set=scale_set if scale_set != name else "",
         machines=[
-            Member(
-                name=names[one],
-                update_domain=domains[one],
-                spot=one in deleted or bool(recording.machines.get(one, {}).get("spot")),
+            GuessedMachine(
+                name=names[member],
+                update_domain=domains[member],
+                spot=member in preempted or bool(recording.machines.get(member, {}).get("spot")),
             )
-            for one in sorted(members, key=lambda one: _natural(names[one]))
+            for member in sorted(members, key=lambda member: _sort_key(names[member]))
         ],
     )
 
 
-def _kind(names: Sequence[str], said: str) -> tuple[str, str]:
-    """The kind, and the scale set's own name."""
-    prefixes = {found[1] if (found := _MEMBER.fullmatch(name)) else "" for name in names}
+def _kind(names: Sequence[str], recorded_kind: str) -> tuple[str, str]:
+    """Return the kind of a group, and the name of its scale set."""
+    prefixes = {match[1] if (match := _MEMBER.fullmatch(name)) else "" for name in names}
     prefix = next(iter(prefixes)) if len(prefixes) == 1 else ""
-    scaled = bool(prefix) and _is_name(prefix) and len(names) <= MAX_SCALE_SET
-    if said in _KINDS and said != "scale-set" and (said != "standalone" or len(names) == 1):
-        return said, ""
-    if said in ("", "scale-set"):
-        if not said and all(_INSTANCE.fullmatch(name) for name in names):
+    is_scale_set = bool(prefix) and _is_valid(prefix) and len(names) <= MAX_SCALE_SET
+    if (
+        recorded_kind in _KINDS
+        and recorded_kind != "scale-set"
+        and (recorded_kind != "standalone" or len(names) == 1)
+    ):
+        return recorded_kind, ""
+    if recorded_kind in ("", "scale-set"):
+        if not recorded_kind and all(_INSTANCE.fullmatch(name) for name in names):
             return "cloud-service", ""
-        if scaled:
+        if is_scale_set:
             return "scale-set", prefix
     return ("standalone" if len(names) == 1 else "availability-set"), ""
 
 
 def _domains(members: Sequence[str], recording: EventLives) -> dict[str, int]:
-    known = {
+    recorded = {
         name: recording.machines[name].get("update_domain")
         for name in members
         if name in recording.machines
     }
-    if len(known) == len(members) and all(type(d) is int for d in known.values()):
-        return {name: domain for name, domain in known.items() if isinstance(domain, int)}
-    sets = _Sets(members)
-    here = [life for life in recording.lives if set(life.machines) <= set(members)]
-    for life in here:
+    if len(recorded) == len(members) and all(type(domain) is int for domain in recorded.values()):
+        return {name: domain for name, domain in recorded.items() if isinstance(domain, int)}
+    sets = _DisjointSets(members)
+    lives = [life for life in recording.lives if set(life.machines) <= set(members)]
+    for life in lives:
         for name in life.machines[1:]:
             sets.join(life.machines[0], name)
     disturbing = sorted(
-        (one for one in here if _takes_turns(one)), key=lambda one: one.started or 0
+        (earlier for earlier in lives if _respects_domains(earlier)),
+        key=lambda earlier: earlier.started or 0,
     )
-    for index, one in enumerate(disturbing):
-        for other in disturbing[index + 1 :]:
-            if one.over is not None and (other.started or 0) >= one.over:
+    for index, earlier in enumerate(disturbing):
+        for later in disturbing[index + 1 :]:
+            if earlier.over is not None and (later.started or 0) >= earlier.over:
                 break
-            sets.join(one.machines[0], other.machines[0])
-    return {name: number % MAX_DOMAINS for number, part in enumerate(sets.all()) for name in part}
+            sets.join(earlier.machines[0], later.machines[0])
+    return {
+        name: number % MAX_DOMAINS
+        for number, machines in enumerate(sets.all())
+        for name in machines
+    }
 
 
-def _takes_turns(life: EventLife) -> bool:
-    """Whether it starts only while no other update domain is disturbed."""
+def _respects_domains(life: EventLife) -> bool:
+    """Return whether an event starts only while no other update domain is disturbed."""
     return (
         life.started is not None
         and not life.sudden
@@ -211,12 +232,15 @@ def _takes_turns(life: EventLife) -> bool:
     )
 
 
-def _natural(name: str) -> list[Any]:
-    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"([0-9]+)", name)]
+def _sort_key(name: str) -> list[Any]:
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", name)
+    ]
 
 
-class _Sets:
-    """Names that belong together (union-find), in the order in which they came."""
+class _DisjointSets:
+    """Disjoint sets of names (union-find), in the order of the names."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._parent = {name: name for name in names}
@@ -227,11 +251,11 @@ class _Sets:
             name = parent
         return name
 
-    def join(self, one: str, other: str) -> None:
-        self._parent[self._root(other)] = self._root(one)
+    def join(self, first: str, second: str) -> None:
+        self._parent[self._root(second)] = self._root(first)
 
     def all(self) -> list[list[str]]:
-        found: dict[str, list[str]] = {}
+        sets: dict[str, list[str]] = {}
         for name in self._parent:
-            found.setdefault(self._root(name), []).append(name)
-        return list(found.values())
+            sets.setdefault(self._root(name), []).append(name)
+        return list(sets.values())

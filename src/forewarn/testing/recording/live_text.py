@@ -1,64 +1,66 @@
-"""What has changed from one answer to the next, in sentences, for whoever watches a recording."""
+"""Describes, in sentences, what has changed from one answer to the next while recording."""
 
 from __future__ import annotations
 
 from forewarn.testing.recording.documents import RecordedDocument, recorded_document
-from forewarn.testing.recording.endpoint import Answered
+from forewarn.testing.recording.endpoint import Response
 from forewarn.traces.documents import ListedEvent
 from forewarn.wire.times import rfc1123
 
-_TROUBLES = {
-    "refused": "the connection is refused",
-    "unreachable": "nobody can be reached",
-    "reset": "the connection breaks without an answer",
-    "late": "no answer comes in time",
-    "stalled": "the answer stalls half-way",
-    "cut": "the answer is cut off",
-    "not-http": "what answers does not speak HTTP",
+_FAILURES = {
+    "refused": "the connection was refused",
+    "unreachable": "the endpoint cannot be reached",
+    "reset": "the connection was closed without an answer",
+    "late": "no answer in time",
+    "stalled": "the answer stalled half-way",
+    "cut": "the answer was cut off",
+    "not-http": "the answer is not HTTP",
     "too-long": "the answer is longer than any document",
 }
 
 
 class LiveText:
+    """Remembers the last answer, and returns a sentence for every difference."""
+
     def __init__(self) -> None:
-        self._before: RecordedDocument | None = None
-        self._wrong = ""
+        self._last_document: RecordedDocument | None = None
+        self._last_problem = ""
 
-    def changes(self, answer: Answered) -> list[str]:
-        found = recorded_document(answer.body) if answer.status == 200 else None
-        if found is None:
-            says = _wrong(answer)
-            again, self._wrong = says == self._wrong, says
-            return [] if again else [says]
-        said = ["there is a document again"] if self._wrong else []
-        self._wrong = ""
-        before, self._before = self._before, found
-        if before is None:
-            said.append(f"document {found.incarnation}, {_count(len(found.events))}")
-        return [*said, *_moved(before.events if before else (), found.events)]
+    def changes(self, answer: Response) -> list[str]:
+        document = recorded_document(answer.body) if answer.status == 200 else None
+        if document is None:
+            problem = _problem(answer)
+            repeated, self._last_problem = problem == self._last_problem, problem
+            return [] if repeated else [problem]
+        sentences = ["the endpoint returns documents again"] if self._last_problem else []
+        self._last_problem = ""
+        last, self._last_document = self._last_document, document
+        if last is None:
+            sentences.append(f"document {document.incarnation}, {_count(len(document.events))}")
+        return [*sentences, *_event_changes(last.events if last else (), document.events)]
 
 
-def _wrong(answer: Answered) -> str:
+def _problem(answer: Response) -> str:
     if answer.failure:
-        return _TROUBLES.get(answer.failure, answer.failure)
+        return _FAILURES.get(answer.failure, answer.failure)
     if answer.status == 200:
-        return "200, but no document"
-    return f"{answer.status} instead of a document"
+        return "status 200, but the body is not a document"
+    return f"status {answer.status} instead of a document"
 
 
-def _moved(before: tuple[ListedEvent, ...], now: tuple[ListedEvent, ...]) -> list[str]:
-    was = {event.id: event for event in before}
-    there = {event.id for event in now}
-    said = []
+def _event_changes(before: tuple[ListedEvent, ...], now: tuple[ListedEvent, ...]) -> list[str]:
+    before_by_id = {event.id: event for event in before}
+    now_ids = {event.id for event in now}
+    sentences = []
     for event in now:
-        if event.id not in was or was[event.id].status != event.status:
+        if event.id not in before_by_id or before_by_id[event.id].status != event.status:
             due = f", not before {rfc1123(round(event.not_before))}" if event.not_before else ""
-            said.append(f"{_named(event)} is {event.status}{due}")
-    said += [f"{_named(event)} is gone" for event in before if event.id not in there]
-    return said
+            sentences.append(f"{_describe(event)} is {event.status}{due}")
+    sentences += [f"{_describe(event)} is gone" for event in before if event.id not in now_ids]
+    return sentences
 
 
-def _named(event: ListedEvent) -> str:
+def _describe(event: ListedEvent) -> str:
     names = ", ".join(event.resources[:3])
     more = f" and {len(event.resources) - 3} more" if len(event.resources) > 3 else ""
     return f"{event.type} {event.id[:8]} of {names}{more}"

@@ -1,7 +1,7 @@
-"""When a pasted document was seen: by what stands before it, in the forms that logs use.
+"""Finds the time at which a pasted document was seen, in the formats that logs use.
 
-A time without a zone is taken for UTC, and one without a year for that of the document's own
-NotBefore. Never a clock, never the process's locale.
+A time without a zone is taken as UTC, and one without a year is in the year of the document's
+NotBefore. Neither a clock nor the locale of the process is consulted.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime
 import re
 
-LOOK_BACK = 3  # lines above a document in which its time is looked for
-LOOK_BACK_HEADERS = 20  # and in which a Date header is
-PLAUSIBLE = 90 * 86_400.0  # seconds between a NotBefore and the time at which it was seen
+LOOK_BACK = 3  # lines above a document in which its time is searched for
+LOOK_BACK_HEADERS = 20  # lines above a document in which a Date header is searched for
+MAX_DISTANCE = 90 * 86_400.0  # seconds between a NotBefore and the time at which it was seen
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
@@ -31,42 +31,43 @@ _EPOCH = re.compile(r"(?<![\d.-])(1[4-9]\d{8})(?:\.(\d{1,9}))?(?![\d.])", re.ASC
 _DATE_HEADER = re.compile(r"^[<*|\s]*date:\s*(.+)$", re.IGNORECASE)
 
 
-def before(line_part: str, above: list[str], year: int | None) -> float | None:
-    """The time nearest before a document: on its own line, or else in those above, the last of
-    them first."""
-    if (found := last_in(line_part, year)) is not None:
-        return found
+def time_before(line_part: str, above: list[str], year: int | None) -> float | None:
+    """Return the nearest time before a document: on its own line, or on the lines above."""
+    if (t := last_time_in(line_part, year)) is not None:
+        return t
     for line in list(reversed(above))[:LOOK_BACK]:
-        if (found := last_in(line, year)) is not None:
-            return found
+        if (t := last_time_in(line, year)) is not None:
+            return t
     for line in list(reversed(above))[:LOOK_BACK_HEADERS]:
-        if (header := _DATE_HEADER.match(line)) and (found := last_in(header[1], year)) is not None:
-            return found
+        if (header := _DATE_HEADER.match(line)) and (
+            t := last_time_in(header[1], year)
+        ) is not None:
+            return t
     return None
 
 
-def last_in(text: str, year: int | None) -> float | None:
-    """The last time in a line."""
-    found: list[tuple[int, float]] = []
+def last_time_in(text: str, year: int | None) -> float | None:
+    """Return the last time in a line."""
+    times: list[tuple[int, float]] = []
     for match in _ISO.finditer(text):
         y, mo, d, h, mi, s, fraction, zone = match.groups()
         t = _time((int(y), int(mo), int(d), int(h), int(mi), int(s)), fraction, zone)
-        found += [(match.start(), t)] if t is not None else []
+        times += [(match.start(), t)] if t is not None else []
     for match in _RFC.finditer(text):
         d, month, y, h, mi, s, zone = match.groups()
         if month.lower() in _MONTHS:
             mo = _MONTHS.index(month.lower()) + 1
             t = _time((int(y), mo, int(d), int(h), int(mi), int(s)), None, zone)
-            found += [(match.start(), t)] if t is not None else []
+            times += [(match.start(), t)] if t is not None else []
     for match in _SYSLOG.finditer(text):
         month, d, h, mi, s = match.groups()
         if year is not None and month.lower() in _MONTHS:
             mo = _MONTHS.index(month.lower()) + 1
             t = _time((year, mo, int(d), int(h), int(mi), int(s)), None, None)
-            found += [(match.start(), t)] if t is not None else []
+            times += [(match.start(), t)] if t is not None else []
     for match in _EPOCH.finditer(text):
-        found.append((match.start(), float(f"{match[1]}.{match[2] or 0}")))
-    return max(found)[1] if found else None
+        times.append((match.start(), float(f"{match[1]}.{match[2] or 0}")))
+    return max(times)[1] if times else None
 
 
 def _time(

@@ -1,7 +1,7 @@
 """Documents that were pasted into a text, as trace lines.
 
 Their order and times are taken from the text or, failing that, assumed; every assumption is in the
-notes. How documents are found is `find_documents.py`, how their times are `log_times.py`.
+notes. `find_documents.py` finds documents, `log_times.py` their times.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import msgspec
 
 from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
-from forewarn.testing.recording.documents import RecordedDocument, compact, fitting
+from forewarn.testing.recording.documents import RecordedDocument, compact, matching_version
 from forewarn.testing.recording.event_lives import PASTED
 from forewarn.testing.recording.find_documents import FoundDocument, find_documents
 from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.versions import NEWEST
 
-MAX_TEXT = 16 * 1024 * 1024  # bytes of a text that is looked through
-SPACING = 60.0  # seconds between documents of which nothing else is known
-SOMETIME = 1_800_000_000.0  # where a text that knows no time at all begins
+MAX_TEXT = 16 * 1024 * 1024  # bytes of a text
+SPACING = 60.0  # seconds between documents without times
+DEFAULT_START = 1_800_000_000.0  # time of the first document of a text without times
 
 
 class Pasted(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +33,8 @@ def read_pasted(text: str) -> Pasted:
     """Return all documents in a text as trace lines. Never raises, whatever the text."""
     notes: list[str] = []
     documents = find_documents(text, notes)
-    documents = _ordered(documents, notes)
-    _dated(documents, notes)
+    documents = _sort_documents(documents, notes)
+    _set_missing_times(documents, notes)
     lines: list[Mapping[str, Any]] = []
     if documents:
         lines.append({"kind": "partial", "t": documents[0].t})
@@ -42,55 +42,69 @@ def read_pasted(text: str) -> Pasted:
     return Pasted(lines=tuple(lines), notes=tuple(dict.fromkeys(notes)))
 
 
-def _ordered(documents: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocument]:
+def _sort_documents(documents: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocument]:
     """Sort documents by their times or, if none has one, by their incarnations if they differ."""
     if len(documents) > 1 and all(item.t is not None for item in documents):
         return sorted(documents, key=lambda item: item.t or 0.0)
     numbers = [item.document.incarnation for item in documents]
-    known = [number for number in numbers if number is not None]
-    if any(item.t is not None for item in documents) or len(known) != len(documents):
+    known_numbers = [number for number in numbers if number is not None]
+    if any(item.t is not None for item in documents) or len(known_numbers) != len(documents):
         return list(documents)
-    if len(set(known)) == len(known) and known != sorted(known):
+    if len(set(known_numbers)) == len(known_numbers) and known_numbers != sorted(known_numbers):
         notes.append("the text has no times, so documents are in the order of their incarnation")
         return sorted(documents, key=lambda item: item.document.incarnation or 0)
     return list(documents)
 
 
-def _dated(documents: Sequence[FoundDocument], notes: list[str]) -> None:
+def _set_missing_times(documents: Sequence[FoundDocument], notes: list[str]) -> None:
     """Give a time to each document that has none, not before the one before it."""
     last: float | None = None
     due: dict[str, float] = {}  # NotBefore, of events that were Scheduled
     for index, item in enumerate(documents):
-        later = next((other.t for other in documents[index:] if other.t is not None), None)
+        later = next(
+            (next_item.t for next_item in documents[index:] if next_item.t is not None), None
+        )
         if item.t is None or (last is not None and item.t < last):
-            item.t, why = _assumed(item.document, last, later, due)
+            item.t, assumption = _assume_time(item.document, last, later, due)
             item.stated = False
-            notes.append(f"line {item.line}: the text does not say when it was seen; {why}")
+            notes.append(
+                f"line {item.line}: the text does not say when the document was seen; {assumption}"
+            )
         last = item.t
         for event in item.document.events:
             if event.not_before is not None:
                 due[event.id] = event.not_before
 
 
-def _assumed(
+def _assume_time(
     document: RecordedDocument, last: float | None, later: float | None, due: Mapping[str, float]
 ) -> tuple[float, str]:
-    fresh = [e for e in document.events if e.not_before is not None and e.id not in due]
-    soonest = 0.0 if last is None else last + 1
-    announced = [(e.not_before or 0) - EventType(e.type).traits.notice / SECOND for e in fresh]
-    begun = [due[e.id] for e in document.events if e.status == "Started" and e.id in due]
-    if announced and min(announced) >= soonest:
-        t, why = min(announced), "it is taken to be as long before NotBefore as is promised"
-    elif begun and max(begun) >= soonest:
-        t, why = max(begun), "what has started is taken to have done so at its NotBefore"
+    new_events = [
+        event for event in document.events if event.not_before is not None and event.id not in due
+    ]
+    earliest = 0.0 if last is None else last + 1
+    announced = [
+        (event.not_before or 0) - EventType(event.type).traits.notice / SECOND
+        for event in new_events
+    ]
+    started = [
+        due[event.id] for event in document.events if event.status == "Started" and event.id in due
+    ]
+    if announced and min(announced) >= earliest:
+        t, assumption = min(announced), "assuming the least notice of its type"
+    elif started and max(started) >= earliest:
+        t, assumption = max(started), "assuming that it started at its NotBefore"
     elif last is None:
-        t, why = (later or SOMETIME + SPACING) - SPACING, "it is taken to be the first"
+        t, assumption = (
+            (later or DEFAULT_START + SPACING) - SPACING,
+            "assuming that it is the first",
+        )
     else:
-        t, why = last + SPACING, f"it is taken to be {SPACING:g} s after the one before"
+        t, assumption = last + SPACING, f"assuming {SPACING:g} s after the previous one"
     latest = min([*([later] if later is not None else []), *_deadlines(document)], default=t)
-    if soonest <= latest < t:
-        return latest, why
-    return t, why
+    if earliest <= latest < t:
+        return latest, assumption
+    return t, assumption
 
 
 def _deadlines(document: RecordedDocument) -> list[float]:
@@ -99,9 +113,11 @@ def _deadlines(document: RecordedDocument) -> list[float]:
 
 
 def _exchange(item: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
-    version = fitting(item.value)
+    version = matching_version(item.value)
     if version is None:
-        notes.append(f"line {item.line}: its keys are those of no api-version, so it is not judged")
+        notes.append(
+            f"line {item.line}: its keys do not match any api-version, so it is not judged"
+        )
     return {
         "kind": "exchange",
         "t": item.t,

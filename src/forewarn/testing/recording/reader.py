@@ -1,6 +1,6 @@
-"""Reading a recording from a trace, or from a text with documents pasted into it.
+"""Reads recordings: from traces, or from texts with documents pasted into them.
 
-The result is trace lines. What had to be assumed about a text is in the notes.
+The result is trace lines. Assumptions about a text are in the notes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from forewarn.testing.recording.pasted import MAX_TEXT, read_pasted
 from forewarn.traces.lines import decode, time_of
 
-MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace that is made a scenario of
-SNIFFED = 64 * 1024  # bytes at the beginning that say what a file is
+MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace
+HEAD = 64 * 1024  # bytes at the beginning that decide what a file is
 
 
 class NotARecording(Exception):
@@ -25,7 +25,7 @@ class NotARecording(Exception):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """`lines` in the order of time. `unreadable` are those of a trace that could not be read."""
+    """Trace lines in the order of time; `unreadable` is the number of lines that were skipped."""
 
     lines: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
@@ -35,23 +35,23 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(paths: Sequence[Path]) -> Recording:
     """Read several files, each of either form, as one recording. Raises OSError."""
-    found = [_file(path) for path in paths]
+    recordings = [_file(path) for path in paths]
     return Recording(
-        lines=tuple(_in_order([line for one in found for line in one.lines])),
-        notes=tuple(note for one in found for note in one.notes),
-        unreadable=sum(one.unreadable for one in found),
-        was_text=any(one.was_text for one in found),
+        lines=tuple(_in_order([line for recording in recordings for line in recording.lines])),
+        notes=tuple(note for recording in recordings for note in recording.notes),
+        unreadable=sum(recording.unreadable for recording in recordings),
+        was_text=any(recording.was_text for recording in recordings),
     )
 
 
 def _file(path: Path) -> Recording:
     with path.open("rb") as file:
-        head = file.read(SNIFFED)
-        most = MAX_RECORDING if is_trace(head) else MAX_TEXT
-        data = head + file.read(most + 1 - len(head))
-    if len(data) > most:
-        what = "a recording" if most == MAX_RECORDING else "a text"
-        raise NotARecording(f"{path}: {what} has at most {most:,} bytes; take a part of it")
+        head = file.read(HEAD)
+        limit = MAX_RECORDING if is_trace(head) else MAX_TEXT
+        data = head + file.read(limit + 1 - len(head))
+    if len(data) > limit:
+        subject = "a recording" if limit == MAX_RECORDING else "a text"
+        raise NotARecording(f"{path}: {subject} has at most {limit:,} bytes; take a part of it")
     try:
         return read_data(data)
     except NotARecording as error:
@@ -59,9 +59,11 @@ def _file(path: Path) -> Recording:
 
 
 def read_text_file(file: IO[bytes]) -> Recording | None:
-    """Return the documents in a text as trace lines; None for a trace, and for a text without
-    documents. Rewinds the file."""
-    head = file.read(SNIFFED)
+    """Return the documents in a text as trace lines, and rewind the file.
+
+    None for a trace, and for a text without documents.
+    """
+    head = file.read(HEAD)
     data = b"" if is_trace(head) else head + file.read(MAX_TEXT + 1 - len(head))
     file.seek(0)
     if data and len(data) <= MAX_TEXT:
@@ -75,24 +77,25 @@ def read_text(text: str) -> Recording:
 
 
 def read_data(data: bytes) -> Recording:
-    if is_trace(data[:SNIFFED]):
+    if is_trace(data[:HEAD]):
         return _trace(data)
-    found = read_pasted(data.decode("utf-8", "replace"))
-    if not found.lines:
-        why = f" ({found.notes[0]})" if found.notes else ""
+    pasted = read_pasted(data.decode("utf-8", "replace"))
+    if not pasted.lines:
+        reason = f" ({pasted.notes[0]})" if pasted.notes else ""
         raise NotARecording(
-            "it is no trace, and no document with Events, as the endpoint answers, is in it" + why
+            "it is not a trace, and contains no document with Events, as the endpoint returns it"
+            + reason
         )
-    return Recording(lines=tuple(_in_order(found.lines)), notes=found.notes, was_text=True)
+    return Recording(lines=tuple(_in_order(pasted.lines)), notes=pasted.notes, was_text=True)
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether these bytes begin like a trace, possibly with a torn line before its first."""
+    """Return whether these bytes begin like a trace, possibly after an incomplete first line."""
     for line in head.splitlines()[:2]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            if b'{"kind":"' in line[:16].replace(b" ", b""):  # longer than what was read of it
+            if b'{"kind":"' in line[:16].replace(b" ", b""):  # the line is longer than `head`
                 return True
             continue
         if isinstance(value, dict) and isinstance(value.get("kind"), str) and "t" in value:

@@ -1,7 +1,7 @@
-"""Writing a scenario from a recording: the fleet, each event with the times it had, and faults.
+"""Writes a scenario from a recording: the fleet, each event with its times, and faults.
 
-It is text that people read and change, so what was assumed is in comments; expectations are left to
-them.
+The text is meant to be read and edited, so assumptions are written as comments. Expectations are
+left to the reader.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from forewarn.testing.recording.fleets import GuessedFleet, guess_fleet
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 from forewarn.wire.versions import DELETING
 
-_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|[0-9]+[smhd][0-9smhd.]*|-?[0-9]+")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-MAX_COMMENT = 500  # characters of one
+_RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+MAX_COMMENT = 500  # characters
 
 Item = tuple[float, list[str]]
 
 
 class NoScenario(Exception):
-    """The recording has nothing that could be played; the message says why."""
+    """The recording cannot be made into a scenario; the message says why."""
 
 
 def scenario_text(
@@ -44,7 +44,7 @@ def scenario_text(
     """Return a scenario in YAML that replays trace lines, which are in the order of time."""
     recording = event_lives(lines)
     if not recording.polls and not recording.lives:
-        raise NoScenario("it contains no document, so there is nothing to play")
+        raise NoScenario("it contains no document, so there is nothing to replay")
     fleet = guess_fleet(recording)
     return _Writer(recording, fleet, answer_faults(lines), notes).text(_scenario_name(name))
 
@@ -60,7 +60,7 @@ class _Writer:
         self._recording = recording
         self._fleet = fleet
         self._faults = faults
-        self._zero = math.floor(recording.begins)  # NotBefore is a whole second, and stays one
+        self._start = math.floor(recording.begins)  # whole, so that NotBefore stays a whole second
         self._notes = [*notes, *fleet.notes]
         self._names = _event_names(recording.lives)
 
@@ -68,26 +68,26 @@ class _Writer:
         timeline = list(self._timeline())
         faults = [self._fault(fault) for fault in self._faults]
         if not timeline:
-            ends = self._at(max(self._recording.ends, self._zero + 1))
+            ends = self._at(max(self._recording.ends, self._start + 1))
             timeline = [[f"- {{at: {ends}, do: wait}}"]]
         if len(timeline) + len(faults) > MAX_STEPS:
             raise NoScenario(
-                f"it would have {len(timeline) + len(faults)} lines, and a scenario has at most"
+                f"it would have {len(timeline) + len(faults)} steps, and a scenario has at most"
                 f" {MAX_STEPS}; take a shorter part of the recording"
             )
-        count, length = len(self._recording.lives), _length(self._recording.ends - self._zero)
+        count, length = len(self._recording.lives), _length(self._recording.ends - self._start)
         events = "1 event" if count == 1 else f"{count} events"
-        out = [f"# Made from a recording of {length} with {events}. Ids and dates are new in a"]
-        out += ["# replay, all else is as it was, unless it is said here:"]
-        out += [_comment(note) for note in dict.fromkeys(self._notes)] or ["# (nothing is)"]
-        out += [f"scenario: {_scalar(name)}", "about: What was recorded, once more.", "fleet:"]
-        out += ["  groups:", *self._fleet_lines(), f"as: {_scalar(self._fleet.speaker)}"]
+        out = [f"# Made from a recording of {length} with {events}. A replay has new"]
+        out += ["# event ids and dates. Other differences from the recording:"]
+        out += [_comment(note) for note in dict.fromkeys(self._notes)] or ["# (none)"]
+        out += [f"scenario: {_scalar(name)}", "about: A replay of a recording.", "fleet:"]
+        out += ["  groups:", *self._fleet_lines(), f"as: {_scalar(self._fleet.under_test)}"]
         if faults:
             out += ["faults:", *(f"  - {fault}" for fault in faults)]
         out += ["timeline:", *(f"  {line}" for item in timeline for line in item)]
         if any(life.over is None for life in self._recording.lives):
             out += [f"ends: {self._at(self._recording.ends)}  # where the recording ends"]
-        out += ["# What a program should make of it is for you to say, for example:", "# expect:"]
+        out += ["# Add what you expect of the program under test, for example:", "# expect:"]
         out += [f"#   - {{event: {n}, in-time: true}}" for n in list(self._names.values())[:1]]
         return "\n".join([*out, "#   - no-complaints", ""])
 
@@ -105,26 +105,26 @@ class _Writer:
 
     def _timeline(self) -> Iterator[list[str]]:
         items: list[Item] = []
-        left: dict[str, float] = {}  # machines that are gone, and since when
+        deleted: dict[str, float] = {}  # machines, and when they were deleted
         for life in self._recording.lives:
             for machine in life.machines:
-                if left.get(machine, math.inf) <= life.appeared:
-                    del left[machine]
+                if deleted.get(machine, math.inf) <= life.appeared:
+                    del deleted[machine]
                     name = _scalar(self._fleet.names[machine])
                     at = self._at(life.appeared)
                     items.append((life.appeared, [f"- {{at: {at}, do: restore, machine: {name}}}"]))
-            items += self._life(life)
+            items += self._event_steps(life)
             if life.type in DELETING and life.over and not life.withdrawn:
-                left |= dict.fromkeys(life.machines, life.over)
+                deleted |= dict.fromkeys(life.machines, life.over)
         return (lines for _, lines in sorted(items, key=lambda item: item[0]))
 
-    def _life(self, life: EventLife) -> Iterator[Item]:
+    def _event_steps(self, life: EventLife) -> Iterator[Item]:
         name = self._names[life.id]
-        words = self._words(life)
+        entry = self._schedule_entry(life)
         yield (
             life.appeared,
             [_comment(life.id), f"- at: {self._at(life.appeared)}", "  do: schedule"]
-            + [f"  {key}: {_scalar(value)}" for key, value in words.items()]
+            + [f"  {key}: {_scalar(value)}" for key, value in entry.items()]
             + [f"  name: {name}"],
         )
         if life.early and life.started is not None:
@@ -133,44 +133,44 @@ class _Writer:
         if life.withdrawn and life.over is not None:
             yield life.over, [f"- {{at: {self._at(life.over)}, do: cancel, event: {name}}}"]
 
-    def _words(self, life: EventLife) -> dict[str, Any]:
-        known = [self._fleet.names[machine] for machine in life.machines]
-        words: dict[str, Any] = {"type": life.type}
-        words |= {"machine": known[0]} if len(known) == 1 else {"machines": known}
+    def _schedule_entry(self, life: EventLife) -> dict[str, Any]:
+        machines = [self._fleet.names[machine] for machine in life.machines]
+        entry: dict[str, Any] = {"type": life.type}
+        entry |= {"machine": machines[0]} if len(machines) == 1 else {"machines": machines}
         source = life.source
         if source == "User" and not EventType(life.type).traits.by_user:
-            self._note(life, f"a {life.type} is always the platform's here")
+            self._note(life, f"the source of a {life.type} is always Platform here")
             source = "Platform"
         if source != "Platform":
-            words["source"] = source
-        words |= self._notice(life)
+            entry["source"] = source
+        entry |= self._notice(life)
         if life.description:
-            words["description"] = self._description(life)
-        words |= self._duration(life, source)
+            entry["description"] = self._description(life)
+        entry |= self._duration(life, source)
         if life.started is not None and life.over is not None:
-            words["lasts"] = _length(max(0.0, life.over - _starts(life, life.started)))
+            entry["lasts"] = _length(max(0.0, life.over - _replayed_start(life, life.started)))
         if (held := self._held(life)) is not None:
-            words["held"] = _length(held)
-        return words
+            entry["held"] = _length(held)
+        return entry
 
     def _notice(self, life: EventLife) -> dict[str, Any]:
         if life.sudden:
             if life.appeared <= self._recording.begins:
-                self._note(life, "had started when the recording began")
+                self._note(life, "had already started when the recording began")
             return {"sudden": True}
         if life.not_before is None:
             self._note(life, "its NotBefore could not be read, so it has the usual notice")
             return {}
-        appeared = round(life.appeared - self._zero, 3)
-        notice = max(0.0, life.not_before - self._zero - appeared)
+        appeared = round(life.appeared - self._start, 3)
+        notice = max(0.0, life.not_before - self._start - appeared)
         if notice * SECOND > MAX_NOTICE:
-            self._note(life, f"its notice of {_length(notice)} is more than there can be")
+            self._note(life, f"its notice of {_length(notice)} is longer than forewarn allows")
             notice = MAX_NOTICE / SECOND
         short = notice * SECOND < EventType(life.type).traits.notice
         return {"notice": _length(notice), **({"short-notice": True} if short else {})}
 
     def _held(self, life: EventLife) -> float | None:
-        """It was Scheduled beyond its NotBefore: how long, since it appeared."""
+        """Return how long an event was Scheduled, if that was beyond its NotBefore."""
         if life.late and life.started is not None:
             return life.started - life.appeared
         overdue = life.not_before is not None and life.not_before < self._recording.ends
@@ -187,12 +187,14 @@ class _Writer:
         if life.duration == -1:
             return {}
         if source == "User" or not 0 <= life.duration <= MAX_DURATION_SECONDS:
-            self._note(life, f"its duration of {life.duration} is not possible here, and left out")
+            self._note(
+                life, f"its duration of {life.duration} is not possible here and was left out"
+            )
             return {}
         return {"duration": life.duration}
 
-    def _note(self, life: EventLife, says: str) -> None:
-        self._notes.append(f"{self._names[life.id]}: {says}")
+    def _note(self, life: EventLife, message: str) -> None:
+        self._notes.append(f"{self._names[life.id]}: {message}")
 
     def _fault(self, fault: AnswerFault) -> str:
         parts = [f"kind: {fault.kind}", f"at: {self._at(fault.at)}"]
@@ -208,12 +210,14 @@ class _Writer:
         return "{" + ", ".join(parts) + "}"
 
     def _at(self, t: float) -> str:
-        return _length(max(0.0, t - self._zero))
+        return _length(max(0.0, t - self._start))
 
 
-def _starts(life: EventLife, seen: float) -> float:
-    """When it starts in a replay. One that starts by itself does so at its NotBefore, not when
-    somebody looked."""
+def _replayed_start(life: EventLife, seen: float) -> float:
+    """Return when an event starts in a replay.
+
+    One that starts by itself does so at its NotBefore, not when a client first saw it as Started.
+    """
     by_itself = not (life.sudden or life.early or life.late)
     return life.not_before if by_itself and life.not_before is not None else seen
 
@@ -229,38 +233,38 @@ def _event_names(lives: Sequence[EventLife]) -> dict[str, str]:
 
 
 def _length(seconds: float) -> str:
-    """`1h2m3.5s`, to the millisecond."""
+    """Format a duration to the millisecond, for example `1h2m3.5s`."""
     thousandths = round(seconds * 1000)
-    rest = thousandths / 1000
+    seconds_left = thousandths / 1000
     parts = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         count, thousandths = divmod(thousandths, size * 1000)
         if count:
             parts.append(f"{count}{unit}")
-        rest = thousandths / 1000
-    if rest or not parts:
-        parts.append(f"{rest:.3f}".rstrip("0").rstrip(".") + "s")
+        seconds_left = thousandths / 1000
+    if seconds_left or not parts:
+        parts.append(f"{seconds_left:.3f}".rstrip("0").rstrip(".") + "s")
     return "".join(parts)
 
 
 def _scalar(value: Any) -> str:
-    """As YAML: JSON, but for what needs no quotes."""
+    """Format a value as YAML: as JSON, but without quotes where none are needed."""
     if isinstance(value, list):
-        return f"[{', '.join(_scalar(one) for one in value)}]"
+        return f"[{', '.join(_scalar(item) for item in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
-    if isinstance(value, int) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
+    if isinstance(value, int) or (_PLAIN.fullmatch(text) and text.lower() not in _RESERVED):
         return text if not (isinstance(value, str) and text.isdecimal()) else f'"{text}"'
     quoted = msgspec.json.encode(text).decode()
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 def _comment(text: str) -> str:
-    shown = "".join(c if c.isprintable() else " " for c in text[:MAX_COMMENT])
-    return f"# {shown}"
+    printable = "".join(c if c.isprintable() else " " for c in text[:MAX_COMMENT])
+    return f"# {printable}"
 
 
 def _scenario_name(name: str) -> str:
-    cleaned = _NO_NAME.sub("-", name).strip("-._")[:60].strip("-._")
+    cleaned = _NOT_IN_NAMES.sub("-", name).strip("-._")[:60].strip("-._")
     return cleaned or "recording"

@@ -1,5 +1,8 @@
-"""A scenario as values: what happens when, and what is expected. How it is written down is
-`file/shapes.py`; here durations are microseconds and every name is known to stand for something."""
+"""A scenario as values: its fleet, the steps of its timeline, and its expectations.
+
+The format of the file is in `file/shapes.py`. Here durations are microseconds, and every name has
+been checked to refer to something.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import msgspec
 from forewarn.core.time import Duration
 from forewarn.service.fleet.read import Fleet
 
-ANY = "any"  # whoever it is
-EACH = "each"  # every machine that the event is about
-OWN = "own"  # one of the machines that the event is about
+ANY = "any"  # any machine or operator
+EACH = "each"  # every machine in the event's Resources
+OWN = "own"  # one of the machines in the event's Resources
 
 
 class Moment(enum.Enum):
-    """What may become of an event, and be waited for."""
+    """A moment in the life of an event that a step can wait for or an expectation can name."""
 
     RAISED = "raised"
     SEEN = "seen"
@@ -30,41 +33,41 @@ class Moment(enum.Enum):
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
-    """At a time since the timeline began, or so long after something became of an event."""
+    """When a step is due: `at` a time since the start, or `delay` after a moment of an event."""
 
     at: Duration | None = None
     name: str = ""
     moment: Moment = Moment.RAISED
-    by: str = ""  # whose seeing or approving is meant; empty: anybody's
+    by: str = ""  # the machine that sees, prepares or approves; empty: any
     delay: Duration = 0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the timeline."""
 
-    line: int  # where it stands in its file
+    line: int  # its number in the file
     when: When
     verb: str
-    words: Any  # the entry of the verb's own kind, see `testing/scenarios/file/shapes.py`
+    entry: Any  # the shape of the verb, see `file/timeline_shapes.py`
     name: str = ""
     every: Duration = 0
     times: int = 1
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """That something becomes of an event, by whom and how soon; or that it does not."""
+    """One moment that an event has to reach, by whom and how soon; or must never reach."""
 
     moment: Moment
     never: bool = False
-    by: tuple[str, ...] = ()  # names, or one of ANY, EACH, OWN; empty: as the moment suggests
-    within: Duration | None = None  # since it could be seen
-    ahead: Duration | None = None  # of its NotBefore
+    by: tuple[str, ...] = ()  # names, or one of ANY, EACH, OWN; empty: depends on the moment
+    within: Duration | None = None  # since it was first listed
+    ahead: Duration | None = None  # at least this long before its NotBefore
 
 
 class EventExpectation(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     event: str
-    of: str = ""  # only those of them that are about this machine
+    of: str = ""  # only events with this machine in Resources
     expected: tuple[Expected, ...] = ()
     in_time: bool | None = None
 
@@ -88,8 +91,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     about: str
     fleet: Fleet
-    speakers: tuple[str, ...]  # the machines that the program under test is
+    under_test: tuple[str, ...]  # the machines on which the program under test runs
     steps: tuple[Step, ...]
     expectations: tuple[Expectation, ...]
-    ends: Duration | None = None  # None: when all is over
+    ends: Duration | None = None  # None: when all steps are done and all events have ended
     text: str = ""

@@ -11,12 +11,12 @@ from forewarn.support.text import visible
 from forewarn.verdict.verdict import Verdict
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program under test ended."""
+class CommandExit(msgspec.Struct, frozen=True, kw_only=True):
+    """How the command under test ended on one machine."""
 
     machine: str
-    code: int | None  # None: it was killed, since it ignored SIGTERM
-    told_to: bool  # by SIGTERM, at the end of the scenario
+    code: int | None  # None: it ignored SIGTERM and was killed
+    terminated: bool  # by SIGTERM, because the scenario had ended
 
 
 class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,31 +24,33 @@ class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     expected: str
     ok: bool
-    message: str = ""  # what was wrong; or, if nothing was, what was not checked
+    message: str = ""  # the problem; or, if it is ok, what was not checked
     line: int = 0
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the timeline, and whether it was carried out."""
 
     line: int
     step: str  # such as `restart web_0`
-    at: float | None = None  # seconds since the timeline began; None: it was never due
+    at: float | None = None  # seconds since the start; None: it was never due
     refused: str = ""
     why_not: str = ""
     notes: tuple[str, ...] = ()
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of playing a scenario."""
+
     scenario: str
     about: str = ""
     expectations: tuple[ExpectationResult, ...] = ()
-    steps: tuple[Played, ...] = ()
-    problems: tuple[str, ...] = ()  # why it could not be played to the end
+    steps: tuple[StepResult, ...] = ()
+    problems: tuple[str, ...] = ()  # reasons why it was not played to the end
     verdict: Verdict = Verdict()
-    ended: tuple[Ended, ...] = ()
-    seconds: float = 0.0  # of the service's clock
-    took: float = 0.0  # real seconds
+    ended: tuple[CommandExit, ...] = ()
+    seconds: float = 0.0  # of domain time
+    took: float = 0.0  # seconds of real time
     lines: tuple[dict[str, Any], ...] = ()  # of the trace
 
     @property
@@ -57,7 +59,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unplayed(self) -> tuple[str, ...]:
-        """What could not be carried out as written, a sentence each."""
+        """Return a sentence for everything that could not be carried out as written."""
         sentences = list(self.problems)
         for played in self.steps:
             where = f"line {played.line}: {played.step}"
@@ -69,7 +71,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Everything that was wrong, a sentence each."""
+        """Return a sentence for every step and every expectation that has failed."""
         return self.unplayed + tuple(
             f"line {item.line}: expected that {item.expected}: {item.message}"
             for item in self.expectations
@@ -94,7 +96,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return str(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `--json` prints: everything but the trace, which has a file of its own."""
+        """Return what `--json` prints: everything but the trace."""
         return {
             "scenario": self.scenario,
             "about": self.about,
@@ -110,7 +112,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     def junit(self) -> str:
         """Return a JUnit suite: a test for each expectation, and one for the timeline itself."""
-        cases = [("the timeline is played", "; ".join(self.unplayed))]
+        cases = [("every step of the timeline is carried out", "; ".join(self.unplayed))]
         cases += [(item.expected, "" if item.ok else item.message) for item in self.expectations]
         failed = sum(bool(message) for _, message in cases)
         suite = ElementTree.Element(
@@ -131,8 +133,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
                 time="0",
             )
             if message:
-                shown = visible(message)
-                ElementTree.SubElement(case, "failure", message=shown).text = shown
+                text = visible(message)
+                ElementTree.SubElement(case, "failure", message=text).text = text
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(
             suite, encoding="unicode"
         )

@@ -1,7 +1,7 @@
-"""Playing a scenario on a running service: with its fleet, for the clients that poll it.
+"""Plays a scenario on a running service, for the clients that poll it.
 
-What has become of events is read off the trace, so that what is waited for and expected is what
-clients could see. Starting a service for a scenario is `kit.run_scenario`.
+The progress of events is read from the trace, so that steps and expectations refer to what clients
+could see. `kit.run_scenario` also starts the service.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from forewarn.testing.scenarios.engine.event_tracker import EventTracker
 from forewarn.testing.scenarios.engine.pace import CHECK_EVERY, Pace, RealPace, VirtualPace
 from forewarn.testing.scenarios.engine.player import Player
 from forewarn.testing.scenarios.model import Scenario
-from forewarn.testing.scenarios.result import Ended, Result
+from forewarn.testing.scenarios.result import CommandExit, Result
 from forewarn.testing.session import Session
 
 FIRST_POLL_WITHIN = 30.0  # real seconds in which the machines under test have to poll
 
 
 class Program(Protocol):
-    """What is under test, if the player starts and stops it."""
+    """The program under test, if the player has to start and stop it."""
 
     def start(self, session: Session) -> None: ...
 
     def problem(self) -> str:
-        """Why there is no point in going on; empty if there is."""
+        """Return why the scenario cannot continue, or an empty text."""
         ...
 
     def exit_of(self, machine: str) -> str:
-        """Describe how it has ended on this machine; empty while it runs."""
+        """Describe how the program has ended on this machine; empty while it runs."""
         ...
 
-    def end(self) -> tuple[Ended, ...]: ...
+    def end(self) -> tuple[CommandExit, ...]: ...
 
 
 def play(
@@ -55,7 +55,7 @@ def play(
     program: Program | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Play a scenario on this service, which is given the scenario's fleet if it has none.
+    """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
     `client` is called at every stop of the clock, to send requests as the machine under test.
     Without it the player waits for clients that poll from elsewhere: `wait` real seconds for the
@@ -66,13 +66,13 @@ def play(
     _apply_fleet(session, loaded)
     trace = session.node.trace
     if trace is None:
-        raise RefusedByService("a scenario needs a service that is observed; use front=False")
+        raise RefusedByService("polls answered by the fast path are not observed; use front=False")
     tracker = EventTracker()
     session.call(trace.add_sink, tracker.add)
     session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
 
     def ended_on() -> list[str]:
-        return [machine for machine in loaded.speakers if program and program.exit_of(machine)]
+        return [machine for machine in loaded.under_test if program and program.exit_of(machine)]
 
     pace: Pace = (
         VirtualPace(session, tracker, client, react, patience, ended_on)
@@ -80,12 +80,14 @@ def play(
         else RealPace(session, tracker, client)
     )
     player = Player(session, loaded, tracker, pace, on_step)
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[CommandExit, ...] = ()
     try:
         if program is not None:
             program.start(session)
-        if client is None and (why := _first_poll_problem(wait, loaded.speakers, tracker, program)):
-            player.problems.append(why)
+        if client is None and (
+            reason := _first_poll_problem(wait, loaded.under_test, tracker, program)
+        ):
+            player.problems.append(reason)
         else:
             player.play(program.problem if program is not None else lambda: "")
     finally:
@@ -96,15 +98,16 @@ def play(
 
 def _apply_fleet(session: Session, scenario: Scenario) -> None:
     present = set(session.addresses)
-    wanted = {machine.name for machine in scenario.fleet.machines}
+    needed = {machine.name for machine in scenario.fleet.machines}
     if not present:
         outcome = session.run(session.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
         if isinstance(outcome, Refused):
             raise RefusedByService(str(outcome))
-    elif missing := sorted(wanted - present):
+    elif missing := sorted(needed - present):
         raise RefusedByService(
-            f"scenario '{scenario.name}' is about machines that this service does not have:"
-            f" {listing(missing)}; play it on a service without machines, which is given them"
+            f"scenario '{scenario.name}' needs machines that this service does not have:"
+            f" {listing(missing)}; play it on a service without machines, which gets the"
+            " scenario's fleet"
         )
     for group in scenario.fleet.groups:  # as if its machines had been polling before
         session.run(session.node.guests.enable(group))
@@ -112,18 +115,18 @@ def _apply_fleet(session: Session, scenario: Scenario) -> None:
 
 
 def _first_poll_problem(
-    seconds: float, speakers: Sequence[str], tracker: EventTracker, program: Program | None
+    seconds: float, under_test: Sequence[str], tracker: EventTracker, program: Program | None
 ) -> str:
     """Wait until all machines under test have polled; return why they have not, or nothing."""
     end = guard.monotonic() + seconds
-    while missing := [machine for machine in speakers if machine not in tracker.polls]:
+    while missing := [machine for machine in under_test if machine not in tracker.polls]:
         if program is not None and (ended := program.exit_of(missing[0])):
             return f"{ended} before it polled for events"
         with tracker.changed:
-            left = end - guard.monotonic()
-            if left <= 0:
-                if missing[0] in tracker.last:
+            remaining = end - guard.monotonic()
+            if remaining <= 0:
+                if missing[0] in tracker.last_request:
                     return f"{missing[0]} sent requests, but none that got events; see the verdict"
                 return f"{listing(missing)} did not poll for events within {seconds:g} s"
-            tracker.changed.wait(min(left, CHECK_EVERY))
+            tracker.changed.wait(min(remaining, CHECK_EVERY))
     return ""

@@ -23,19 +23,19 @@ def text_of(name: str) -> str:
     return _SHIPPED.joinpath(name + SUFFIX).read_text("utf-8")
 
 
-def find(wanted: str | Path) -> Scenario:
-    """Load a scenario: a shipped one by its name, or any by its file. A recording will do, too."""
-    known = names()
-    if isinstance(wanted, str) and wanted in known:
-        return parse(text_of(wanted), f"{wanted}{SUFFIX}")
-    path = Path(wanted)
+def find(source: str | Path) -> Scenario:
+    """Load a shipped scenario by its name, another by its file, or make one from a recording."""
+    shipped = names()
+    if isinstance(source, str) and source in shipped:
+        return parse(text_of(source), f"{source}{SUFFIX}")
+    path = Path(source)
     try:
         exists = path.exists()
     except OSError as error:  # such as a name that is too long
         raise ScenarioError(f"{path}: {error.strerror}") from error
     if path.suffix not in (SUFFIX, ".yml", ".json") and not exists:
         raise ScenarioError(
-            f"there is no scenario '{wanted}', nor such a file; {instead_of(str(wanted), known)}"
+            f"there is no scenario and no file '{source}'; {instead_of(str(source), shipped)}"
         )
     if is_recording(path):
         return _from_recording(path)

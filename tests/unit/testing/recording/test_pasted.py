@@ -92,7 +92,7 @@ def test_a_document_is_found_in_any_shape(shape: str) -> None:
     assert event["Resources"] == EVENT["Resources"]
     assert event["NotBefore"] == EVENT["NotBefore"]
     scenario = parse(scenario_text(found.lines, name="thread", notes=found.notes))
-    assert scenario.speakers == ("aks-spotcpu2m8-23666972-vmss_862",)
+    assert scenario.under_test == ("aks-spotcpu2m8-23666972-vmss_862",)
     judgement = judge(found.lines)
     assert judgement.ok, judgement.render()
 
@@ -123,8 +123,8 @@ def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
     assert DUE - found.lines[-1]["t"] == 15 * 60
     assert "asked" not in found.lines[-1]  # so that nothing is held against anybody for it
     assert found.notes == (
-        "line 2: the text does not say when it was seen; it is taken to be as long before NotBefore"
-        " as is promised",
+        "line 2: the text does not say when the document was seen; assuming the least notice"
+        " of its type",
     )
 
 
@@ -158,13 +158,13 @@ def test_a_whole_life_in_a_thread_becomes_a_scenario() -> None:
     text = scenario_text(found.lines, name="thread")
     scenario = parse(text)
     raised, approved = scenario.steps
-    assert (raised.verb, raised.words.type, raised.words.machine) == (
+    assert (raised.verb, raised.entry.type, raised.entry.machine) == (
         *("schedule", "Freeze"),
         "aks-spotcpu2m8-23666972-vmss_862",
     )
-    assert (raised.words.notice, raised.words.lasts) == ("10m16s", "7m30s")
-    assert raised.words.short_notice
-    assert raised.words.duration == 30
+    assert (raised.entry.notice, raised.entry.lasts) == ("10m16s", "7m30s")
+    assert raised.entry.short_notice
+    assert raised.entry.duration == 30
     assert approved.verb == "approve"
     assert approved.when.at == 6 * 60 * 1_000_000
 
@@ -194,7 +194,7 @@ def test_versions_are_told_by_keys_and_previews_by_their_times() -> None:
     ]
     assert targets == ["2020-07-01", "2019-01-01", "2017-03-01", "2019-04-01"]
     scenario = parse(scenario_text(read_text(compact(document(192, preview))).lines))
-    assert scenario.speakers == ("sample_4",)
+    assert scenario.under_test == ("sample_4",)
 
 
 def test_what_cannot_be_used_is_named_with_its_line() -> None:
@@ -202,18 +202,18 @@ def test_what_cannot_be_used_is_named_with_its_line() -> None:
     thread = f'words\n{compact(document(1, bad))}\n{{"DocumentIncarnation":3,"Events":[ …\n{LINE}\n'
     found = read_text(thread)
     assert (
-        "line 2: event FE88BA46-96D4-432E-8AED-89A0F0E52D99: 'Completed' is no EventStatus"
+        "line 2: event FE88BA46-96D4-432E-8AED-89A0F0E52D99: 'Completed' is not a valid EventStatus"
         in (found.notes[0])
     )
-    assert any(note.startswith("line 3: what begins here is no whole") for note in found.notes)
+    assert any(note.startswith("line 3: incomplete document") for note in found.notes)
     assert [json.loads(one["answer"])["DocumentIncarnation"] for one in found.lines[1:]] == [1, 7]
 
 
 def test_a_redacted_name_gets_one_that_can_be_used() -> None:
     found = read_text(compact(document(7, {**EVENT, "Resources": ["<redacted>", "web 2"]})))
     text = scenario_text(found.lines)
-    assert "'<redacted>' cannot be a machine's name, and is called 'machine-0' here" in text
-    assert parse(text).steps[0].words.machines == ["machine-0", "machine-1"]
+    assert "'<redacted>' is not a valid machine name and was renamed 'machine-0'" in text
+    assert parse(text).steps[0].entry.machines == ["machine-0", "machine-1"]
 
 
 def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> None:

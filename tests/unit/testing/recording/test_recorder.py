@@ -160,10 +160,10 @@ def test_every_fault_is_survived_recorded_as_it_was_and_a_fault_again(service: S
         assert json.loads(tape.exchanges[-1]["answer"])["Events"]
     made.end()
     scenario = parse(scenario_text(tape))
-    met = [(step.words.kind, step.words.times) for step in scenario.steps if step.verb == "fault"]
+    met = [(step.entry.kind, step.entry.times) for step in scenario.steps if step.verb == "fault"]
     apart = [("incarnation", 1)]  # twice number 1 is the same document
     assert met == [(kind, 2) for kind in FAULTS if kind != "incarnation"] + apart
-    assert [step.words.type for step in scenario.steps if step.verb == "schedule"] == ["Reboot"]
+    assert [step.entry.type for step in scenario.steps if step.verb == "schedule"] == ["Reboot"]
 
 
 def test_a_slow_answer_is_waited_for_and_is_a_fault_again(service: Service) -> None:
@@ -173,7 +173,7 @@ def test_a_slow_answer_is_waited_for_and_is_a_fault_again(service: Service) -> N
         | {"answer": '{"DocumentIncarnation":1,"Events":[]}'}
     ]
     fault = parse(scenario_text(lines)).steps[0]
-    assert (fault.words.kind, fault.words.seconds, fault.words.times) == ("slow", 120.0, 1)
+    assert (fault.entry.kind, fault.entry.seconds, fault.entry.times) == ("slow", 120.0, 1)
 
 
 def test_an_honest_service_is_accused_of_nothing(service: Service) -> None:
@@ -268,7 +268,7 @@ def test_nobody_there_is_said_so() -> None:
         port = listening.getsockname()[1]
     answer = Endpoint(f"127.0.0.1:{port}").get("/", 1.0)
     assert (answer.status, answer.failure) == (None, "refused")
-    assert LiveText().changes(answer) == ["the connection is refused"]
+    assert LiveText().changes(answer) == ["the connection was refused"]
 
 
 @pytest.mark.parametrize("url", ["https://x", "ftp://x", "http://", "http://u:p@x", "http://x:y"])
@@ -287,10 +287,13 @@ def test_changes_are_told_in_sentences(service: Service) -> None:
     assert telling.changes(made.poll()) == [f"{name} is Scheduled, {due}"]
     assert telling.changes(made.poll()) == []
     service.faults.add("gone", times=2)
-    assert telling.changes(made.poll()) == ["410 instead of a document"]
+    assert telling.changes(made.poll()) == ["status 410 instead of a document"]
     assert telling.changes(made.poll()) == []
     event.cancel()
-    assert telling.changes(made.poll()) == ["there is a document again", f"{name} is gone"]
+    assert telling.changes(made.poll()) == [
+        "the endpoint returns documents again",
+        f"{name} is gone",
+    ]
 
 
 def test_it_ends_when_it_is_quiet_again(service: Service) -> None:
@@ -311,13 +314,13 @@ def test_it_ends_when_it_is_quiet_again(service: Service) -> None:
 def test_a_torn_line_is_taken_away_and_the_rest_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with RecordingFile(path) as keeping:
-        assert not keeping.went_on
+        assert not keeping.appending
         keeping.write({"kind": "partial", "t": 1.0})
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("ab") as file:
         file.write(b'{"kind":"exchange","t":2.0,"answer":"' + b"x" * 200_000)
     with RecordingFile(path) as keeping:
-        assert keeping.went_on
+        assert keeping.appending
         keeping.write({"kind": "end", "t": 3.0})
     assert [line["kind"] for line in read([path]).lines] == ["partial", "end"]
     assert read([path]).unreadable == 0
@@ -339,7 +342,9 @@ def test_who_goes_on_tells_of_later_times(service: Service) -> None:
 def test_a_file_that_is_no_recording_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my only copy")
-    with pytest.raises(RecordingFileError, match="this is no recording; name another file with -o"):
+    with pytest.raises(
+        RecordingFileError, match="this is not a recording; choose another file with -o"
+    ):
         RecordingFile(path)
     assert path.read_text() == "my only copy"
 
@@ -348,7 +353,7 @@ def test_two_do_not_record_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with (
         RecordingFile(path),
-        pytest.raises(RecordingFileError, match="somebody else records there"),
+        pytest.raises(RecordingFileError, match="another process is recording to this file"),
     ):
         RecordingFile(path)
 

@@ -1,4 +1,4 @@
-"""Checking expectations against the events' courses, the verdict, and how the program ended."""
+"""Checks expectations against the progress of events, the verdict, and the command's exit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from forewarn.testing.scenarios.model import (
     Expected,
     Moment,
 )
-from forewarn.testing.scenarios.result import Ended, ExpectationResult
+from forewarn.testing.scenarios.result import CommandExit, ExpectationResult
 from forewarn.verdict.verdict import Verdict
 
 MAX_LISTED = 5  # events or complaints that one result lists
 
 _BY_MACHINES = (Moment.SEEN, Moment.PREPARED, Moment.APPROVED)
-_DID = {
+_MACHINE_DID = {
     Moment.SEEN: "saw it",
-    Moment.PREPARED: "said that it is ready",
+    Moment.PREPARED: "reported that it is ready",
     Moment.APPROVED: "approved it",
 }
-_CAME = {
+_EVENT_DID = {
     Moment.RAISED: "was raised",
     Moment.SEEN: "was seen",
     Moment.PREPARED: "was prepared for",
@@ -46,10 +46,10 @@ _CAME = {
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that expectations are checked against."""
 
-    named: Mapping[str, Sequence[TrackedEvent]]
-    speakers: Sequence[str]
+    events: Mapping[str, Sequence[TrackedEvent]]  # by the name of their step
+    under_test: Sequence[str]
     verdict: Verdict
-    ended: Sequence[Ended]
+    ended: Sequence[CommandExit]
     paced: Callable[[Duration], Duration]  # from a duration in the file to one in this run
     groups: Mapping[str, str]  # by machine
 
@@ -58,7 +58,7 @@ def check(expectation: Expectation, facts: Facts) -> ExpectationResult:
     match expectation:
         case EventExpectation():
             problems = list(_event_problems(expectation, facts))
-            return _result(_in_words(expectation), problems, expectation.line)
+            return _result(_event_in_words(expectation), problems, expectation.line)
         case ComplaintsExpectation():
             return _complaints(expectation, facts)
         case CommandExpectation():
@@ -66,18 +66,18 @@ def check(expectation: Expectation, facts: Facts) -> ExpectationResult:
 
 
 def _result(expected: str, problems: Sequence[str], line: int) -> ExpectationResult:
-    shown = "; ".join(problems[:MAX_LISTED])
+    message = "; ".join(problems[:MAX_LISTED])
     if len(problems) > MAX_LISTED:
-        shown += f"; and {len(problems) - MAX_LISTED} more"
-    return ExpectationResult(expected=expected, ok=not problems, message=shown, line=line)
+        message += f"; and {len(problems) - MAX_LISTED} more"
+    return ExpectationResult(expected=expected, ok=not problems, message=message, line=line)
 
 
-def _in_words(expectation: EventExpectation) -> str:
+def _event_in_words(expectation: EventExpectation) -> str:
     parts = []
     for item in expectation.expected:
         text = f"{'is never' if item.never else 'is'} {item.moment.value}"
         if item.by:
-            text += f" by {_whom(item.by)}"
+            text += f" by {_by_in_words(item.by)}"
         if item.within is not None:
             text += f" within {in_words(item.within)}"
         if item.ahead is not None:
@@ -89,13 +89,13 @@ def _in_words(expectation: EventExpectation) -> str:
     return f"{expectation.event}{of} {' and '.join(parts)}"
 
 
-def _whom(by: Sequence[str]) -> str:
+def _by_in_words(by: Sequence[str]) -> str:
     texts = {ANY: "anybody", EACH: "each of its machines", OWN: "one of its own machines"}
     return texts.get(by[0], listing(by)) if len(by) == 1 else listing(by)
 
 
 def _event_problems(expectation: EventExpectation, facts: Facts) -> Iterator[str]:
-    events = list(facts.named.get(expectation.event, ()))
+    events = list(facts.events.get(expectation.event, ()))
     if expectation.of:
         events = [event for event in events if expectation.of in event.machines]
     if not events:
@@ -104,9 +104,9 @@ def _event_problems(expectation: EventExpectation, facts: Facts) -> Iterator[str
             yield f"'{expectation.event}' was never raised{of}"
         return
     for item in expectation.expected:
-        pairs = [(event, _expected_of(item, event, facts)) for event in events]
+        pairs = [(event, _expected_machines(item, event, facts)) for event in events]
         if not any(names for _, names in pairs):
-            pairs = [(event, [""]) for event in events]  # then of any machine
+            pairs = [(event, [""]) for event in events]  # then it is expected of any machine
         for event, names in pairs:
             yield from (f"{event}: {text}" for text in _problems(item, event, names, facts))
     if expectation.in_time is not None:
@@ -120,47 +120,53 @@ def _problems(
 ) -> Iterator[str]:
     if wanted.never:
         if (at := event.at(wanted.moment)) is not None:
-            yield f"it {_CAME[wanted.moment]}{_after(event, at)}{_who(event, wanted.moment)}"
+            by = _by_suffix(event, wanted.moment)
+            yield f"it {_EVENT_DID[wanted.moment]}{_after(event, at)}{by}"
         return
     if wanted.moment not in _BY_MACHINES:
         at = event.at(wanted.moment)
         if at is None:
-            yield f"it never {_CAME[wanted.moment]}"
+            yield f"it never {_EVENT_DID[wanted.moment]}"
         else:
-            yield from _delay_problems(wanted, event, at, f"it {_CAME[wanted.moment]}", facts)
+            yield from _delay_problems(wanted, event, at, f"it {_EVENT_DID[wanted.moment]}", facts)
         return
     times: Mapping[str, float] = getattr(event, wanted.moment.value)
     for name in names:
         at = times.get(name) if name else min(times.values(), default=None)
         if at is None:
             others = f", but {listing(list(times))} did" if times and name else ""
-            yield f"{name or 'nobody'} {'never ' if name else ''}{_DID[wanted.moment]}{others}"
+            subject = f"{name} never" if name else "nobody"
+            yield f"{subject} {_MACHINE_DID[wanted.moment]}{others}"
         else:
-            by = name or next(who for who, when in times.items() if when == at)
-            yield from _delay_problems(wanted, event, at, f"{by} {_DID[wanted.moment]}", facts)
+            by = name or next(machine for machine, when in times.items() if when == at)
+            yield from _delay_problems(
+                wanted, event, at, f"{by} {_MACHINE_DID[wanted.moment]}", facts
+            )
     if wanted.by == (OWN,):
-        strangers = [name for name in times if name not in event.machines]
+        unaffected = [name for name in times if name not in event.machines]
         first = min(times, key=lambda name: times[name], default="")
-        if first and first in strangers:
-            own = listing(event.machines)
-            yield f"{first} {_DID[wanted.moment]} first, and not one of its own machines ({own})"
+        if first and first in unaffected:
+            own, did = listing(event.machines), _MACHINE_DID[wanted.moment]
+            yield f"{first} {did} first, and not one of its own machines ({own})"
 
 
-def _expected_of(wanted: Expected, event: TrackedEvent, facts: Facts) -> Sequence[str]:
-    """Return of which machines it is expected; an empty name stands for any. Nothing is expected
-    of a machine that cannot see the event."""
+def _expected_machines(wanted: Expected, event: TrackedEvent, facts: Facts) -> Sequence[str]:
+    """Return the machines of which the moment is expected; an empty name stands for any machine.
+
+    Nothing is expected of a machine that cannot see the event.
+    """
     if wanted.by == (EACH,):
         return event.machines
     if wanted.by in ((ANY,), (OWN,)):
         return [""]
     if wanted.by:
         return [name for name in wanted.by if facts.groups.get(name) == event.group]
-    return _listeners(event, facts) if wanted.moment is Moment.SEEN else [""]
+    return _observers(event, facts) if wanted.moment is Moment.SEEN else [""]
 
 
-def _listeners(event: TrackedEvent, facts: Facts) -> list[str]:
+def _observers(event: TrackedEvent, facts: Facts) -> list[str]:
     """Return the machines under test whose document shows this event."""
-    return [name for name in facts.speakers if facts.groups.get(name) == event.group]
+    return [name for name in facts.under_test if facts.groups.get(name) == event.group]
 
 
 def _delay_problems(
@@ -181,13 +187,13 @@ def _delay_problems(
 
 
 def _time_problems(event: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
-    listeners = _listeners(event, facts)
-    own = [name for name in listeners if name in event.machines]
-    for name in own or listeners:
+    observers = _observers(event, facts)
+    affected = [name for name in observers if name in event.machines]
+    for name in affected or observers:
         seen = event.seen.get(name)
-        by = event.started if event.started is not None else event.over
+        deadline = event.started if event.started is not None else event.over
         scheduled = event.seen_scheduled.get(name)
-        timely = scheduled is not None and (by is None or scheduled <= by)
+        timely = scheduled is not None and (deadline is None or scheduled <= deadline)
         if timely is wanted:
             continue
         if not wanted:
@@ -201,10 +207,10 @@ def _time_problems(event: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[
 def _after(event: TrackedEvent, at: float) -> str:
     if event.visible is None:
         return ""
-    return f" {_seconds(at - event.visible)} after it could be seen"
+    return f" {_seconds(at - event.visible)} after it was listed"
 
 
-def _who(event: TrackedEvent, moment: Moment) -> str:
+def _by_suffix(event: TrackedEvent, moment: Moment) -> str:
     times: Mapping[str, float] = getattr(event, moment.value) if moment in _BY_MACHINES else {}
     return f", by {listing(list(times))}" if times else ""
 
@@ -217,8 +223,8 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Expectation
     expected = "no complaints"
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
-    left = facts.verdict.without(*expectation.allowed).wrong
-    problems = [f"{item.machine}: {item.rule}: {item.message}" for item in left]
+    remaining = facts.verdict.without(*expectation.allowed).wrong
+    problems = [f"{item.machine}: {item.rule}: {item.message}" for item in remaining]
     return _result(expected, problems, expectation.line)
 
 
@@ -242,16 +248,14 @@ def _command_in_words(expectation: CommandExpectation) -> str:
     return f"the command {' and '.join(parts)}"
 
 
-def _exit_problems(wanted: CommandExpectation, ended: Ended) -> Iterator[str]:
-    how = f"on {ended.machine} it "
-    crashed = not ended.told_to and ended.code != 0
-    if wanted.running is not None and wanted.running is not ended.told_to:
-        yield how + ("was still running" if ended.told_to else f"had ended with {ended.code}")
+def _exit_problems(wanted: CommandExpectation, ended: CommandExit) -> Iterator[str]:
+    prefix = f"on {ended.machine} it "
+    crashed = not ended.terminated and ended.code != 0
+    if wanted.running is not None and wanted.running is not ended.terminated:
+        yield prefix + ("was still running" if ended.terminated else f"had ended with {ended.code}")
     if wanted.crashed is not None and wanted.crashed is not crashed:
-        yield how + (f"ended with {ended.code}" if crashed else "did not crash")
+        yield prefix + (f"ended with {ended.code}" if crashed else "did not crash")
     if wanted.exit is not None and wanted.exit != ended.code:
-        yield how + (
-            "had to be killed, since it ignored SIGTERM"
-            if ended.code is None
-            else f"exited with {ended.code}"
+        yield prefix + (
+            "ignored SIGTERM and was killed" if ended.code is None else f"exited with {ended.code}"
         )

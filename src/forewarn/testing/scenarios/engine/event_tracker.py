@@ -1,6 +1,6 @@
-"""What has become of every event so far, followed by the lines of a trace as they are written.
+"""Follows the progress of every event in the lines of a trace, as they are written.
 
-Threads that wait for something are woken by every line. Nothing here knows of scenarios.
+Every line wakes the threads that wait for something. Nothing here knows of scenarios.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forewarn.testing.scenarios.model import Moment
 from forewarn.traces.documents import read_document
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
 
-KEPT_LINES = 1_000_000  # of the trace; later ones are only counted
+MAX_LINES = 1_000_000  # of the trace that are kept; later ones are only counted
 
 
 class TrackedEvent:
@@ -32,10 +32,10 @@ class TrackedEvent:
         self.started: float | None = None
         self.over: float | None = None
         self.withdrawn = False
-        self.seen: dict[str, float] = {}  # the first time, by machine
+        self.seen: dict[str, float] = {}  # first time, by machine
         self.seen_scheduled: dict[str, float] = {}
         self.prepared: dict[str, float] = {}
-        self.approved: dict[str, float] = {}  # by machine, or whoever else
+        self.approved: dict[str, float] = {}  # by machine or operator
 
     def at(self, moment: Moment, by: str = "") -> float | None:
         """Return when the moment was first reached: by this machine, or by any."""
@@ -51,7 +51,7 @@ class TrackedEvent:
                 time: float | None = getattr(self, moment.value)
                 return time
 
-    def may_come(self, moment: Moment) -> bool:
+    def can_reach(self, moment: Moment) -> bool:
         """Return whether the moment was reached or can still be."""
         if self.at(moment) is not None:
             return True
@@ -73,22 +73,24 @@ class EventTracker:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.lines: list[dict[str, Any]] = []
-        self.lost = 0  # lines that were not kept
+        self.dropped = 0  # lines beyond MAX_LINES
         self.events: dict[str, TrackedEvent] = {}
         self.polls: dict[str, int] = {}  # successful ones, by machine
-        self.last: dict[str, float] = {}  # real time of each machine's last request
-        self.count = 0  # of lines
-        self.changes = 0  # of events, and of machines' reactions to them
-        self._shown: dict[str, bytes] = {}  # the last document of each machine
-        self._doubtful: dict[str, tuple[str, float]] = {}  # approvals that met a fault
+        self.last_request: dict[str, float] = {}  # real time of each machine's last request
+        self.line_count = 0  # including dropped ones
+        self.change_count = 0  # of events, and requests of machines that concern them
+        self._documents: dict[str, bytes] = {}  # the last document of each machine
+        self._uncertain_approvals: dict[
+            str, tuple[str, float]
+        ] = {}  # approvals whose answer was a fault, by event
 
     def add(self, line: dict[str, Any]) -> None:
         with self.changed:
-            self.count += 1
-            if len(self.lines) < KEPT_LINES:
+            self.line_count += 1
+            if len(self.lines) < MAX_LINES:
                 self.lines.append(line)
             else:
-                self.lost += 1
+                self.dropped += 1
             self._add(line)
             self.changed.notify_all()
 
@@ -96,7 +98,7 @@ class EventTracker:
         """Return the machines that sent a request in the last so many real seconds."""
         since = guard.monotonic() - within
         with self.changed:
-            return {machine for machine, at in self.last.items() if at >= since}
+            return {machine for machine, at in self.last_request.items() if at >= since}
 
     def active(self) -> Iterator[TrackedEvent]:
         return (event for event in self.events.values() if event.over is None)
@@ -111,7 +113,7 @@ class EventTracker:
             case "event":
                 self._change(line)
             case "approval":
-                self._approved(line["event"], line["by"], line["t"])
+                self._record_approval(line["event"], line["by"], line["t"])
             case "unannounced":
                 event = self._event(line["event"])
                 event.type, event.source = line.get("type", ""), line.get("source", "")
@@ -126,7 +128,7 @@ class EventTracker:
         event, at = self._event(line["event"]), line["t"]
         event.type, event.source, event.group = line["type"], line["source"], line["group"]
         event.machines = tuple(line["machines"])
-        self.changes += 1
+        self.change_count += 1
         if event.raised is None:
             event.raised = at
         if line.get("listed") and event.visible is None:
@@ -139,58 +141,58 @@ class EventTracker:
             case "start":
                 event.started = at
                 if event.not_before is None or at < event.not_before:
-                    self._settle_doubt(event)
+                    self._confirm_approval(event)
             case "finish" | "withdraw" as move:
                 event.over, event.withdrawn = at, move == "withdraw"
 
-    def _settle_doubt(self, event: TrackedEvent) -> None:
-        """Count a doubtful approval of an event that has started before its NotBefore."""
-        if not event.approved and event.id in self._doubtful:
-            by, at = self._doubtful[event.id]
+    def _confirm_approval(self, event: TrackedEvent) -> None:
+        """Count an uncertain approval, since the event has started before its NotBefore."""
+        if not event.approved and event.id in self._uncertain_approvals:
+            by, at = self._uncertain_approvals[event.id]
             event.approved[by] = at
 
-    def _exchange(self, read: Exchange) -> None:
-        machine, at, status = read.machine, read.done.t, read.status
-        self.last[machine] = guard.monotonic()
-        if read.readiness_of and status in (200, 204):
-            self._event(read.readiness_of).prepared.setdefault(machine, at)
-            self.changes += 1
-        elif read.approves:
-            self._posted(read)
-        elif read.polls and not read.fault and status in (200, 304):
+    def _exchange(self, traffic: Exchange) -> None:
+        machine, at, status = traffic.machine, traffic.done.t, traffic.status
+        self.last_request[machine] = guard.monotonic()
+        if traffic.readiness_of and status in (200, 204):
+            self._event(traffic.readiness_of).prepared.setdefault(machine, at)
+            self.change_count += 1
+        elif traffic.approves:
+            self._record_approvals(traffic)
+        elif traffic.polls and not traffic.fault and status in (200, 304):
             self.polls[machine] = self.polls.get(machine, 0) + 1
             if status == 200:
-                self._read(machine, read.answer() or b"", at)
+                self._read_document(machine, traffic.answer() or b"", at)
 
-    def _posted(self, read: Exchange) -> None:
-        machine, at, ids = read.machine, read.done.t, read.approved_ids()
-        if read.fault:
+    def _record_approvals(self, traffic: Exchange) -> None:
+        machine, at, ids = traffic.machine, traffic.done.t, traffic.approved_ids()
+        if traffic.fault:
             for id in ids:
-                self._doubtful[id] = machine, at
+                self._uncertain_approvals[id] = machine, at
                 event = self.events.get(id)
                 if event is not None and event.started is not None:
-                    self._settle_doubt(event)
-        elif read.status == 200:
+                    self._confirm_approval(event)
+        elif traffic.status == 200:
             for id in ids:
-                self._approved(id, machine, at)
+                self._record_approval(id, machine, at)
 
-    def _approved(self, id: str, by: str, at: float) -> None:
+    def _record_approval(self, id: str, by: str, at: float) -> None:
         event = self._event(id)
         if event.over is None and (event.started is None or not event.approved):
             event.approved.setdefault(by, at)
-            self.changes += 1
+            self.change_count += 1
 
-    def _read(self, machine: str, body: bytes, at: float) -> None:
-        if self._shown.get(machine) == body:
+    def _read_document(self, machine: str, body: bytes, at: float) -> None:
+        if self._documents.get(machine) == body:
             return
         document = read_document(body)
         if document is None:
             return
-        self._shown[machine] = body
+        self._documents[machine] = body
         for listed in document.events:
             event = self._event(listed.id)
             if machine not in event.seen:
                 event.seen[machine] = at
-                self.changes += 1
+                self.change_count += 1
             if listed.status == "Scheduled":
                 event.seen_scheduled.setdefault(machine, at)

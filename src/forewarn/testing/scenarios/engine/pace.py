@@ -1,5 +1,7 @@
-"""How time passes while a scenario is played: a virtual clock moved from change to change, waiting
-for clients, or real time. What happens meanwhile is not known here."""
+"""How time passes while a scenario is played: on a virtual clock, or in real time.
+
+A virtual clock is moved from change to change, and waits for clients in between.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ class Pace(Protocol):
         ...
 
     def go_on(self, times: Sequence[Time]) -> bool:
-        """Proceed to the first of these times, or to anything that happens before. Return False if
-        nothing ever will."""
+        """Proceed to the first of these times, or to the next event before it.
+
+        Return False if nothing will ever happen.
+        """
         ...
 
     def finish(self) -> None:
@@ -34,9 +38,12 @@ class Pace(Protocol):
 
 
 class VirtualPace:
-    """A virtual clock. `client` is called at every stop; without one, the clock waits for clients
-    that poll: at most `patience` seconds, and `react` more while there is something to approve.
-    It does not wait for the machines in `ended_on`, whose program has ended."""
+    """Moves a virtual clock, and lets clients react at every stop.
+
+    `client` is called at every stop. Without one, the clock waits for clients that poll: at most
+    `patience` real seconds, and `react` more while there is something to approve. It does not wait
+    for the machines in `ended_on`, whose program has ended.
+    """
 
     def __init__(
         self,
@@ -55,7 +62,7 @@ class VirtualPace:
         self._ended_on = ended_on
         self._forgotten: set[str] = set()
         self._reacted = -1
-        self._faults = 0  # that there were the last time
+        self._faults = 0  # their number at the last stop
 
     def settle(self) -> None:
         self._step(self._session.node.writer.now().at)
@@ -63,8 +70,8 @@ class VirtualPace:
             self._call(self._client)
             return
         faults = self._session.node.faults
-        if (known := self._session.call(lambda: len(faults.all()))) != self._faults:
-            self._faults = known
+        if (count := self._session.call(lambda: len(faults.all()))) != self._faults:
+            self._faults = count
             self._wait_for_faults(faults)
         if self._react > 0:
             self._wait_for_reactions()
@@ -96,39 +103,39 @@ class VirtualPace:
 
     def _call(self, client: Callable[[], object]) -> None:
         for _ in range(MAX_CALLS):
-            before = self._tracker.changes
+            before = self._tracker.change_count
             client()
             self._session.settle()
-            machines = set(self._tracker.last)
+            machines = set(self._tracker.last_request)
             pending = self._session.call(_fault_pending, self._session.node.faults, machines)
-            if self._tracker.changes == before and not pending:
+            if self._tracker.change_count == before and not pending:
                 return
 
     def _wait_for_faults(self, faults: Faults) -> None:
-        """Wait until polling clients have met the present faults, so that they do not pile up."""
+        """Wait until polling clients have got the active faults, so that none accumulate."""
         end = guard.monotonic() + self._patience
         while True:
-            count = self._tracker.count
+            count = self._tracker.line_count
             machines = self._tracker.active_machines(self._patience).difference(self._ended_on())
             if not self._session.call(_fault_pending, faults, machines):
                 self._step(self._session.node.writer.now().at)
                 return
             with self._tracker.changed:
-                left = end - guard.monotonic()
-                if left <= 0:
+                remaining = end - guard.monotonic()
+                if remaining <= 0:
                     return
-                if self._tracker.count == count:
-                    self._tracker.changed.wait(left)
+                if self._tracker.line_count == count:
+                    self._tracker.changed.wait(remaining)
 
     def _wait_for_reactions(self) -> None:
         """Give clients time after a change, while there is something to approve."""
         end = guard.monotonic() + self._react
         with self._tracker.changed:
-            if self._tracker.changes == self._reacted:
+            if self._tracker.change_count == self._reacted:
                 return
-            while self._unapproved() and (left := end - guard.monotonic()) > 0:
-                self._tracker.changed.wait(left)
-            self._reacted = self._tracker.changes
+            while self._unapproved() and (remaining := end - guard.monotonic()) > 0:
+                self._tracker.changed.wait(remaining)
+            self._reacted = self._tracker.change_count
 
     def _unapproved(self) -> bool:
         return any(
@@ -138,8 +145,10 @@ class VirtualPace:
 
 
 def _fault_pending(faults: Faults, machines: set[str]) -> bool:
-    """Return whether the next poll of one of these machines is sure to meet a fault. Runs in the
-    service's loop."""
+    """Return whether the next poll of one of these machines is certain to get a fault.
+
+    Runs in the service's loop.
+    """
     return any(
         account.state == "active"
         and account.left is not None
@@ -151,7 +160,7 @@ def _fault_pending(faults: Faults, machines: set[str]) -> bool:
 
 
 class RealPace:
-    """Real time. `client` is called at every turn."""
+    """Real time. `client` is called in every round."""
 
     def __init__(
         self, session: Session, tracker: EventTracker, client: Callable[[], object] | None
@@ -164,14 +173,14 @@ class RealPace:
     def settle(self) -> None:
         if self._client is not None:
             self._client()
-        self._count = self._tracker.count
+        self._count = self._tracker.line_count
 
     def go_on(self, times: Sequence[Time]) -> bool:
         now = self._session.node.writer.now().at
-        left = min([CHECK_EVERY, *((at - now) / SECOND for at in times)])
+        remaining = min([CHECK_EVERY, *((at - now) / SECOND for at in times)])
         with self._tracker.changed:
-            if self._tracker.count == self._count and left > 0:
-                self._tracker.changed.wait(left)
+            if self._tracker.line_count == self._count and remaining > 0:
+                self._tracker.changed.wait(remaining)
         return True
 
     def finish(self) -> None:
@@ -180,12 +189,14 @@ class RealPace:
             self._client()
             return
         machine_index = self._session.node.machine_index
-        places = self._session.call(lambda: [machine_index.machine(m) for m in self._tracker.polls])
+        places = self._session.call(
+            lambda: [machine_index.machine(name) for name in self._tracker.polls]
+        )
         alive = [place[1].name for place in places if place is not None and place[1].alive]
         end = guard.monotonic() + LAST_POLLS_WITHIN
         with self._tracker.changed:
             before = dict(self._tracker.polls)
-            while (left := end - guard.monotonic()) > 0:
-                if all(self._tracker.polls[m] > before[m] for m in alive):
+            while (remaining := end - guard.monotonic()) > 0:
+                if all(self._tracker.polls[name] > before[name] for name in alive):
                     return
-                self._tracker.changed.wait(left)
+                self._tracker.changed.wait(remaining)

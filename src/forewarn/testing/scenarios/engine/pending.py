@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 from forewarn.core.time import SECOND, Duration, Time
 from forewarn.testing.scenarios.engine.event_tracker import TrackedEvent
 from forewarn.testing.scenarios.model import Moment, Step, When
-from forewarn.testing.scenarios.result import Played
+from forewarn.testing.scenarios.result import StepResult
 
 
 class Pending:
-    """One step, and how often it is still to be carried out."""
+    """A step, and how often it still has to be carried out."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.left = step.times
+        self.remaining = step.times
         self.due: Time | None = None
-        self.played: list[Played] = []
+        self.played: list[StepResult] = []
 
     @property
     def begun(self) -> bool:
         return bool(self.played)
 
-    def carried_out(self, played: Played, every: Duration) -> None:
+    def carried_out(self, played: StepResult, every: Duration) -> None:
         self.played.append(played)
-        self.left = 0 if played.refused else self.left - 1
+        self.remaining = 0 if played.refused else self.remaining - 1
         if self.due is not None:
             self.due += every
 
@@ -37,8 +37,10 @@ def due(
     still_raising: bool,
     paced: Callable[[Duration], Duration],
 ) -> Time | None:
-    """Return when a step is due, if that is known yet. A name may stand for several events; then
-    it is when the last of them has reached the moment."""
+    """Return when a step is due, if that is known yet.
+
+    If it waits for several events, it is due when the last of them has reached the moment.
+    """
     if when.at is not None:
         return start + paced(when.at)
     times = [event.at(when.moment, when.by) for event in events]
@@ -50,12 +52,12 @@ def due(
     return round(latest * SECOND) + paced(when.delay)
 
 
-def never(when: When, events: Iterable[TrackedEvent]) -> str:
+def unreachable_reason(when: When, events: Iterable[TrackedEvent]) -> str:
     """Return why the moment cannot be reached any more, or nothing if it can."""
     for event in events:
         by = f" by {when.by}" if when.by else ""
         reached = event.at(when.moment, when.by) is not None
-        if not reached and (event.over is not None or not event.may_come(when.moment)):
+        if not reached and (event.over is not None or not event.can_reach(when.moment)):
             state = "over" if event.over is not None else "Started"
             if event.withdrawn:
                 state = "withdrawn"
@@ -65,13 +67,13 @@ def never(when: When, events: Iterable[TrackedEvent]) -> str:
     return ""
 
 
-def in_words(step: Step) -> str:
-    """`restart web_0`."""
-    words = step.words
+def describe(step: Step) -> str:
+    """Describe a step, for example `restart web_0`."""
+    entry = step.entry
     about = [
         str(value)
         for field in ("kind", "type", "machine", "group", "host", "event", "fault", "lost")
-        if (value := getattr(words, field, ""))
+        if (value := getattr(entry, field, ""))
     ]
-    about += [*getattr(words, "machines", ()), *getattr(words, "groups", ())]
+    about += [*getattr(entry, "machines", ()), *getattr(entry, "groups", ())]
     return " ".join([step.verb, *about])

@@ -1,7 +1,7 @@
-"""A command under test: started once for each machine, and stopped at the end of the scenario.
+"""Runs the command under test: once for each machine, until the end of the scenario.
 
-Its environment names the endpoint; in a network namespace of its own 169.254.169.254 is the
-endpoint as well, and its clock may follow the service's.
+Its environment variables name the endpoint. In a network namespace of its own, 169.254.169.254 is
+the endpoint as well. Its clock can follow the service's.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, start
-from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
-MAX_COMMANDS = 50  # that are run at once
+MAX_COMMANDS = 50  # that run at the same time
 GRACE = 5.0  # real seconds between SIGTERM and SIGKILL
 LAST_OUTPUT_WITHIN = 1.0  # real seconds in which the output of an ended command is still read
 
@@ -39,13 +39,13 @@ class _Running:
         self.machine = machine
         self.process = process
 
-    def signal(self, what: signal.Signals) -> None:
+    def signal(self, signal_number: signal.Signals) -> None:
         """Send a signal to it and to everything it has started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, what)
+            os.killpg(self.process.pid, signal_number)
 
 
-# If we are killed, the pipe that we hold is closed, and this kills the process groups named on it.
+# If we are killed, our end of the pipe is closed, and this kills the process groups written to it.
 _WATCHDOG_SCRIPT = """\
 while read -r group; do groups="$groups -$group"; done
 [ -z "$groups" ] || kill -KILL $groups
@@ -76,8 +76,12 @@ class _Watchdog:
 
 
 class ProgramRunner:
-    """Runs the command. `show` is called with the machine's name and each line that a command
-    writes; without it commands write where we do, or with `aside` to standard error only."""
+    """Starts and stops the command on each machine.
+
+    `show` is called with the machine's name and each line of output. Without it, commands inherit
+    our output; with `aside`, they write to standard error only. `note` is called with remarks about
+    the enclosure.
+    """
 
     def __init__(
         self,
@@ -103,14 +107,16 @@ class ProgramRunner:
         self._show = show
         self._note = note
         self._grace = grace
-        self._around = ExitStack()
+        self._resources = ExitStack()
         self._watchdog: _Watchdog | None = None
         self._running: list[_Running] = []
-        self._reading: list[threading.Thread] = []
+        self._readers: list[threading.Thread] = []
 
     def start(self, session: Session) -> None:
-        """Start the commands, in a thread so that no Ctrl-C interrupts between a start and taking
-        note of it."""
+        """Start the commands.
+
+        In a thread, so that no Ctrl-C comes between the start of a process and recording it.
+        """
         with ThreadPoolExecutor(1) as thread:
             thread.submit(self._start, session).result()
 
@@ -133,7 +139,7 @@ class ProgramRunner:
                 raise CannotRun(f"{self._argv[0]}: {error.strerror or error}") from error
             self._running.append(_Running(machine, process))
             self._watchdog.add(process)
-            self._read(machine, process)
+            self._read_output(machine, process)
 
     def _popen(self, session: Session, url: str, env: dict[str, str]) -> subprocess.Popen[Any]:
         if self._fake_time:
@@ -144,35 +150,39 @@ class ProgramRunner:
             "stdin": subprocess.DEVNULL,
             "stdout": out,
             "stderr": pipe,
-            "start_new_session": True,  # a Ctrl-C is for us, who stop it
+            "start_new_session": True,  # Ctrl-C is handled by us, and we stop it
         }
         if not self._netns:
             return start.start(self._argv, [], env=env, **details)
         parts = urlsplit(url)
         target = parts.hostname or "", parts.port or 80
-        inside = self._around.enter_context(Enclosure(target))
-        for note in inside.notes:
+        enclosure = self._resources.enter_context(Enclosure(target))
+        for note in enclosure.notes:
             self._note(note)
-        return inside.popen(self._argv, env=env, **details)
+        return enclosure.popen(self._argv, env=env, **details)
 
     def _fake_clock(self, session: Session) -> FakeTime:
         clock = session.node.clock
         if not isinstance(clock, VirtualClock):
-            raise CannotRun("a program's clock can only follow a virtual one; use --clock virtual")
-        fake = self._around.enter_context(FakeTime(clock.at))
+            raise CannotRun(
+                "a program's clock can only follow a virtual clock; use --clock virtual"
+            )
+        fake = self._resources.enter_context(FakeTime(clock.at))
         for note in fake.notes:
             self._note(note)
         session.call(clock.on_move, lambda: fake.set(clock.at))
         return fake
 
-    def _read(self, machine: str, process: subprocess.Popen[Any]) -> None:
+    def _read_output(self, machine: str, process: subprocess.Popen[Any]) -> None:
         for stream in (process.stdout, process.stderr):
             if stream is not None:
-                thread = threading.Thread(target=self._pass_on, args=(machine, stream), daemon=True)
+                thread = threading.Thread(
+                    target=self._show_lines, args=(machine, stream), daemon=True
+                )
                 thread.start()
-                self._reading.append(thread)
+                self._readers.append(thread)
 
-    def _pass_on(self, machine: str, stream: IO[bytes]) -> None:
+    def _show_lines(self, machine: str, stream: IO[bytes]) -> None:
         assert self._show is not None
         with stream:
             for line in stream:
@@ -187,14 +197,14 @@ class ProgramRunner:
         return ""
 
     def exit_of(self, machine: str) -> str:
-        """Describe how it has ended on this machine; empty while it runs."""
+        """Describe how the command has ended on this machine; empty while it runs."""
         for running in self._running:
             if running.machine == machine and (code := running.process.poll()) is not None:
-                how = f"with {code}" if code >= 0 else f"of {_name(-code)}"
-                return f"the command on {machine} ended {how}"
+                ending = f"with {code}" if code >= 0 else f"of {_signal_name(-code)}"
+                return f"the command on {machine} ended {ending}"
         return ""
 
-    def end(self) -> tuple[Ended, ...]:
+    def end(self) -> tuple[CommandExit, ...]:
         """Stop the commands, and kill those that do not stop in time, or all if interrupted."""
         try:
             return self._stop()
@@ -204,11 +214,11 @@ class ProgramRunner:
                 running.process.wait()
             raise
         finally:
-            self._around.close()
+            self._resources.close()
             if self._watchdog is not None:
                 self._watchdog.stop()
 
-    def _stop(self) -> tuple[Ended, ...]:
+    def _stop(self) -> tuple[CommandExit, ...]:
         codes = {running.machine: running.process.poll() for running in self._running}
         for running in self._running:
             if codes[running.machine] is None:
@@ -221,15 +231,15 @@ class ProgramRunner:
             if still_running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     code = running.process.wait(max(0.0, end - guard.monotonic()))
-            running.signal(signal.SIGKILL)  # what is left of it, and of what it started
+            running.signal(signal.SIGKILL)  # whatever is left of its process group
             running.process.wait()
-            ended.append(Ended(machine=running.machine, code=code, told_to=still_running))
-        for thread in self._reading:
+            ended.append(CommandExit(machine=running.machine, code=code, terminated=still_running))
+        for thread in self._readers:
             thread.join(LAST_OUTPUT_WITHIN)
         return tuple(ended)
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

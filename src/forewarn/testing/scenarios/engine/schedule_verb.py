@@ -12,48 +12,50 @@ from forewarn.core.time import Duration
 from forewarn.node import Node
 from forewarn.service.platform.platform import Outcome
 from forewarn.support.text import parse_duration
-from forewarn.testing.scenarios.file import timeline_shapes as d
+from forewarn.testing.scenarios.file import timeline_shapes
 
 BY = "scenario"
 
 
 @runtime_checkable
-class Lasting(Protocol):
-    """A driver that takes how long an event stays Started, as the simulated one does."""
+class SupportsLength(Protocol):
+    """A driver that can be told how long an event stays Started, as the simulated one can."""
 
     def let_last(self, event: str, length: Duration | None) -> None: ...
 
 
-async def schedule(node: Node, words: d.Schedule) -> Outcome | Refused:
+async def schedule(node: Node, entry: timeline_shapes.Schedule) -> Outcome | Refused:
     platform = node.platform
-    machines = tuple(words.machines) or (words.machine,)
+    machines = tuple(entry.machines) or (entry.machine,)
     group = platform.one_group(machines)
     if isinstance(group, Refused):
         return group
-    id, lasts = platform.new_id(), _length(words.lasts)
+    id, length = platform.new_id(), _duration(entry.lasts)
     driver = node.driver
-    if lasts is not None:
-        if not isinstance(driver, Lasting):
+    if length is not None:
+        if not isinstance(driver, SupportsLength):
             return conflict("this service's driver decides how long an event lasts; remove 'lasts'")
-        driver.let_last(id, lasts)  # before it can start
-    outcome = await platform.announce(group, _command(node, words, id, machines))
+        driver.let_last(id, length)  # before it can start
+    outcome = await platform.announce(group, _command(node, entry, id, machines))
     if isinstance(outcome, Refused):
-        if lasts is not None and isinstance(driver, Lasting):
+        if length is not None and isinstance(driver, SupportsLength):
             driver.let_last(id, None)
         return outcome
-    if words.sudden and outcome.event.status.value == "Scheduled":
+    if entry.sudden and outcome.event.status.value == "Scheduled":
         return await platform.approve(outcome.event.id, BY)
     return outcome
 
 
-def _command(node: Node, words: d.Schedule, id: str, machines: tuple[str, ...]) -> c.Command:
-    type, source = EventType(words.type), Source(words.source)
-    duration = UNKNOWN_DURATION if words.duration is None else words.duration
+def _command(
+    node: Node, entry: timeline_shapes.Schedule, id: str, machines: tuple[str, ...]
+) -> c.Command:
+    type, source = EventType(entry.type), Source(entry.source)
+    duration = UNKNOWN_DURATION if entry.duration is None else entry.duration
     failure = source is Source.PLATFORM and duration == UNKNOWN_DURATION
-    if words.sudden and failure and not type.traits.deletes:
-        description = words.description or ""
+    if entry.sudden and failure and not type.traits.deletes:
+        description = entry.description or ""
         return c.Fail(id=id, type=type, machines=machines, by=BY, description=description)
-    held = _length(words.held)
+    held = _duration(entry.held)
     span = None
     if held is not None:
         span = Span(opens=node.writer.now().at + node.config.rules.paced(held))
@@ -63,13 +65,13 @@ def _command(node: Node, words: d.Schedule, id: str, machines: tuple[str, ...]) 
         machines=machines,
         by=BY,
         source=source,
-        notice=_length(words.notice),
-        short_notice=words.short_notice,
-        description=words.description or "",
+        notice=_duration(entry.notice),
+        short_notice=entry.short_notice,
+        description=entry.description or "",
         duration=duration,
         span=span,
     )
 
 
-def _length(length: str | float | None) -> Duration | None:
-    return None if length is None else parse_duration(str(length))
+def _duration(text: str | float | None) -> Duration | None:
+    return None if text is None else parse_duration(str(text))

@@ -24,14 +24,14 @@ from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import parse_duration
 from forewarn.testing.scenarios.engine import schedule_verb
-from forewarn.testing.scenarios.file import timeline_shapes as d
+from forewarn.testing.scenarios.file import timeline_shapes
 from forewarn.testing.scenarios.model import Step
 
 BY = schedule_verb.BY
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step brought about."""
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids of what a step has raised or started."""
 
     events: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -42,94 +42,94 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 async def do(
     node: Node,
     step: Step,
-    named: Sequence[str],
+    events: Sequence[str],
     paced: Callable[[Duration], Duration],
     faults: Sequence[str] = (),
-) -> Done | Refused:
-    """Carry out a step. `named` are the events that it is about, `faults` the faults."""
+) -> StepOutcome | Refused:
+    """Carry out a step. `events` and `faults` are the ids of those that it refers to."""
     verb = _VERBS.get(step.verb)
     if verb is not None:
-        return _done(await verb(node, step.words))
+        return _done(await verb(node, step.entry))
     match step.verb:
         case "cancel" | "approve" | "finish":
-            return await _each(node, step.verb, named)
+            return await _apply_to_each(node, step.verb, events)
         case "rollout":
-            return await _rollout(node, step.words)
+            return await _rollout(node, step.entry)
         case "fault":
-            return _fault(node, step.words, paced)
+            return _fault(node, step.entry, paced)
         case "clear-faults":
-            return _clear(node, faults, all_of_them=not step.words.fault)
+            return _clear(node, faults, clear_all=not step.entry.fault)
         case "interrupt":
-            return await _interrupt(node, step.words)
+            return await _interrupt(node, step.entry)
         case "disable":
-            done = await node.platform.disable(step.words.group, BY)
-            return done if isinstance(done, Refused) else Done()
+            outcome = await node.platform.disable(step.entry.group, BY)
+            return outcome if isinstance(outcome, Refused) else StepOutcome()
         case "restore":
-            notes = await node.platform.restore(step.words.machine, BY)
-            return notes if isinstance(notes, Refused) else Done(notes=notes)
+            notes = await node.platform.restore(step.entry.machine, BY)
+            return notes if isinstance(notes, Refused) else StepOutcome(notes=notes)
         case _:
-            return Done()
+            return StepOutcome()
 
 
-def _done(outcome: Outcome | Outcomes | Refused) -> Done | Refused:
+def _done(outcome: Outcome | Outcomes | Refused) -> StepOutcome | Refused:
     if isinstance(outcome, Refused):
         return outcome
     events = (outcome.event,) if isinstance(outcome, Outcome) else outcome.events
-    return Done(events=tuple(event.id for event in events), notes=outcome.notes)
+    return StepOutcome(events=tuple(event.id for event in events), notes=outcome.notes)
 
 
-def _evict(node: Node, words: d.Evict) -> Awaitable[Outcome | Outcomes | Refused]:
-    if words.group:
-        return node.removals.evict_all(words.group, BY)
-    return node.removals.evict(words.machine, BY)
+def _evict(node: Node, entry: timeline_shapes.Evict) -> Awaitable[Outcome | Outcomes | Refused]:
+    if entry.group:
+        return node.removals.evict_all(entry.group, BY)
+    return node.removals.evict(entry.machine, BY)
 
 
-def _fail(node: Node, words: d.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
-    if words.host:
-        return node.hosts.fail(words.host, BY)
-    return node.removals.fail(words.machine, EventType(words.type), BY)
+def _fail(node: Node, entry: timeline_shapes.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
+    if entry.host:
+        return node.hosts.fail(entry.host, BY)
+    return node.removals.fail(entry.machine, EventType(entry.type), BY)
 
 
-def _maintain(node: Node, words: d.Maintain) -> Awaitable[Outcomes | Refused]:
+def _maintain(node: Node, entry: timeline_shapes.Maintain) -> Awaitable[Outcomes | Refused]:
     return node.hosts.maintain(
-        words.host,
-        MaintenanceMode(words.type),
+        entry.host,
+        MaintenanceMode(entry.type),
         BY,
-        evacuate=words.evacuate,
-        notice=_length(words.notice),
-        short_notice=words.short_notice,
-        description=words.description,
-        duration=words.duration,
+        evacuate=entry.evacuate,
+        notice=_duration(entry.notice),
+        short_notice=entry.short_notice,
+        description=entry.description,
+        duration=entry.duration,
     )
 
 
 _VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]] = {
-    "restart": lambda node, words: node.platform.user_maintenance(
-        words.machine, EventType.REBOOT, BY
+    "restart": lambda node, entry: node.platform.user_maintenance(
+        entry.machine, EventType.REBOOT, BY
     ),
-    "redeploy": lambda node, words: node.platform.user_maintenance(
-        words.machine, EventType.REDEPLOY, BY
+    "redeploy": lambda node, entry: node.platform.user_maintenance(
+        entry.machine, EventType.REDEPLOY, BY
     ),
     "evict": _evict,
-    "delete": lambda node, words: node.removals.delete(words.machine, BY),
-    "scale-in": lambda node, words: node.removals.scale_in(
-        words.group, BY, count=words.count, to=words.to
+    "delete": lambda node, entry: node.removals.delete(entry.machine, BY),
+    "scale-in": lambda node, entry: node.removals.scale_in(
+        entry.group, BY, count=entry.count, to=entry.to
     ),
     "fail": _fail,
-    "degrade": lambda node, words: node.hosts.degrade(
-        words.host, BY, notice=parse_duration(str(words.notice))
+    "degrade": lambda node, entry: node.hosts.degrade(
+        entry.host, BY, notice=parse_duration(str(entry.notice))
     ),
-    "repair": lambda node, words: node.hosts.repair(words.host, BY),
+    "repair": lambda node, entry: node.hosts.repair(entry.host, BY),
     "maintain": _maintain,
     "schedule": schedule_verb.schedule,
 }
 
 
-async def _each(node: Node, verb: str, ids: Sequence[str]) -> Done | Refused:
+async def _apply_to_each(node: Node, verb: str, ids: Sequence[str]) -> StepOutcome | Refused:
     """Apply a verb to each of these events that is not over."""
     notes: list[str] = []
     if not ids:
-        return conflict("the event it is about was never raised")
+        return conflict("the event that it refers to was never raised")
     for id in ids:
         event = await node.platform.event(id)  # read again: events of one host change together
         if isinstance(event, Refused) or event.status.over:
@@ -139,34 +139,34 @@ async def _each(node: Node, verb: str, ids: Sequence[str]) -> Done | Refused:
         elif verb == "approve":
             outcome = await node.platform.approve(event.id, BY)
         else:
-            outcome = await node.platform.finish(event.id, BY, "as the scenario says")
+            outcome = await node.platform.finish(event.id, BY, "finished by the scenario")
         if isinstance(outcome, Refused):
             return outcome
         notes += outcome.notes
-    return Done(notes=tuple(dict.fromkeys(notes)))
+    return StepOutcome(notes=tuple(dict.fromkeys(notes)))
 
 
-async def _rollout(node: Node, words: d.Rollout) -> Done | Refused:
+async def _rollout(node: Node, entry: timeline_shapes.Rollout) -> StepOutcome | Refused:
     try:
-        labels = tuple(parse_selector(text) for text in words.labels)
+        labels = tuple(parse_selector(text) for text in entry.labels)
     except ValueError as error:
         return conflict(str(error))
     report = await node.rollouts.start(
         RolloutRequest(
-            type=EventType(words.type),
+            type=EventType(entry.type),
             selection=Selection(
-                groups=tuple(words.groups), labels=labels, hosts=tuple(words.hosts)
+                groups=tuple(entry.groups), labels=labels, hosts=tuple(entry.hosts)
             ),
             by=BY,
-            notice=_length(words.notice),
-            short_notice=words.short_notice,
-            description=words.description or "",
-            duration=UNKNOWN_DURATION if words.duration is None else words.duration,
-            at_once=words.at_once,
-            bake=parse_duration(str(words.bake)),
+            notice=_duration(entry.notice),
+            short_notice=entry.short_notice,
+            description=entry.description or "",
+            duration=UNKNOWN_DURATION if entry.duration is None else entry.duration,
+            at_once=entry.at_once,
+            bake=parse_duration(str(entry.bake)),
         )
     )
-    return report if isinstance(report, Refused) else Done(rollout=report.rollout.id)
+    return report if isinstance(report, Refused) else StepOutcome(rollout=report.rollout.id)
 
 
 def raised_by(node: Node, rollout: str) -> tuple[str, ...]:
@@ -175,36 +175,36 @@ def raised_by(node: Node, rollout: str) -> tuple[str, ...]:
     return tuple(event.id for event in active if event.cause.startswith(prefix(rollout)))
 
 
-def is_rolling(node: Node, id: str) -> bool:
+def is_in_progress(node: Node, id: str) -> bool:
     rollout = node.store.registry.rollouts.get(id)
     return rollout is not None and rollout.ended_at is None
 
 
 def _fault(
-    node: Node, words: d.FaultEntry, paced: Callable[[Duration], Duration]
-) -> Done | Refused:
-    added = node.faults.add(d.fault(words, paced), BY)
-    return added if isinstance(added, Refused) else Done(fault=added.fault.id)
+    node: Node, entry: timeline_shapes.FaultEntry, paced: Callable[[Duration], Duration]
+) -> StepOutcome | Refused:
+    added = node.faults.add(timeline_shapes.fault(entry, paced), BY)
+    return added if isinstance(added, Refused) else StepOutcome(fault=added.fault.id)
 
 
-def _clear(node: Node, faults: Sequence[str], *, all_of_them: bool) -> Done | Refused:
-    if all_of_them:
+def _clear(node: Node, faults: Sequence[str], *, clear_all: bool) -> StepOutcome | Refused:
+    if clear_all:
         node.faults.clear()
-        return Done()
+        return StepOutcome()
     for id in faults:
         removed = node.faults.clear(id)
         if isinstance(removed, Refused):
             return removed
-    return Done()
+    return StepOutcome()
 
 
-async def _interrupt(node: Node, words: d.Interrupt) -> Done | Refused:
+async def _interrupt(node: Node, entry: timeline_shapes.Interrupt) -> StepOutcome | Refused:
     if not isinstance(node.clock, VirtualClock):
-        return conflict("only time that is virtual can be interrupted; use --clock virtual")
-    node.clock.interrupt("the service was away", parse_duration(str(words.lost)))
+        return conflict("only a virtual clock can be interrupted; use --clock virtual")
+    node.clock.interrupt("the service was away", parse_duration(str(entry.lost)))
     await node.ledger.idle()
-    return Done()
+    return StepOutcome()
 
 
-def _length(length: str | float | None) -> Duration | None:
-    return None if length is None else parse_duration(str(length))
+def _duration(text: str | float | None) -> Duration | None:
+    return None if text is None else parse_duration(str(text))

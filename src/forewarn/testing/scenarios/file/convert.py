@@ -1,6 +1,6 @@
-"""From what YAML says to entries, or what is wrong with it and what would have been right.
+"""Converts parsed YAML into the shapes of a scenario file, or explains what is wrong with it.
 
-Knows shapes only, not what they mean.
+Only the shapes are checked here; `read` checks what the values mean together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 
 
 def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
-    """A mapping whose keys are text."""
+    """Return the value if it is a mapping whose keys are text."""
     if not isinstance(raw, dict):
         raise YamlError(f"{what} is a mapping", at)
     for key in raw:
@@ -35,106 +35,115 @@ def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
     return raw
 
 
-def entry(raw: Any, kind: type[E], at: Where, what: str, also: Collection[str] = ()) -> E:
-    """`also` are keys that have been looked at already."""
-    said = mapping(raw, at, what)
+def convert_entry(raw: Any, kind: type[E], at: Where, what: str, also: Collection[str] = ()) -> E:
+    """Convert a mapping into a struct. `also` are further keys that are allowed."""
+    values = mapping(raw, at, what)
     fields = _fields(kind)
-    for key in said:
+    for key in values:
         if key not in fields and key not in also:
             raise YamlError(f"unknown key; {instead_of(key, list(fields))}", (*at, key))
     for name, field in fields.items():
-        if field.required and name not in said:
+        if field.required and name not in values:
             raise YamlError(f"{what} needs '{name}'", at)
     try:
-        made = msgspec.convert(said, kind)
+        converted = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise _wrong(str(error), said, kind, at) from error
-    _bounded(made, at)
-    return made
+        raise _problem(str(error), values, kind, at) from error
+    _check_bounds(converted, at)
+    return converted
 
 
 @cache
 def _fields(kind: Any) -> dict[str, msgspec.structs.FieldInfo]:
-    """By their names in a file."""
+    """Return the fields by their names in a file."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
-def _bounded(made: msgspec.Struct, at: Where) -> None:
-    """Numbers are as large as the schema says: the library checks none that may be left out."""
-    for name, field in _fields(type(made)).items():
-        value, where = getattr(made, field.name), (*at, name)
+def _check_bounds(struct: msgspec.Struct, at: Where) -> None:
+    """Check that numbers are within the bounds of the schema.
+
+    msgspec does not check the bounds of optional fields.
+    """
+    for name, field in _fields(type(struct)).items():
+        value, where = getattr(struct, field.name), (*at, name)
         if isinstance(value, msgspec.Struct):
-            _bounded(value, where)
+            _check_bounds(value, where)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             for meta in getattr(field.type, "__metadata__", ()):
-                _bound(value, meta.extra_json_schema or {}, where)
+                _check_number(value, meta.extra_json_schema or {}, where)
 
 
-def _bound(value: float, bounds: Mapping[str, Any], at: Where) -> None:
-    least, most = bounds.get("minimum", -math.inf), bounds.get("maximum", math.inf)
+def _check_number(value: float, bounds: Mapping[str, Any], at: Where) -> None:
+    minimum, maximum = bounds.get("minimum", -math.inf), bounds.get("maximum", math.inf)
     above = bounds.get("exclusiveMinimum")
-    if least <= value <= most and (above is None or value > above):
+    if minimum <= value <= maximum and (above is None or value > above):
         return
     if above is not None:
-        expected = f"above {above} and up to {most}"
-    elif most == math.inf:
-        expected = f"at least {least}"
+        expected = f"above {above} and up to {maximum}"
+    elif maximum == math.inf:
+        expected = f"at least {minimum}"
     else:
-        expected = f"from {least} to {most}"
+        expected = f"from {minimum} to {maximum}"
     raise YamlError(f"{expected} is expected, not {value}", at)
 
 
-def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> YamlError:
-    """A library's complaint in our own words, and where."""
-    found = _AT.search(complaint)
+def _problem(message: str, raw: Any, kind: Any, at: Where) -> YamlError:
+    """Turn a message of msgspec into an error with a position and an explanation."""
+    position = _AT.search(message)
     steps = [
-        int(index) if index else name for name, index in _STEP.findall(found[1] if found else "")
+        int(index) if index else name
+        for name, index in _STEP.findall(position[1] if position else "")
     ]
-    wrong = raw
+    value = raw
     for step in steps:
-        wrong = wrong[step]
-    inner = _kind_at(kind, steps)
-    if inner is not None and isinstance(wrong, dict):
+        value = value[step]
+    inner = _struct_at(kind, steps)
+    if inner is not None and isinstance(value, dict):
         try:
-            entry(wrong, inner, (*at, *steps), f"'{steps[-1]}'")
+            convert_entry(value, inner, (*at, *steps), f"'{steps[-1]}'")
         except YamlError as error:
             return error
     if choices := _choices(kind, steps):
-        near = nearest(str(wrong), choices)
-        meant = f"; did you mean '{near}'?" if near else ""
-        return YamlError(f"'{wrong}' is none of {listing(choices)}{meant}", (*at, *steps))
-    says = complaint.split(" - at `")[0]
-    if expected := _EXPECTED.search(complaint):
+        suggested = nearest(str(value), choices)
+        suggestion = f"; did you mean '{suggested}'?" if suggested else ""
+        return YamlError(f"'{value}' is none of {listing(choices)}{suggestion}", (*at, *steps))
+    text = message.split(" - at `")[0]
+    if expected := _EXPECTED.search(message):
         wanted = [word.strip() for word in expected[1].split("|")]
-        words = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
-        says = f"{words} is expected, not {IN_WORDS.get(expected[2], expected[2])}"
+        expected_types = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
+        text = f"{expected_types} is expected, not {IN_WORDS.get(expected[2], expected[2])}"
         if "str" in wanted and expected[2] in ("int", "float", "bool"):
-            says += "; write it in quotes"
-    return YamlError(says, (*at, *steps))
+            text += "; write it in quotes"
+    return YamlError(text, (*at, *steps))
 
 
-def _kind_at(kind: Any, steps: list[Any]) -> Any:
-    """The struct that is expected there, if it is not the one we came from."""
+def _struct_at(kind: Any, steps: list[Any]) -> Any:
+    """Return the struct that is expected at `steps`, if it is a field of `kind`."""
     field = _field(kind, steps)
     if field is None or len(steps) != 1:
         return None
-    return next((one for one in _parts(field.type) if isinstance(one, msgspec.StructMeta)), None)
+    return next(
+        (member for member in _union_members(field.type) if isinstance(member, msgspec.StructMeta)),
+        None,
+    )
 
 
 def _choices(kind: Any, steps: list[Any]) -> list[str]:
     field = _field(kind, steps)
-    parts = _parts(field.type) if field is not None else []
-    return [one for one in parts if isinstance(one, str)]
+    members = _union_members(field.type) if field is not None else []
+    return [member for member in members if isinstance(member, str)]
 
 
 def _field(kind: Any, steps: list[Any]) -> Any:
     return _fields(kind).get(steps[0]) if steps and isinstance(steps[0], str) else None
 
 
-def _parts(type: Any) -> list[Any]:
-    """A type, or those of which it is made: unions, annotations, literals."""
+def _union_members(type: Any) -> list[Any]:
+    """Return the members of a union, annotation or literal; or the type itself."""
     inner = getattr(type, "__args__", ())
-    return [part for one in inner for part in _parts(one)] if inner else [type]
+    return (
+        [member for argument in inner for member in _union_members(argument)] if inner else [type]
+    )
 
 
 def duration(value: Any, at: Where) -> Duration:
@@ -148,7 +157,7 @@ def duration(value: Any, at: Where) -> Duration:
         raise YamlError(str(error), at) from error
 
 
-def known(name: str, names: Collection[str], at: Where, what: str) -> str:
+def check_known(name: str, names: Collection[str], at: Where, what: str) -> str:
     if name not in names:
         if not names:
             raise YamlError(f"there is no {what} '{name}', nor any other", at)
@@ -156,11 +165,11 @@ def known(name: str, names: Collection[str], at: Where, what: str) -> str:
     return name
 
 
-def named(name: str, pattern: re.Pattern[str], most: int, at: Where) -> str:
-    if len(name) > most or not pattern.fullmatch(name):
+def check_name(name: str, pattern: re.Pattern[str], max_length: int, at: Where) -> str:
+    if len(name) > max_length or not pattern.fullmatch(name):
         raise YamlError(
-            f"'{name[:most]}' is no name: up to {most} letters, digits, '.', '_' or '-', which"
-            " begins with a letter or digit",
+            f"'{name[:max_length]}' is not a valid name: up to {max_length} letters, digits, '.',"
+            " '_' or '-', beginning with a letter or digit",
             at,
         )
     return name

@@ -1,4 +1,4 @@
-"""The JSON Schema of a scenario file, made of the entries that read it."""
+"""The JSON Schema of a scenario file, generated from the shapes that read it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from forewarn.service.fleet import shapes
-from forewarn.testing.scenarios.file import shapes as e
-from forewarn.testing.scenarios.file import timeline_shapes as d
+from forewarn.service.fleet import shapes as fleet_shapes
+from forewarn.testing.scenarios.file import shapes, timeline_shapes
 
 _REF = "#/$defs/{name}"
 _WHEN = [{"required": ["at"]}, {"required": ["after"]}, {"required": ["when-approved"]}]
-_EITHER = {
+_ALTERNATIVES = {
     "Evict": ("machine", "group"),
     "Fail": ("machine", "host"),
     "Schedule": ("machine", "machines"),
@@ -21,61 +20,69 @@ _EITHER = {
 
 
 def schema() -> dict[str, Any]:
-    expected = [e.EventExpected, e.ComplaintsExpected, e.CommandExpected]
-    kinds = [e.ScenarioEntry, d.FaultEntry, *d.VERBS.values(), *expected, shapes.FleetEntry]
+    expected = [shapes.EventExpected, shapes.ComplaintsExpected, shapes.CommandExpected]
+    kinds = [
+        shapes.ScenarioEntry,
+        timeline_shapes.FaultEntry,
+        *timeline_shapes.VERBS.values(),
+        *expected,
+        fleet_shapes.FleetEntry,
+    ]
     _, parts = msgspec.json.schema_components(kinds, ref_template=_REF)
-    made: dict[str, Any] = dict(parts)
-    for kind in d.VERBS.values():
-        step = made[kind.__name__]
+    definitions: dict[str, Any] = dict(parts)
+    for kind in timeline_shapes.VERBS.values():
+        step = definitions[kind.__name__]
         step["allOf"] = [{"oneOf": _WHEN}]
-        if either := _EITHER.get(kind.__name__):
-            step["allOf"].append({"oneOf": [{"required": [name]} for name in either]})
+        if alternatives := _ALTERNATIVES.get(kind.__name__):
+            step["allOf"].append({"oneOf": [{"required": [name]} for name in alternatives]})
         step["not"] = {"required": ["at", "delay"]}
-    made["Rollout"]["anyOf"] = [{"required": [name]} for name in ("groups", "labels", "hosts")]
-    made["EventExpected"]["minProperties"] = 2
-    made["CommandEntry"]["minProperties"] = 1
-    made["GroupEntry"]["properties"]["machines"] = {
-        "description": "Its machines; or how many there are.",
+    definitions["Rollout"]["anyOf"] = [
+        {"required": [name]} for name in ("groups", "labels", "hosts")
+    ]
+    definitions["EventExpected"]["minProperties"] = 2
+    definitions["CommandEntry"]["minProperties"] = 1
+    definitions["GroupEntry"]["properties"]["machines"] = {
+        "description": "Its machines, or their number.",
         "anyOf": [
-            made["GroupEntry"]["properties"]["machines"],
-            {"type": "integer", "minimum": 1, "maximum": e.MAX_COUNT},
-            _machines(made),
+            definitions["GroupEntry"]["properties"]["machines"],
+            {"type": "integer", "minimum": 1, "maximum": shapes.MAX_COUNT},
+            _machines(definitions),
         ],
     }
-    top = made.pop("ScenarioEntry")
-    fields = top["properties"]
+    scenario = definitions.pop("ScenarioEntry")
+    fields = scenario["properties"]
     fields["fleet"] = {**fields["fleet"], "anyOf": [_ref("FleetEntry"), {"type": "string"}]}
     fields["faults"]["items"] = _ref("FaultEntry")
     fields["timeline"]["items"] = {
         "type": "object",
         "required": ["do"],
-        "properties": {"do": {"enum": list(d.VERBS)}},
-        "oneOf": [_ref(kind.__name__) for kind in d.VERBS.values()],
+        "properties": {"do": {"enum": list(timeline_shapes.VERBS)}},
+        "oneOf": [_ref(kind.__name__) for kind in timeline_shapes.VERBS.values()],
     }
     fields["expect"]["items"] = {
-        "anyOf": [{"const": e.NO_COMPLAINTS}, *(_ref(kind.__name__) for kind in expected)]
+        "anyOf": [{"const": shapes.NO_COMPLAINTS}, *(_ref(kind.__name__) for kind in expected)]
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **top,
+        **scenario,
         "title": "forewarn scenario file",
-        "$defs": made,
+        "$defs": definitions,
     }
 
 
-def _machines(made: dict[str, Any]) -> dict[str, Any]:
-    """How many, and what they have in common."""
-    alike = {k: v for k, v in made["MachineEntry"]["properties"].items() if k != "name"}
+def _machines(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of machines given by number."""
+    common = {k: v for k, v in definitions["MachineEntry"]["properties"].items() if k != "name"}
     return {
         "type": "object",
-        "description": "How many machines there are, and what they have in common.",
+        "description": "The number of machines, and what they have in common.",
         "required": ["count"],
         "additionalProperties": False,
         "properties": {
-            "count": {"type": "integer", "minimum": 1, "maximum": e.MAX_COUNT},
+            "count": {"type": "integer", "minimum": 1, "maximum": shapes.MAX_COUNT},
             "update_domains": {"type": "integer", "minimum": 1},
             "hosts": {"type": "array", "items": {"type": "string"}},
-            **alike,
+            **common,
         },
     }
 

@@ -1,4 +1,4 @@
-"""What a scenario expects, read from its file. It is checked by `engine/check_expectations.py`."""
+"""Reads the expectations of a scenario file. `engine/check_expectations.py` checks them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from forewarn.support.yaml_positions import Where, YamlError
-from forewarn.testing.scenarios.file import shapes as e
-from forewarn.testing.scenarios.file.convert import duration, entry, known, mapping
+from forewarn.testing.scenarios.file import shapes
+from forewarn.testing.scenarios.file.convert import check_known, convert_entry, duration, mapping
 from forewarn.testing.scenarios.model import (
     ANY,
     EACH,
@@ -32,67 +32,74 @@ def expectation(
     line: Callable[[Where], int],
 ) -> Expectation:
     if isinstance(raw, str):
-        if raw != e.NO_COMPLAINTS:
-            raise YamlError(f"'{raw}' is no expectation; write {_FORMS}", at)
+        if raw != shapes.NO_COMPLAINTS:
+            raise YamlError(f"'{raw}' is not an expectation; write {_FORMS}", at)
         return ComplaintsExpectation(line=line(at))
-    said = mapping(raw, at, "an expectation")
-    forms = [key for key in ("event", "command", "complaints") if key in said]
+    values = mapping(raw, at, "an expectation")
+    forms = [key for key in ("event", "command", "complaints") if key in values]
     if len(forms) != 1:
         raise YamlError(f"an expectation is one of {_FORMS}", at)
     if forms == ["complaints"]:
-        found = entry(said, e.ComplaintsExpected, at, "an expectation")
-        for index, rule in enumerate(found.complaints):
-            known(rule, RULES, (*at, "complaints", index), "rule")
-        return ComplaintsExpectation(line=line(at), allowed=tuple(found.complaints))
+        complaints = convert_entry(values, shapes.ComplaintsExpected, at, "an expectation")
+        for index, rule in enumerate(complaints.complaints):
+            check_known(rule, RULES, (*at, "complaints", index), "rule")
+        return ComplaintsExpectation(line=line(at), allowed=tuple(complaints.complaints))
     if forms == ["command"]:
-        return _command(entry(said, e.CommandExpected, at, "an expectation").command, at, line)
-    words = entry(said, e.EventExpected, at, "an expectation")
-    known(words.event, names, (*at, "event"), "line with the name")
-    if words.of:
-        known(words.of, machines, (*at, "of"), "machine")
+        return _command(
+            convert_entry(values, shapes.CommandExpected, at, "an expectation").command, at, line
+        )
+    entry = convert_entry(values, shapes.EventExpected, at, "an expectation")
+    check_known(entry.event, names, (*at, "event"), "event")
+    if entry.of:
+        check_known(entry.of, machines, (*at, "of"), "machine")
     expected = [
-        _expected(moment, wanted, (*at, moment.value), machines)
+        _expected(moment, value, (*at, moment.value), machines)
         for moment in Moment
-        if (wanted := getattr(words, moment.value)) is not None
+        if (value := getattr(entry, moment.value)) is not None
     ]
-    if words.not_approved:
+    if entry.not_approved:
         expected.append(Expected(moment=Moment.APPROVED, never=True))
-    if not expected and words.in_time is None:
+    if not expected and entry.in_time is None:
         moments = ", ".join(moment.value for moment in Moment)
-        raise YamlError(f"it does not say what is expected of the event: {moments}, in-time", at)
+        raise YamlError(f"nothing is expected of the event; add {moments} or in-time", at)
     return EventExpectation(
         line=line(at),
-        event=words.event,
-        of=words.of,
+        event=entry.event,
+        of=entry.of,
         expected=tuple(expected),
-        in_time=words.in_time,
+        in_time=entry.in_time,
     )
 
 
-def _command(words: e.CommandEntry, at: Where, line: Callable[[Where], int]) -> CommandExpectation:
-    if words.exit is None and words.running is None and words.crashed is None:
-        raise YamlError("of a command exit, running or crashed is expected", (*at, "command"))
+def _command(
+    entry: shapes.CommandEntry, at: Where, line: Callable[[Where], int]
+) -> CommandExpectation:
+    if entry.exit is None and entry.running is None and entry.crashed is None:
+        raise YamlError("expected exit, running or crashed", (*at, "command"))
     return CommandExpectation(
-        line=line(at), exit=words.exit, running=words.running, crashed=words.crashed
+        line=line(at), exit=entry.exit, running=entry.running, crashed=entry.crashed
     )
 
 
-def _expected(moment: Moment, said: Any, at: Where, machines: Collection[str]) -> Expected:
-    if isinstance(said, bool):
-        return Expected(moment=moment, never=not said)
+def _expected(moment: Moment, value: Any, at: Where, machines: Collection[str]) -> Expected:
+    if isinstance(value, bool):
+        return Expected(moment=moment, never=not value)
     by: tuple[str, ...] = ()
-    if said.by is not None:
-        by = (said.by,) if isinstance(said.by, str) else tuple(said.by)
+    if value.by is not None:
+        by = (value.by,) if isinstance(value.by, str) else tuple(value.by)
         if not by:
-            raise YamlError("name at least one machine, or leave 'by' out", (*at, "by"))
+            raise YamlError("name at least one machine, or remove 'by'", (*at, "by"))
         if moment not in (Moment.SEEN, Moment.PREPARED, Moment.APPROVED):
-            raise YamlError(f"'{moment.value}' is nobody's doing; leave 'by' out", (*at, "by"))
+            raise YamlError(
+                f"'{moment.value}' has no 'by': machines only see, prepare and approve; remove it",
+                (*at, "by"),
+            )
         for name in by:
             if name not in (ANY, EACH, OWN) or len(by) > 1:
-                known(name, machines, (*at, "by"), "machine")
+                check_known(name, machines, (*at, "by"), "machine")
     return Expected(
         moment=moment,
         by=by,
-        within=None if said.within is None else duration(said.within, (*at, "within")),
-        ahead=None if said.ahead is None else duration(said.ahead, (*at, "ahead")),
+        within=None if value.within is None else duration(value.within, (*at, "within")),
+        ahead=None if value.ahead is None else duration(value.ahead, (*at, "ahead")),
     )

@@ -1,4 +1,4 @@
-"""The lines of a timeline, as shapes: one for each thing that can be done."""
+"""The format of the steps of a timeline: a shape for each verb."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.validate import NewFault
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support.text import parse_duration
-from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, says
+from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, describe
 
 MOMENTS = "raised|seen|prepared|approved|started|over|finished|withdrawn"
 AFTER = rf"^\s*{NAME}\s+({MOMENTS})(\s+by\s+{NAME})?\s*$"
 _KINDS = [kind.value for kind in FaultKind]
 
-# Literals of names for a reader of the schema; for the type checker, text.
+# Literals in the JSON Schema; plain text for the type checker.
 if TYPE_CHECKING:
     AnyType: TypeAlias = str
     FailureType: TypeAlias = str
@@ -38,216 +38,247 @@ else:
 
 
 class Repeat(Entry, kw_only=True):
-    """Again and again: the first time when it is due, then every so often."""
+    """Repetition of a step: first when it is due, then at regular intervals."""
 
     every: Length
-    times: Annotated[int, says("How often in all.", minimum=1, maximum=MAX_REPEATS)]
+    times: Annotated[
+        int, describe("How often in all, including the first time.", minimum=1, maximum=MAX_REPEATS)
+    ]
 
 
 class StepEntry(Entry, kw_only=True):
-    at: Annotated[Length | None, says("How long after the timeline began.")] = None
+    at: Annotated[Length | None, describe("How long after the start of the scenario.")] = None
     after: Annotated[
         str | None,
-        says(
-            "What has become of an event that an earlier line names: '<name> started', or"
+        describe(
+            "A moment of the event with this name: '<name> started', or"
             " '<name> approved by <machine>'.",
             pattern=AFTER,
         ),
     ] = None
-    when_approved: Annotated[Name | None, says("Short for after: <name> approved.")] = None
-    delay: Annotated[Length | None, says("With after: so much later.")] = None
+    when_approved: Annotated[Name | None, describe("The same as after: <name> approved.")] = None
+    delay: Annotated[Length | None, describe("With after or when-approved: how much later.")] = None
     repeat: Repeat | None = None
-    name: Annotated[Name, says("What other lines call the events that this one raises.")] = ""
+    name: Annotated[Name, describe("A name for the events that this step raises.")] = ""
 
 
 class _Machine(StepEntry, kw_only=True):
-    machine: Annotated[Name, says("Which machine.")]
+    machine: Annotated[Name, describe("The machine.")]
 
 
 class Restart(_Machine, kw_only=True, tag_field="do", tag="restart"):
-    """A user restarts the machine: a Reboot."""
+    """A user restarts a machine (Reboot)."""
 
 
 class Redeploy(_Machine, kw_only=True, tag_field="do", tag="redeploy"):
-    """A user has the machine moved to another host: a Redeploy."""
+    """A user has a machine moved to another host (Redeploy)."""
 
 
 class Evict(StepEntry, kw_only=True, tag_field="do", tag="evict"):
-    """A spot machine is taken back, or all of a group: a Preempt for each."""
+    """A spot machine, or all of a group, are evicted (a Preempt for each)."""
 
-    machine: Annotated[Name, says("Which machine.")] = ""
-    group: Annotated[Name, says("Or: all spot machines of this group or scale set.")] = ""
+    machine: Annotated[Name, describe("The machine.")] = ""
+    group: Annotated[Name, describe("All spot machines of this group or scale set.")] = ""
 
 
 class Delete(_Machine, kw_only=True, tag_field="do", tag="delete"):
-    """A machine is deleted: a Terminate, if its scale set is told of deletes."""
+    """A machine is deleted (Terminate, if its scale set has terminate notifications)."""
 
 
 class ScaleIn(StepEntry, kw_only=True, tag_field="do", tag="scale-in"):
-    """Members of a scale set are deleted, those with the highest numbers first."""
+    """Machines of a scale set are deleted, those with the highest numbers first."""
 
-    group: Annotated[Name, says("Which group or scale set.")]
-    count: Annotated[int | None, says("How many go.", minimum=1)] = None
-    to: Annotated[int | None, says("Or: how many stay.", minimum=0)] = None
+    group: Annotated[Name, describe("The group or scale set.")]
+    count: Annotated[int | None, describe("How many machines are deleted.", minimum=1)] = None
+    to: Annotated[int | None, describe("How many machines are left.", minimum=0)] = None
 
 
 class Fail(StepEntry, kw_only=True, tag_field="do", tag="fail"):
-    """A machine or a host fails all of a sudden: Started at once."""
+    """A machine or a host fails without notice (the event is Started at once)."""
 
-    machine: Annotated[Name, says("Which machine.")] = ""
-    host: Annotated[Name, says("Or: which host, with all that is on it.")] = ""
-    type: Annotated[FailureType, says("What becomes of the machine.")] = "Redeploy"
+    machine: Annotated[Name, describe("The machine.")] = ""
+    host: Annotated[Name, describe("The host, with all machines on it.")] = ""
+    type: Annotated[FailureType, describe("The EventType.")] = "Redeploy"
 
 
 class Degrade(StepEntry, kw_only=True, tag_field="do", tag="degrade"):
-    """A host's hardware is about to fail: a Redeploy for each machine on it."""
+    """A host's hardware is about to fail (a Redeploy for each machine on it)."""
 
-    host: Annotated[Name, says("Which host.")]
-    notice: Annotated[Length, says("How long before it is expected to fail.")] = "7d"
+    host: Annotated[Name, describe("The host.")]
+    notice: Annotated[Length, describe("The time until it is expected to fail.")] = "7d"
 
 
 class Repair(StepEntry, kw_only=True, tag_field="do", tag="repair"):
-    """A host is well again: what was planned because it was not is withdrawn."""
+    """A host is repaired: the events that were raised by `degrade` are withdrawn."""
 
-    host: Annotated[Name, says("Which host.")]
+    host: Annotated[Name, describe("The host.")]
 
 
 class _Announced(StepEntry, kw_only=True):
-    notice: Annotated[Length | None, says("How long before; the type's own if not said.")] = None
-    short_notice: Annotated[bool, says("Is a notice meant that is less than promised?")] = False
-    description: Annotated[str | None, says("What guests read.")] = None
+    notice: Annotated[
+        Length | None, describe("The time until NotBefore; by default that of the type.")
+    ] = None
+    short_notice: Annotated[
+        bool, describe("Allow a notice that is shorter than the least notice of the type.")
+    ] = False
+    description: Annotated[str | None, describe("The Description.")] = None
     duration: Annotated[
-        int | None, says("Seconds that the impact takes; -1: not said.", minimum=-1)
+        int | None, describe("DurationInSeconds of the impact; -1: unknown.", minimum=-1)
     ] = None
 
 
 class Maintain(_Announced, kw_only=True, tag_field="do", tag="maintain"):
-    """A host is worked on: an event for each group on it."""
+    """A host is maintained (an event for each group on it)."""
 
-    host: Annotated[Name, says("Which host.")]
-    type: Annotated[MaintenanceType, says("What its machines notice.")]
-    evacuate: Annotated[bool, says("Machine by machine instead of all at once?")] = False
+    host: Annotated[Name, describe("The host.")]
+    type: Annotated[MaintenanceType, describe("What the maintenance does to the machines.")]
+    evacuate: Annotated[
+        bool,
+        describe(
+            "Whether machines are moved away one by one instead of all being disturbed at once."
+        ),
+    ] = False
 
 
 class Schedule(_Announced, kw_only=True, tag_field="do", tag="schedule"):
-    """Any event."""
+    """Any event, including those that no operator could announce."""
 
-    type: Annotated[AnyType, says("The EventType.")]
-    machine: Annotated[Name, says("Which machine.")] = ""
-    machines: Annotated[list[Name], says("Or: which machines, of one update domain.")] = (
+    type: Annotated[AnyType, describe("The EventType.")]
+    machine: Annotated[Name, describe("The machine.")] = ""
+    machines: Annotated[list[Name], describe("The machines, of one update domain.")] = (
         msgspec.field(default_factory=list)
     )
-    source: Annotated[Literal["Platform", "User"], says("The EventSource.")] = "Platform"
-    sudden: Annotated[bool, says("Is it Started without having been Scheduled?")] = False
+    source: Annotated[Literal["Platform", "User"], describe("The EventSource.")] = "Platform"
+    sudden: Annotated[
+        bool, describe("Whether it is Started at once, without having been Scheduled.")
+    ] = False
     lasts: Annotated[
-        Length | None, says("How long it stays Started; as usual for its type if not said.")
+        Length | None, describe("How long it stays Started; by default as usual for its type.")
     ] = None
     held: Annotated[
-        Length | None, says("It starts no sooner than this after it was raised, approved or not.")
+        Length | None,
+        describe("It does not start sooner than this after it was raised, even if it is approved."),
     ] = None
 
 
 class Rollout(_Announced, kw_only=True, tag_field="do", tag="rollout"):
-    """An update goes over groups, labels or hosts, one update domain of a group at a time."""
+    """A rollout over groups, labels or hosts, one update domain of a group at a time."""
 
-    type: Annotated[RolloutType, says("The EventType.")]
+    type: Annotated[RolloutType, describe("The EventType.")]
     groups: list[Name] = msgspec.field(default_factory=list)
     labels: list[str] = msgspec.field(default_factory=list)
     hosts: list[str] = msgspec.field(default_factory=list)
-    bake: Annotated[Length, says("How long between two steps.")] = "0s"
-    at_once: Annotated[int, says("How many groups or hosts at a time.", minimum=1)] = 1
+    bake: Annotated[Length, describe("The time between two steps.")] = "0s"
+    at_once: Annotated[int, describe("How many groups or hosts at a time.", minimum=1)] = 1
 
 
-class _About(StepEntry, kw_only=True):
-    event: Annotated[Name, says("The name of the line that raised it.")]
+class _OfEvent(StepEntry, kw_only=True):
+    event: Annotated[Name, describe("The name of the step that raised the event.")]
 
 
-class Cancel(_About, kw_only=True, tag_field="do", tag="cancel"):
-    """It does not happen after all: the event is withdrawn."""
+class Cancel(_OfEvent, kw_only=True, tag_field="do", tag="cancel"):
+    """An operator cancels an event."""
 
 
-class Approve(_About, kw_only=True, tag_field="do", tag="approve"):
-    """An operator approves it."""
+class Approve(_OfEvent, kw_only=True, tag_field="do", tag="approve"):
+    """An operator approves an event."""
 
 
-class Finish(_About, kw_only=True, tag_field="do", tag="finish"):
-    """An operator says that a Started event is over."""
+class Finish(_OfEvent, kw_only=True, tag_field="do", tag="finish"):
+    """An operator finishes a Started event."""
 
 
 class Restore(_Machine, kw_only=True, tag_field="do", tag="restore"):
-    """A machine that was evicted or deleted is there again."""
+    """A machine that was evicted or deleted exists again."""
 
 
 class Disable(StepEntry, kw_only=True, tag_field="do", tag="disable"):
-    """A group stops listening: its document starts over at 1 when a machine of it asks again."""
+    """A group is disabled: its incarnations start again at 1 with its next poll."""
 
-    group: Annotated[Name, says("Which group.")]
+    group: Annotated[Name, describe("The group.")]
 
 
 class Interrupt(StepEntry, kw_only=True, tag_field="do", tag="interrupt"):
-    """Time passes while nobody serves; with a virtual clock."""
+    """The service is down for some time. Needs a virtual clock."""
 
-    lost: Annotated[Length, says("How much.")]
+    lost: Annotated[Length, describe("How long.")]
 
 
 class FaultEntry(StepEntry, kw_only=True):
-    """A fault, in the words of docs/test/faults.md. Without a time it is active from the start."""
+    """A fault, as in docs/test/faults.md. Without a time it is active from the start."""
 
-    kind: Annotated[str, says("What goes wrong; forewarn fault kinds lists them.", enum=_KINDS)]
-    machine: Annotated[Name, says("Whose requests or events; everybody's if not said.")] = ""
-    machines: Annotated[list[Name], says("Or: of several.")] = msgspec.field(default_factory=list)
-    group: Annotated[Name, says("Or: of a group.")] = ""
+    kind: Annotated[
+        str, describe("The kind of fault; `forewarn fault kinds` lists them.", enum=_KINDS)
+    ]
+    machine: Annotated[
+        Name, describe("The machine whose requests or events are affected; by default all.")
+    ] = ""
+    machines: Annotated[list[Name], describe("Several machines.")] = msgspec.field(
+        default_factory=list
+    )
+    group: Annotated[Name, describe("All machines of this group.")] = ""
     method: Annotated[
-        Literal["GET", "POST"] | None, says("Of which requests; of either if not said.")
+        Literal["GET", "POST"] | None, describe("The method of affected requests; by default both.")
     ] = None
-    times: Annotated[int | None, says("How often; until it is cleared if not said.", minimum=1)] = (
+    times: Annotated[
+        int | None, describe("How often it occurs; by default until it is cleared.", minimum=1)
+    ] = None
+    skip: Annotated[
+        int, describe("How many requests or events are not affected at first.", minimum=0)
+    ] = 0
+    lasts: Annotated[Length | None, describe("How long it is active.")] = None
+    probability: Annotated[
+        float,
+        describe(
+            "The probability of each occurrence; 0.1 is one in ten.", exclusiveMinimum=0, maximum=1
+        ),
+    ] = 1.0
+    seed: Annotated[
+        int | None, describe("The seed of the random numbers, for reproducible runs.", minimum=0)
+    ] = None
+    seconds: Annotated[float | None, describe("The delay, for kinds that have one.", minimum=0)] = (
         None
     )
-    skip: Annotated[int, says("So many are spared first.", minimum=0)] = 0
-    lasts: Annotated[Length | None, says("How long it is there.")] = None
-    probability: Annotated[
-        float, says("Of each time; 0.1 is one in ten.", exclusiveMinimum=0, maximum=1)
-    ] = 1.0
-    seed: Annotated[int | None, says("For the same chances every time.", minimum=0)] = None
-    seconds: Annotated[
-        float | None, says("How long it takes, where the kind takes time.", minimum=0)
+    status: Annotated[
+        int | None, describe("The HTTP status of an error.", minimum=500, maximum=599)
     ] = None
-    status: Annotated[int | None, says("Of an error.", minimum=500, maximum=599)] = None
-    body: Annotated[str | None, says("What is answered instead.")] = None
-    takes_effect: Annotated[bool | None, says("Does an approval take effect all the same?")] = None
+    body: Annotated[str | None, describe("The body of the answer.")] = None
+    takes_effect: Annotated[
+        bool | None, describe("Whether an approval takes effect in spite of the fault.")
+    ] = None
 
 
-def fault(words: FaultEntry, paced: Callable[[Duration], Duration] = lambda _: _) -> NewFault:
-    """What is asked of the service."""
+def fault(entry: FaultEntry, paced: Callable[[Duration], Duration] = lambda _: _) -> NewFault:
+    """Return the request to the service for this fault."""
     return NewFault(
-        kind=words.kind,
-        machines=(words.machine,) if words.machine else tuple(words.machines),
-        groups=(words.group,) if words.group else (),
-        method=words.method or "",
-        times=words.times,
-        skip=words.skip,
-        lasts=None if words.lasts is None else paced(parse_duration(str(words.lasts))),
-        probability=words.probability,
-        seed=words.seed,
-        seconds=words.seconds,
-        status=words.status,
-        body=words.body,
-        takes_effect=words.takes_effect,
+        kind=entry.kind,
+        machines=(entry.machine,) if entry.machine else tuple(entry.machines),
+        groups=(entry.group,) if entry.group else (),
+        method=entry.method or "",
+        times=entry.times,
+        skip=entry.skip,
+        lasts=None if entry.lasts is None else paced(parse_duration(str(entry.lasts))),
+        probability=entry.probability,
+        seed=entry.seed,
+        seconds=entry.seconds,
+        status=entry.status,
+        body=entry.body,
+        takes_effect=entry.takes_effect,
     )
 
 
 class Fault(FaultEntry, kw_only=True, tag_field="do", tag="fault"):
-    """From now on something goes wrong."""
+    """Inject a fault."""
 
 
 class ClearFaults(StepEntry, kw_only=True, tag_field="do", tag="clear-faults"):
-    """The service's bad days are over."""
+    """Clear one fault, or all."""
 
-    fault: Annotated[Name, says("The name of the one that is meant; all if not said.")] = ""
+    fault: Annotated[Name, describe("The name of the fault; by default all.")] = ""
 
 
 class Wait(StepEntry, kw_only=True, tag_field="do", tag="wait"):
-    """Nothing, but the scenario goes on until then."""
+    """Do nothing, but keep the scenario running until then."""
 
 
 VERBS: dict[str, type[StepEntry]] = {

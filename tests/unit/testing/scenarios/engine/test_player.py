@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.testing import RefusedByService, Service, run_scenario
 from forewarn.testing.scenarios import Result, parse
-from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
 HEAD = """\
@@ -296,12 +296,12 @@ expect:
     assert [one.message for one in result.expectations if not one.ok] == [
         f"{restart}: web_0 approved it first, and not one of its own machines (web_1)",
         f"{restart}: web_1 never approved it, but web_0 did",
-        f"{restart}: it was approved 0 s after it could be seen, by web_0",
+        f"{restart}: it was approved 0 s after it was listed, by web_0",
         f"{restart}: it started 15 min ahead of NotBefore; 20 min ahead was expected",
         f"{restart}: it never was withdrawn",
         f"{restart}: web_2 never saw it, but web_0 did",
         f"{restart}: web_0 saw it in time",
-        f"{restart}: nobody said that it is ready",
+        f"{restart}: nobody reported that it is ready",
     ]
     with pytest.raises(AssertionError, match="scenario trial: failed\n  ✗ restart is approved by"):
         result.check()
@@ -335,7 +335,7 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
 """,
         client,
     )
-    late = "15 min after it could be seen"
+    late = "15 min after it was listed"
     assert [one.message for one in result.expectations] == [
         f"Reboot of web_0: web_0 saw it only when it had started {late}",
         f"Reboot of web_0: web_0 saw it {late}; within 5 s was expected",
@@ -375,7 +375,7 @@ def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
         def exit_of(self, machine: str) -> str:
             return ""
 
-        def end(self) -> tuple[Ended, ...]:
+        def end(self) -> tuple[CommandExit, ...]:
             return ()
 
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"

@@ -60,7 +60,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def test_a_scenario_is_read_with_the_line_of_everything() -> None:
     scenario = scenarios.parse(SPOT)
-    assert scenario.speakers == ("web_0",)
+    assert scenario.under_test == ("web_0",)
     assert [(step.line, step.verb) for step in scenario.steps] == [
         (9, "fault"),
         (11, "evict"),
@@ -118,30 +118,34 @@ def test_a_fleet_may_be_a_file_beside_the_scenario(tmp_path: Path) -> None:
 # What is wrong, by shape (which the schema says as well) or by what it means (which it cannot).
 BY_SHAPE = [
     ("do: evict\n", "do: evikt\n", r"12: timeline\[0\].do: .* did you mean 'evict'"),
-    ("    do: evict\n", "", r"11: timeline\[0\]: it does not say what happens"),
+    ("    do: evict\n", "", r"11: timeline\[0\]: 'do' is missing"),
     ("    machine: web_0\n    name", "    machin: web_0\n    name", r"13: .*'machine'\?"),
     ("at: 10s", "at: 10q", r"11: timeline\[0\].at: '10q' is not a duration"),
     ("at: 10s", "at: [10s]", r"11: timeline\[0\].at: .* is expected, not a list"),
-    ("  - at: 10s\n    do", "  - do", r"11: timeline\[0\]: say when, in one way"),
-    ("at: 10s", "at: 10s\n    after: eviction over", r"11: timeline\[0\]: say when, in one way"),
-    ("at: 10s", "at: 10s\n    delay: 1s", r"12: timeline\[0\].delay: a delay is counted"),
-    ("eviction approved by web_0", "eviction begun", r"15: .* no moment called 'begun'"),
-    ("eviction approved by web_0", "eviction", r"15: .* is not '<name> <what>'"),
+    ("  - at: 10s\n    do", "  - do", r"11: timeline\[0\]: expected exactly one of"),
+    ("at: 10s", "at: 10s\n    after: eviction over", r"11: timeline\[0\]: expected exactly one of"),
+    ("at: 10s", "at: 10s\n    delay: 1s", r"12: timeline\[0\].delay: 'delay' needs"),
+    ("eviction approved by web_0", "eviction begun", r"15: .* no moment 'begun'"),
+    ("eviction approved by web_0", "eviction", r"15: .* expected '<name> <moment>'"),
     ("every: 5m, ", "", r"21: timeline\[3\].repeat: 'repeat' needs 'every'"),
     ("times: 3", "times: 0", r"21: timeline\[3\].repeat.times: from 1 to"),
     ("kind: gone", "kind: gonne", r"9: faults\[0\].kind: .* did you mean 'gone'"),
     ("times: 5", "tines: 5", r"9: faults\[0\].tines: unknown key; did you mean 'times'"),
     ("seen: {within", "sen: {within", r"25: expect\[0\].sen: unknown key; .*'seen'"),
     ("within: 5s", "witin: 5s", r"25: expect\[0\].seen.witin: unknown key; .*'within'"),
-    ("no-complaints", "no-complaint", r"28: expect\[3\]: 'no-complaint' is no expectation"),
-    ("{exit: 0}", "{}", r"27: expect\[2\].command: of a command exit, running or crashed"),
+    ("no-complaints", "no-complaint", r"28: expect\[3\]: 'no-complaint' is not an expectation"),
+    ("{exit: 0}", "{}", r"27: expect\[2\].command: expected exit, running or crashed"),
     ("{exit: 0}", "{exit: zero}", r"27: expect\[2\].command.exit: a whole number is expected"),
     ("about: A spot machine is taken back.", "about: 3", r"2: about: text is expected"),
     ("ends:", "end:", r"29: end: unknown key; did you mean 'ends'"),
     ("scenario: spot-eviction", "about_: x", r"1: .*unknown key"),
-    ("count: 3", "count: 0", r"6: fleet.groups\[0\].machines: machines are listed, or"),
+    ("count: 3", "count: 0", r"6: fleet.groups\[0\].machines: expected a list of machines, or"),
     ("kind: scale-set", "kind: scale", r"6: fleet.groups\[0\].kind: 'scale' is none of"),
-    ("machine: web_0\n    name", "machine: web_0\n    group: web\n    name", r"needs one of"),
+    (
+        "machine: web_0\n    name",
+        "machine: web_0\n    group: web\n    name",
+        r"needs either machine or group",
+    ),
     ("times: 5", "times: 0", r"9: faults\[0\].times: at least 1 is expected, not 0"),
     ("times: 5", "probability: 3", r"9: .*probability: above 0 and up to 1 is expected, not 3"),
     ("times: 5", "status: 404", r"9: faults\[0\].status: from 500 to 599 is expected, not 404"),
@@ -152,7 +156,7 @@ BY_SHAPE = [
         r"needs groups, labels or hosts",
     ),
     ("{by: web_0, ahead", "{by: [], ahead", r"26: expect\[1\].approved.by: name at least one"),
-    ("hosts: [rack-1]}}", "update_domains: true}}", r"6: .*update_domains is how many there are"),
+    ("hosts: [rack-1]}}", "update_domains: true}}", r"6: .*update_domains is a number"),
 ]
 BY_MEANING = [
     ("machine: web_0\n    name", "machine: web_9\n    name", r"13: .* no machine 'web_9'"),
@@ -162,7 +166,7 @@ BY_MEANING = [
     ("group: web\nexpect", "group: wed\nexpect", r"23: .* no group 'wed'; did you mean 'web'"),
     ("do: wait\n  - when", "do: wait\n    name: idle\n  - when", r"'wait' raises no event"),
     ("approved: {by: web_0", "approved: {by: web_8", r"26: .* no machine 'web_8'"),
-    ("approved by web_0", "started by web_0", r"15: .* nobody is 'started' by a machine"),
+    ("approved by web_0", "started by web_0", r"15: .* 'started' has no 'by'"),
     ("at: 10s", "after: eviction over", r"11: timeline\[0\].after: .* waits for itself"),
     ("times: 5", "status: 503", r"9: faults\[0\]: a fault 'gone' has a status of its own"),
     (
@@ -200,7 +204,7 @@ def test_the_schema_refuses_what_the_reader_refuses(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "1: it is empty; a scenario has at least scenario, fleet and timeline"),
+        ("", "1: the file is empty; a scenario has at least scenario, fleet and timeline"),
         ("- a\n", "1: a scenario is a mapping"),
         ("{", "2: not YAML"),
         (SPOT + "---\na: 1\n", "30: there is a second document; a scenario is one"),
@@ -217,7 +221,7 @@ def test_lines_that_wait_for_each_other_are_refused() -> None:
         "  - at: 1m",
         "  - {after: eviction over, do: evict, machine: web_1, name: second}\n  - at: 1m",
     )
-    says = r"11: timeline\[0\].after: 'eviction' waits for itself, by way of 'second'"
+    says = r"11: timeline\[0\].after: 'eviction' waits for itself, via 'second'"
     with pytest.raises(ScenarioError, match=says):
         scenarios.parse(text)
 
@@ -246,13 +250,13 @@ def test_a_name_is_given_once() -> None:
     twice = SPOT.replace(
         "  - at: 1m", "  - {at: 2m, do: evict, machine: web_1, name: eviction}\n  - at: 1m"
     )
-    with pytest.raises(ScenarioError, match="the name 'eviction' is given twice"):
+    with pytest.raises(ScenarioError, match="the name 'eviction' is used twice"):
         scenarios.parse(twice)
 
 
 def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_STEPS", 4)
-    with pytest.raises(ScenarioError, match="a timeline has at most 4 lines"):
+    with pytest.raises(ScenarioError, match="a timeline has at most 4 steps"):
         scenarios.parse(SPOT)
 
 
