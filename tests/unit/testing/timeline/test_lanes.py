@@ -318,15 +318,15 @@ LIMITS = {
     "MAX_LANES": "Machines that are remembered",
     "MAX_EVENTS": "Events that are remembered; beyond, the oldest event that is over is dropped",
     "MAX_RESOURCES": "Machines of one event",
-    "MAX_ONLOOKERS": (
+    "MAX_OTHER_MACHINES": (
         "Other machines of an event's group for which it is remembered whether they saw it"
     ),
     "MAX_TICKS": "Groups into which the polls of one machine are collected",
     "MAX_MARKS": "Marks on one lane; further ones are counted with the last",
-    "MAX_AWAY": "Periods in which the service was not running",
-    "MAX_NEWEST": "Descriptions of the latest changes",
+    "MAX_OUTAGES": "Periods in which the service was not running",
+    "MAX_CHANGES": "Descriptions of the latest changes",
     "MAX_NAME": "Characters of a name",
-    "ROOMY": "Machines up to which all are drawn, quiet or not",
+    "MAX_ALL_DRAWN": "Machines up to which all are drawn, quiet or not",
     "MAX_FOLDS": "Folded periods of time",
     "MAX_DRAWN": "Lanes in a picture",
     "MAX_BARS": "Events drawn on one lane; the newest are drawn",
@@ -343,5 +343,5 @@ def test_every_limit_stands_in_the_documentation() -> None:
     rows = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", text, re.MULTILINE))
     modules = (limits, lines, axis, choose_lanes, strips, html_page)
     named = {name: getattr(module, name) for module in modules for name in vars(module)}
-    mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "ROOMY"))}
+    mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "MAX_ALL_DRAWN"))}
     assert rows == {LIMITS[name]: f"{value:,}" for name, value in mine.items()}
