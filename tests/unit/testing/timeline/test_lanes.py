@@ -343,5 +343,7 @@ def test_every_limit_stands_in_the_documentation() -> None:
     rows = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", text, re.MULTILINE))
     modules = (limits, lines, axis, choose_lanes, strips, html_page)
     named = {name: getattr(module, name) for module in modules for name in vars(module)}
-    mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "MAX_ALL_DRAWN"))}
+    mine = {
+        name: value for name, value in named.items() if name.startswith(("MAX_", "MAX_ALL_DRAWN"))
+    }
     assert rows == {LIMITS[name]: f"{value:,}" for name, value in mine.items()}
