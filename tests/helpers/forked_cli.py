@@ -1,4 +1,5 @@
-"""`forewarn` as a process of its own, without paying for its imports each time.
+"""`forewarn`, or a script that uses it, as a process of its own, without paying for the imports
+each time.
 
 Most of what a command costs is reading Python. A nursery has read it all and forks whenever a test
 wants a process; the child is as much a process as any other: it has its own files, environment,
@@ -27,13 +28,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 FOREWARN = (sys.executable, "-m", "forewarn")
+SCRIPT = (sys.executable, "-c")
 USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "pass_fds"}
 MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
 NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
 
 
 class Forked(subprocess.Popen[Any]):
-    """`subprocess.Popen`, for words that begin with FOREWARN."""
+    """`subprocess.Popen`, for words that begin with FOREWARN or SCRIPT."""
 
     _ended: int  # a pipe that says how it ended
 
@@ -58,11 +60,13 @@ class Forked(subprocess.Popen[Any]):
         *more: Any,
     ) -> None:
         words = [str(word) for word in args]
-        assert tuple(words[:3]) == FOREWARN, words
+        scripted = tuple(words[:2]) == SCRIPT
+        assert scripted or tuple(words[:3]) == FOREWARN, words
         usual = tuple(more[1:]) == (None, None, None, -1, False, -1)
         if not usual or executable or preexec_fn or pass_fds or shell:
             raise ValueError(f"start this by subprocess: {words}")
         request = {
+            "script": words[2] if scripted else None,
             "words": words[3:],
             "env": dict(os.environ if env is None else env),
             "cwd": str(cwd or Path.cwd()),
@@ -117,7 +121,7 @@ def start(words: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
 def run(
     words: Sequence[str | Path], *, timeout: float = 60, check: bool = False, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run` of a `forewarn` command, as text."""
+    """`subprocess.run` of a `forewarn` command or a script, as text."""
     if more.pop("capture_output", False):
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Forked(words, **{"text": True, **more}) as process:
@@ -130,6 +134,13 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def run_script(
+    script: str, *arguments: str | Path, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code in another process, with its output captured."""
+    return run([*SCRIPT, script, *arguments], capture_output=True, **more)
 
 
 class Zygote:
@@ -202,7 +213,7 @@ def _reap(ends: dict[int, int]) -> None:
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """What `python -m forewarn` has become by the time it has read everything."""
+    """What `python -m forewarn`, or `python -c`, has become by the time it has read everything."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -219,6 +230,11 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     if os.environ.get("PYTHONUNBUFFERED"):
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    if (script := request["script"]) is not None:
+        sys.argv = ["-c", *request["words"]]
+        sys.path[0] = ""
+        exec(compile(script, "<string>", "exec"), {"__name__": "__main__"})
+        sys.exit(0)
     sys.argv = ["forewarn", *request["words"]]
     from forewarn.cli import main
 
@@ -227,6 +243,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _read_everything() -> None:
+    import alembic.runtime.environment
+    import alembic.script  # noqa: F401
     import typer._adapters
     import typer.main
     import uvloop  # noqa: F401
@@ -239,6 +257,7 @@ def _read_everything() -> None:
     import forewarn.metadata.http.protocol
     import forewarn.node.daemon.run
     import forewarn.store.sqlite.engine
+    import forewarn.store.sqlite.restore
 
     forewarn.control.app.handlers()
     typer.main.get_command = functools.cache(typer.main.get_command)

@@ -4,6 +4,7 @@ It renders documents in its own few lines, so that the judge is tested against t
 against itself.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -91,13 +92,18 @@ def document(
             continue
         shown = {key: value for key, value in given.items() if version >= newer.get(key, "")}
         if isinstance(shown["NotBefore"], float):
-            form = "%Y-%m-%dT%H:%M:%SZ" if version == "2017-03-01" else "%a, %d %b %Y %H:%M:%S GMT"
-            shown["NotBefore"] = datetime.fromtimestamp(shown["NotBefore"], UTC).strftime(form)
+            shown["NotBefore"] = _date(shown["NotBefore"], version == "2017-03-01")
         if version == "2017-03-01" and not cloud:
             shown["Resources"] = [f"_{name}" for name in shown["Resources"]]
         listed.append(shown)
     value = {"DocumentIncarnation": incarnation, "Events": listed}
     return json.dumps(value, separators=(",", ":"))
+
+
+@functools.cache
+def _date(at: float, iso: bool) -> str:
+    form = "%Y-%m-%dT%H:%M:%SZ" if iso else "%a, %d %b %Y %H:%M:%S GMT"
+    return datetime.fromtimestamp(at, UTC).strftime(form)
 
 
 class Recording:

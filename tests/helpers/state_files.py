@@ -8,8 +8,6 @@ import functools
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from forewarn.store import Batch, Entry
 from forewarn.store.port import States, Work
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
+from helpers.forked_cli import run_script
 from helpers.paths import TESTS
 
 NOW = Now(at=1_800_000_000_000_000)
@@ -94,8 +93,7 @@ asyncio.run(main())
 def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "state.db"
-        argv = [sys.executable, "-c", KILLED, str(TESTS), str(path), *groups]
-        died = subprocess.run(argv, timeout=60)
+        died = run_script(KILLED, TESTS, path, *groups)
         assert died.returncode == -signal.SIGKILL
         parts = ("", "-wal", "-shm", ".lock")
         return {part: companion(path, part).read_bytes() for part in parts}

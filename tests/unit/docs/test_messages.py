@@ -92,6 +92,8 @@ EXAMPLES = {  # one for each way of telling something, so that we notice when we
     "a deadline is overdue for … s",  # of /healthz
     "the program cannot tell (exit code …)",  # of a driver
 }
+KINDS = (ast.Call, ast.Return, ast.Yield, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.NamedExpr)
+LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.unaryop)
 ROW = re.compile(r"^\| `(.+?)` \| (.*) \|$", re.MULTILINE)
 
 
@@ -137,24 +139,42 @@ def _said() -> frozenset[str]:
     return frozenset(words for _, _, words in messages()) - set(PASSING)
 
 
-def messages() -> Iterator[tuple[str, int, str]]:
+@cache
+def messages() -> tuple[tuple[str, int, str], ...]:
     """Every message, and where it is said."""
-    for file, tree in _trees().items():
-        if file.startswith(APART):
-            continue
-        for node in ast.walk(tree):
-            for said in (*_saying(node), *_returning(node, file)):
-                for words in _words(said, file):
-                    if " " in words and len(re.findall(r"[a-z]{2,}", words)) >= LEAST:
-                        yield file, said.lineno, " ".join(words.split())
+    return tuple(
+        (file, said.lineno, " ".join(words.split()))
+        for file, nodes in _nodes().items()
+        if not file.startswith(APART)
+        for node in nodes
+        for said in (*_saying(node), *_returning(node, file))
+        for words in _words(said, file)
+        if " " in words and len(re.findall(r"[a-z]{2,}", words)) >= LEAST
+    )
 
 
 @cache
-def _trees() -> dict[str, ast.Module]:
+def _nodes() -> dict[str, list[ast.AST]]:
+    """Of each file what is looked at here: walked through once, as that is most of the work."""
     return {
-        str(path.relative_to(SOURCE)): ast.parse(path.read_text())
+        str(path.relative_to(SOURCE)): [
+            node for node in _walk(ast.parse(path.read_text())) if isinstance(node, KINDS)
+        ]
         for path in sorted(SOURCE.rglob("*.py"))
     }
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """As `ast.walk`, in another order and without names and constants, in half the time."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for value in vars(node).values():
+            if isinstance(value, list):
+                waiting += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, LEAVES):
+                waiting.append(value)
 
 
 def _saying(node: ast.AST) -> list[ast.expr]:
@@ -232,7 +252,7 @@ def _words(node: ast.expr, file: str, depth: int = 3) -> Iterator[str]:
 def _given(file: str) -> dict[str, list[ast.expr]]:
     """What the names in a file stand for."""
     found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(_trees()[file]):
+    for node in _nodes()[file]:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
@@ -255,8 +275,8 @@ def _answers(name: str, file: str) -> list[ast.expr]:
 def _returned() -> dict[str, dict[str, list[ast.expr]]]:
     """What functions answer, by their name and file; nothing, if that is not words."""
     found: dict[str, dict[str, list[ast.expr]]] = {}
-    for file, tree in _trees().items():
-        for node in ast.walk(tree):
+    for file, nodes in _nodes().items():
+        for node in nodes:
             if isinstance(node, ast.FunctionDef):
                 here = found.setdefault(node.name, {}).setdefault(file, [])
                 if node.returns and re.match(r"str|tuple\[str", ast.unparse(node.returns)):
@@ -270,8 +290,8 @@ def _errors() -> frozenset[str]:
     """The exceptions of ours, whose words are for an operator."""
     bases = {
         node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
-        for tree in _trees().values()
-        for node in ast.walk(tree)
+        for nodes in _nodes().values()
+        for node in nodes
         if isinstance(node, ast.ClassDef)
     }
 

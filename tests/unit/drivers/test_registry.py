@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from forewarn.drivers import registry
 from forewarn.drivers.port import DriverContext
 from forewarn.drivers.registry import DriverConfig, DriverUnusable
 from forewarn.drivers.simulated import SimulatedDriver
+from helpers.forked_cli import run_script
 
 PACKAGE = """
 from typing import Annotated
@@ -87,13 +86,7 @@ def installed(tmp_path: Path) -> Path:
 def run(site: Path, script: str) -> str:
     """What a process prints in which the distribution is installed."""
     prelude = f"import sys; sys.path.insert(0, {str(site)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=site.parent,
-    )
+    done = run_script(prelude + script, cwd=site.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from helpers.forked_cli import run_script
 from helpers.state_files import (
     COPIED,
     NOW,
@@ -403,8 +402,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_pa
         state.parent.mkdir()
         for name in ("state.db", "state.db-wal"):
             (state.parent / name).write_bytes((tmp_path / name).read_bytes())
-    argv = [sys.executable, "-c", DYING, str(backup), *map(str, states)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    done = run_script(DYING, backup, *states, check=True)
     steps = int(done.stdout)
     assert 20 < steps < STEPS_AT_MOST - 1
     found = []

@@ -8,7 +8,6 @@ import contextlib
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,6 +22,7 @@ from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusab
 from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
+from helpers.forked_cli import run_script
 from helpers.state_files import (
     WRECKS,
     define_group,
@@ -163,8 +163,7 @@ def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     imports += "from forewarn.store import StoreUnusable\n"
     imports += "from forewarn.store.sqlite.engine import SqliteStore\n"
     imports += "import alembic.runtime.environment, alembic.script\n"
-    argv = [sys.executable, "-c", imports + drop + code, *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    return run_script(imports + drop + code, *arguments)
 
 
 OPENING = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion, locked, watched
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.state_file import SqliteFile
+from helpers.forked_cli import run_script
 from helpers.state_files import define_group, state_of_killed_service, state_with_groups
 
 
@@ -134,8 +133,7 @@ except StoreUnusable as error:
 
 def opened_elsewhere(path: Path) -> str:
     """What another process is told that wants the state."""
-    argv = [sys.executable, "-c", OPENED, str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = run_script(OPENED, path)
     assert done.stderr == ""
     return done.stdout.strip()
 
@@ -226,8 +224,7 @@ connection.close()
 def keeps_its_locks(path: Path) -> None:
     """SQLite's own are lost if a process closes any descriptor of the file; then another process
     would take itself for the last one, and remove the log."""
-    argv = [sys.executable, "-c", LOOKED, str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    done = run_script(LOOKED, path, check=True)
     assert done.stdout == "1\n"
     assert companion(path, "-wal").stat().st_size > 0
 

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from forewarn.store.port import Commit, HistoryQuery, Keyed, PollSightings
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
+from helpers.forked_cli import run_script
 from helpers.next_version import (
     BETWEEN,
     NEXT,
@@ -304,8 +303,7 @@ def test_a_death_in_the_middle_of_an_upgrade_leaves_what_was(
     path = stored(RELEASED[0], tmp_path)
     before = rows(path)
     migrations = tmp_path_factory.mktemp("migrations")
-    arguments = [str(path), str(migrations), str(after), str(TESTS)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], timeout=60)
+    killed = run_script(KILLED, path, migrations, str(after), TESTS)
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(StoreUnusable, match=f"has schema {RELEASED[0]}"):
         read(path, migrate=False)
