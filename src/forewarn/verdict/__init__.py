@@ -1,6 +1,6 @@
-"""What guests did about the events they were told of, and whether that was well done.
+"""The verdict on clients: what each machine did about each event, and which rules it broke.
 
-Read off a trace (docs/reference/traces.md) alone, so that a recording, a running service and a test
-are judged alike. `observer` hears the lines, `report` says what was made of them, `rules` what is
-expected; docs/test/verdict.md explains it all.
+It is read from a trace (docs/reference/traces.md) alone, so that recordings, running services and
+tests are assessed alike. `observer` reads lines, `rules` lists what is expected of clients,
+`verdict` is the result; docs/test/verdict.md documents it.
 """

@@ -1,4 +1,4 @@
-"""Complaints as they are found: each once, counted, and no more than a bound."""
+"""Collects complaints: each one once, with a count, up to a limit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from forewarn.verdict.rules import RULES, WRONG
 from forewarn.verdict.values import Complaint
 
 MAX_COMPLAINTS = 20  # of one rule about one machine, by event; the others are counted
-MAX_COMPLAINED = 10_000  # of all rules and machines together
+MAX_COMPLAINTS_IN_ALL = 10_000  # of all rules and machines together
 
 
-class _Kept:
+class _Entry:
     __slots__ = ("at", "group", "message", "severity", "times")
 
     def __init__(self, at: float, group: str, message: str, severity: str) -> None:
@@ -19,8 +19,8 @@ class _Kept:
 
 class Complaints:
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], dict[str, _Kept]] = {}
-        self._kept = 0
+        self._by_rule: dict[tuple[str, str], dict[str, _Entry]] = {}
+        self._count = 0
         self.left_out = 0
 
     def add(
@@ -33,30 +33,30 @@ class Complaints:
         group: str = "",
         event: str = "",
     ) -> None:
-        of_rule = self._found.setdefault((rule, machine), {})
-        found = of_rule.get(event)
-        if found is None:
-            if len(of_rule) >= MAX_COMPLAINTS or self._kept >= MAX_COMPLAINED:
+        of_rule = self._by_rule.setdefault((rule, machine), {})
+        entry = of_rule.get(event)
+        if entry is None:
+            if len(of_rule) >= MAX_COMPLAINTS or self._count >= MAX_COMPLAINTS_IN_ALL:
                 self.left_out += 1
                 return
-            self._kept += 1
-            found = of_rule[event] = _Kept(at, group, message, RULES[rule].severity)
-        found.times += 1
+            self._count += 1
+            entry = of_rule[event] = _Entry(at, group, message, RULES[rule].severity)
+        entry.times += 1
 
     def all(self) -> list[Complaint]:
         return [
             Complaint(
                 rule=rule,
-                severity=found.severity,
+                severity=entry.severity,
                 machine=machine,
-                group=found.group,
+                group=entry.group,
                 event=event,
-                at=found.at,
-                times=found.times,
-                message=found.message,
+                at=entry.at,
+                times=entry.times,
+                message=entry.message,
             )
-            for (rule, machine), of_rule in self._found.items()
-            for event, found in of_rule.items()
+            for (rule, machine), of_rule in self._by_rule.items()
+            for event, entry in of_rule.items()
         ]
 
 

@@ -1,4 +1,4 @@
-"""The documents that machines were shown, each read once however many machines are shown it."""
+"""The documents that machines got, each parsed only once however many machines got it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Documents:
             self._by_body.move_to_end(key)
             document = self._by_body[key]
         else:
-            document = self._by_body[key] = _read(version, body)
+            document = self._by_body[key] = _parse(version, body)
             if len(self._by_body) > MAX_REMEMBERED:
                 self._by_body.popitem(last=False)
         if document is not None and tag:
@@ -50,10 +50,10 @@ class Documents:
         return self._by_tag.get((version, tag))
 
 
-def _read(version: str, body: bytes) -> ShownDocument | None:
-    known = BY_NAME.get(version)
-    document = read_document(body, known)
+def _parse(version: str, body: bytes) -> ShownDocument | None:
+    known_version = BY_NAME.get(version)
+    document = read_document(body, known_version)
     if document is None:
         return None
     events = {event.id: event for event in document.events if event.status in STATUSES}
-    return ShownDocument(version, events, known.types if known else None)
+    return ShownDocument(version, events, known_version.types if known_version else None)

@@ -1,6 +1,6 @@
-"""The course of each event in a trace, and of each machine through it.
+"""The course of each event in a trace, as a whole and on each machine.
 
-Taken from `event` lines where the service records; where only a client does, from the documents.
+Taken from the service's `event` lines; in a recording made by a client, from the documents.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from forewarn.verdict.values import Course
 SCHEDULED, STARTED = "Scheduled", "Started"
 WITHDRAWN, FINISHED = "withdrawn", "finished"
 FREEZE = "Freeze"
-MAX_STATUSES = 4  # that one machine is shown of one event; there are two
+MAX_STATUSES = 4  # of one event that are remembered of one machine
 
 
 class MachineCourse:
-    """One machine's course through one event. `polls_…` is how often it had polled by then."""
+    """The course of one event on one machine. `polls_…` is how often it had polled by then."""
 
     __slots__ = (
         "approvals",
-        "attempted",
         "backing_off",
-        "blind",
         "concerned",
-        "gone",
+        "delisted",
+        "hiding_version",
         "last_shown",
         "machine",
         "polls_over",
@@ -33,6 +32,7 @@ class MachineCourse:
         "prepared",
         "seen",
         "statuses",
+        "uncertain_approval",
     )
 
     def __init__(self, machine: str, concerned: bool, polls: int) -> None:
@@ -42,24 +42,26 @@ class MachineCourse:
         self.polls_over: int | None = None
         self.seen: Stamp | None = None
         self.statuses: list[str] = []
-        self.last_shown: Stamp | None = None  # when it was shown the last of them
-        self.gone: Stamp | None = None  # when it was shown a document without it
+        self.last_shown: Stamp | None = None  # when it got the last status
+        self.delisted: Stamp | None = None  # when it first got a document without the event
         self.prepared: float | None = None
         self.approvals = 0
-        self.backing_off = False  # it had no usable answer when this became visible
-        self.attempted: float | None = None  # to approve, and nobody knows whether it counted
-        self.blind = ""  # the version it asked with, which does not show it
+        self.backing_off = False  # it had no usable answer when the event became visible
+        self.uncertain_approval: float | None = (
+            None  # time of an approval that may not have counted
+        )
+        self.hiding_version = ""  # the api-version of its polls, if that does not show the event
 
-    def shown(self, status: str, at: Stamp) -> None:
+    def record_sighting(self, status: str, at: Stamp) -> None:
         self.seen = self.seen or at
         if self.statuses[-1:] != [status] and len(self.statuses) < MAX_STATUSES:
             self.statuses.append(status)
             self.last_shown = at
-        self.gone = None
+        self.delisted = None
 
 
 class EventCourse:
-    """One event. `recorded` means by event lines, so that what is not in them has not happened."""
+    """The course of one event. `recorded`: from `event` lines, so that it is complete."""
 
     def __init__(self, id: str, group: str, *, recorded: bool) -> None:
         self.id, self.group, self.recorded = id, group, recorded
@@ -68,8 +70,8 @@ class EventCourse:
         self.seconds: float | None = None
         self.not_before: float | None = None
         self.visible: Stamp | None = None
-        self.hidden = False  # it could not be seen for a while, though it was there
-        self.struck = False  # it was never Scheduled
+        self.hidden = False  # its group was disabled for a while
+        self.sudden = False  # it was never Scheduled
         self.approved: float | None = None
         self.approved_by = ""
         self.started: Stamp | None = None
@@ -80,12 +82,12 @@ class EventCourse:
 
     @property
     def notice(self) -> float | None:
-        if self.struck or self.visible is None or self.not_before is None:
+        if self.sudden or self.visible is None or self.not_before is None:
             return None
         return self.not_before - self.visible.t
 
     @property
-    def early(self) -> bool:
+    def started_by_approval(self) -> bool:
         """Whether it started because it was approved."""
         return self.started is not None and self.approved is not None
 
@@ -104,14 +106,14 @@ class EventCourse:
         self.started = at
         for course in self.machine_courses.values():
             course.polls_started = _polls(course, clients)
-        tried = [
-            (w.attempted, w.machine)
-            for w in self.machine_courses.values()
-            if w.attempted is not None
+        attempts = [
+            (course.uncertain_approval, course.machine)
+            for course in self.machine_courses.values()
+            if course.uncertain_approval is not None
         ]
-        early = self.not_before is not None and at.t < self.not_before and not self.struck
-        if early and self.approved is None and tried:
-            self.approved, self.approved_by = min(tried)
+        early = self.not_before is not None and at.t < self.not_before and not self.sudden
+        if early and self.approved is None and attempts:
+            self.approved, self.approved_by = min(attempts)
 
     def end(self, at: Stamp, ending: str, clients: dict[str, Client]) -> None:
         if self.over is not None:
@@ -124,7 +126,7 @@ class EventCourse:
         if self.approved is None and self.over is None and self.started is None:
             self.approved, self.approved_by = at, by
 
-    def value(self, course: MachineCourse, client: Client | None) -> Course | None:
+    def to_course(self, course: MachineCourse, client: Client | None) -> Course | None:
         if self.visible is None:
             return None
         polls = (
@@ -139,7 +141,7 @@ class EventCourse:
             concerned=course.concerned,
             visible=self.visible.t,
             not_before=self.not_before,
-            notice=_length(self.visible.t, None if self.struck else self.not_before),
+            notice=_length(self.visible.t, None if self.sudden else self.not_before),
             seen=course.seen.t if course.seen else None,
             seen_after=_length(self.visible.t, course.seen.t if course.seen else None),
             statuses=tuple(course.statuses),
@@ -159,12 +161,12 @@ class EventCourse:
     def _started_by(self) -> str:
         if self.started is None:
             return ""
-        if self.struck:
+        if self.sudden:
             return "failure"
         return "approval" if self.approved is not None else "not-before"
 
     def _in_time(self, course: MachineCourse) -> bool | None:
-        if self.struck or not course.concerned:
+        if self.sudden or not course.concerned:
             return None
         if course.statuses:
             return course.statuses[0] == SCHEDULED

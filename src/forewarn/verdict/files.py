@@ -1,4 +1,4 @@
-"""Recordings, heard in the order of time. Only where each line stands is kept, not the lines."""
+"""Reads recordings in the order of time. Only the positions of lines are kept in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarn.verdict.verdict import Verdict
 MAX_LINE = 64 * 1024 * 1024  # bytes of one line
 
 
-class _When(msgspec.Struct):
+class _LineHead(msgspec.Struct):
     t: Any = None
     kind: Any = None
 
@@ -28,10 +28,10 @@ class TraceFiles(msgspec.Struct, frozen=True):
     unreadable: int  # lines
 
 
-def hear_files(paths: Sequence[Path]) -> TraceFiles:
-    """What several recordings tell together. Raises OSError for a file that cannot be read."""
+def verdict_of_files(paths: Sequence[Path]) -> TraceFiles:
+    """Return the verdict on several recordings together. Raises OSError."""
     observer = Observer()
-    places: list[tuple[float, int, int]] = []
+    positions: list[tuple[float, int, int]] = []
     exchanges = unreadable = 0
     files: list[IO[bytes]] = []
     try:
@@ -39,19 +39,19 @@ def hear_files(paths: Sequence[Path]) -> TraceFiles:
             files.append(rewindable(path))
             at = 0
             while line := files[index].readline(MAX_LINE):
-                when = _when(line)
-                if when is None:
+                head = _read_head(line)
+                if head is None:
                     unreadable += bool(line.strip())
                 else:
-                    exchanges += when.kind == "exchange"
-                    places.append((number(when.t) or 0.0, index, at))
+                    exchanges += head.kind == "exchange"
+                    positions.append((number(head.t) or 0.0, index, at))
                 at += len(line)
-        places.sort()
-        for _, index, at in places:
+        positions.sort()
+        for _, index, at in positions:
             files[index].seek(at)
             line_read = decode(files[index].readline(MAX_LINE))
             if line_read is None:
-                unreadable += 1  # in parts that were skipped when only the time was read
+                unreadable += 1  # in a part that was skipped when only the head was read
             else:
                 observer.add(line_read)
     finally:
@@ -66,15 +66,15 @@ def rewindable(path: Path) -> IO[bytes]:
     if file.seekable():
         return file
     with file:
-        copy = tempfile.TemporaryFile()  # noqa: SIM115, closed by whoever asked for it
+        copy = tempfile.TemporaryFile()  # noqa: SIM115, closed by the caller
         shutil.copyfileobj(file, copy)
     copy.seek(0)
     return copy
 
 
-def _when(line: bytes) -> _When | None:
+def _read_head(line: bytes) -> _LineHead | None:
     try:
-        found = msgspec.json.decode(line, type=_When)
+        head = msgspec.json.decode(line, type=_LineHead)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return found if number(found.t) is not None else None
+    return head if number(head.t) is not None else None

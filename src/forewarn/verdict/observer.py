@@ -1,8 +1,7 @@
-"""`Observer`: takes the lines of a trace one by one, and keeps what a verdict needs of them.
+"""`Observer`: reads the lines of a trace one by one, and keeps what a verdict needs of them.
 
-What is kept is bounded, and a poll that shows nothing new only counts. No line is ever an error:
-what cannot be understood is skipped. What one request does wrong is `request_rules.py`; what only
-the whole shows is `conduct_rules.py`.
+Memory is bounded, and a poll without news is only counted. Lines that cannot be read are skipped.
+`request_rules.py` checks single requests; `conduct_rules.py` what only the whole trace shows.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints, in_order
 from forewarn.verdict.documents import Documents, ShownDocument
 from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, EventCourse
-from forewarn.verdict.known import Known
+from forewarn.verdict.observed import Observed
 from forewarn.verdict.request_rules import RequestRules
 from forewarn.verdict.values import Unannounced
 from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
 
-ENDS = {"finish": FINISHED, "withdraw": WITHDRAWN}
+ENDINGS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
 
 class Observer:
@@ -35,10 +34,10 @@ class Observer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known = Known()
+        self._observed = Observed()
         self._documents = Documents()
         self._complaints = Complaints()
-        self._request_rules = RequestRules(self._known, self._complaints)
+        self._request_rules = RequestRules(self._observed, self._complaints)
         self._now: Stamp | None = None
         self._unreadable = 0
 
@@ -51,23 +50,24 @@ class Observer:
                 self._unreadable += 1
 
     def verdict(self) -> Verdict:
-        """Return the present verdict."""
+        """Return the verdict on all lines added so far."""
         with self._lock:
-            known = self._known
+            observed = self._observed
             complaints = self._complaints.all()
             if self._now is not None:
-                complaints += conduct_rules.complaints(known, self._now)
+                complaints += conduct_rules.complaints(observed, self._now)
             courses = [
                 value
-                for event in known.events.values()
+                for event in observed.events.values()
                 for course in event.machine_courses.values()
-                if (value := event.value(course, known.clients.get(course.machine))) is not None
+                if (value := event.to_course(course, observed.clients.get(course.machine)))
+                is not None
             ]
             return Verdict(
                 at=self._now.t if self._now else None,
-                courses=tuple(sorted(courses, key=lambda c: c.visible)),
-                unannounced=tuple(known.unannounced.values()),
-                conducts=tuple(client.conduct() for _, client in sorted(known.clients.items())),
+                courses=tuple(sorted(courses, key=lambda course: course.visible)),
+                unannounced=tuple(observed.unannounced.values()),
+                conducts=tuple(client.conduct() for _, client in sorted(observed.clients.items())),
                 complaints=in_order(complaints),
                 remarks=tuple(self._remarks()),
             )
@@ -75,17 +75,17 @@ class Observer:
     def forget(self) -> None:
         """Drop all complaints and counts, but keep the fleet and the events that are active."""
         with self._lock:
-            self._known.forget()
+            self._observed.forget()
             self._complaints = Complaints()
-            self._request_rules = RequestRules(self._known, self._complaints)
+            self._request_rules = RequestRules(self._observed, self._complaints)
             self._unreadable = 0
 
     def _remarks(self) -> list[str]:
-        remarks = list(self._known.remarks())
+        remarks = list(self._observed.remarks())
         if self._complaints.left_out:
-            remarks.append(f"{self._complaints.left_out} more complaints are left out")
+            remarks.append(f"{self._complaints.left_out} more complaints were dropped")
         if self._unreadable:
-            remarks.append(f"{self._unreadable} lines could not be understood")
+            remarks.append(f"{self._unreadable} lines could not be read")
         return remarks
 
     def _add(self, line: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ class Observer:
             case "event":
                 self._event(line, now)
             case "fleet":
-                self._known.fleet(line)
+                self._observed.fleet(line)
             case "approval":
                 event = self._event_of(line)
                 if event is not None:
@@ -116,20 +116,20 @@ class Observer:
             case "over":
                 self._unannounced_step(line, over=now.t)
             case "disabled":
-                for event in self._known.active.get(lines.name(line.get("group")), {}).values():
+                for event in self._observed.active.get(lines.name(line.get("group")), {}).values():
                     event.hidden = True
             case "up" | "down" | "step":
-                self._known.outages.append(now.t)
-                for client in self._known.clients.values():
+                self._observed.outages.append(now.t)
+                for client in self._observed.clients.values():
                     client.pause(self._now)
 
     def _event_of(self, line: Mapping[str, Any]) -> EventCourse | None:
-        return self._known.events.get(lines.name(line.get("event")).upper())
+        return self._observed.events.get(lines.name(line.get("event")).upper())
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
         id = lines.name(line.get("event")).upper()
         if id:
-            self._known.carried_out_unannounced(
+            self._observed.carried_out_unannounced(
                 Unannounced(
                     event=id,
                     group=lines.name(line.get("group")),
@@ -142,53 +142,53 @@ class Observer:
 
     def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
         """Keep the first time of each step, since lines may be written again after a restart."""
-        event = self._known.unannounced.get(lines.name(line.get("event")).upper())
+        event = self._observed.unannounced.get(lines.name(line.get("event")).upper())
         if event is None:
             return
         new = {name: t for name, t in times.items() if getattr(event, name) is None}
         type = event.type or lines.name(line.get("type"))
         after = msgspec.structs.replace(event, type=type, **new)
-        self._known.unannounced[event.event] = after
-        self._known.carried_out_unannounced(after)
+        self._observed.unannounced[event.event] = after
+        self._observed.carried_out_unannounced(after)
 
     def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
         id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
         if not id:
             return
-        event = self._known.event_course(id, lines.name(line.get("group")), recorded=True)
+        event = self._observed.event_course(id, lines.name(line.get("group")), recorded=True)
         event.recorded = True
         event.type, event.source = lines.name(line.get("type")), lines.name(line.get("source"))
         event.machines = lines.names(line.get("machines")) or event.machines
         event.not_before = lines.number(line.get("not_before"))
         event.seconds = lines.number(line.get("seconds"))
-        if event.visible is None and line.get("listed") is True and move not in ENDS:
+        if event.visible is None and line.get("listed") is True and move not in ENDINGS:
             event.visible = now
         for machine in event.machines:
-            self._known.machine_course(event, machine)
+            self._observed.machine_course(event, machine)
         if event.visible is now:
             for course in event.machine_courses.values():
-                client = self._known.clients.get(course.machine)
+                client = self._observed.clients.get(course.machine)
                 course.polls_visible = client.polls if client else 0
                 course.backing_off = bool(client and (client.trouble or client.paused))
         if move == "strike":
-            event.struck = True
+            event.sudden = True
         if move in ("strike", "start"):
             self._begin(event, now)
-        if move in ENDS:
-            event.end(now, ENDS[move], self._known.clients)
-            self._known.over(event)
+        if move in ENDINGS:
+            event.end(now, ENDINGS[move], self._observed.clients)
+            self._observed.end_event(event)
 
     def _begin(self, event: EventCourse, at: Stamp) -> None:
         if event.started is not None:
             return
-        event.begin(at, self._known.clients)
+        event.begin(at, self._observed.clients)
         for machine in event.machines:
-            client = self._known.clients.get(machine)
+            client = self._observed.clients.get(machine)
             if client is not None:
-                client.paused = True  # until it polls again, since its machine is being worked on
+                client.paused = True  # until it polls again, since its machine is being disturbed
 
     def _exchange(self, request: Exchange) -> None:
-        client = self._known.client(request.machine, request.source)
+        client = self._observed.client(request.machine, request.source)
         if client is None:
             return
         client.add(request)
@@ -208,7 +208,7 @@ class Observer:
                 self._request_rules.request(client, request)
 
     def _polled(self, client: Client, request: Exchange) -> None:
-        self._known.nobody_polled = False
+        self._observed.nobody_polled = False
         document = None
         if request.status == 200:
             answer = request.answer()
@@ -225,39 +225,39 @@ class Observer:
             return
         before = client.documents.get(request.version)
         if before is not document:
-            self._shown(client, request, document)
+            self._record_sightings(client, request, document)
             if not request.fault:
-                self._vanished(client, request, before, document)
+                self._record_disappearances(client, request, before, document)
                 client.documents[request.version] = document
-        self._blind(client, document)
+        self._mark_hidden_types(client, document)
 
-    def _shown(self, client: Client, request: Exchange, document: ShownDocument) -> None:
-        known = self._known
-        for shown in document.events.values():
-            event = known.events.get(shown.id)
+    def _record_sightings(self, client: Client, request: Exchange, document: ShownDocument) -> None:
+        observed = self._observed
+        for listed in document.events.values():
+            event = observed.events.get(listed.id)
             if event is None:
                 if request.fault:
-                    continue  # the fault may have made request up
-                event = known.event_course(shown.id, client.group, recorded=False)
-                event.type, event.source = shown.type, shown.source
-                event.machines, event.visible = shown.resources, request.done
-                event.seconds = shown.seconds
-                event.struck = shown.status == STARTED
-                for machine in shown.resources:
-                    known.machine_course(event, machine)
+                    continue  # the fault may have invented it
+                event = observed.event_course(listed.id, client.group, recorded=False)
+                event.type, event.source = listed.type, listed.source
+                event.machines, event.visible = listed.resources, request.done
+                event.seconds = listed.seconds
+                event.sudden = listed.status == STARTED
+                for machine in listed.resources:
+                    observed.machine_course(event, machine)
             if event.visible is None:
                 event.visible = request.done
             if not event.recorded:
-                event.not_before = event.not_before or shown.not_before
-                if shown.status == STARTED:
+                event.not_before = event.not_before or listed.not_before
+                if listed.status == STARTED:
                     self._begin(event, request.done)
-            looks_on = client.machine not in event.machine_courses
-            course = known.machine_course(event, client.machine)
+            unaffected = client.machine not in event.machine_courses
+            course = observed.machine_course(event, client.machine)
             if course is not None:
-                course.polls_visible -= looks_on  # this poll is one of those that count
-                course.shown(shown.status, request.done)
+                course.polls_visible -= unaffected  # this poll counts, too
+                course.record_sighting(listed.status, request.done)
 
-    def _vanished(
+    def _record_disappearances(
         self,
         client: Client,
         request: Exchange,
@@ -265,22 +265,22 @@ class Observer:
         document: ShownDocument,
     ) -> None:
         for id in before.events if before else ():
-            event = self._known.events.get(id)
+            event = self._observed.events.get(id)
             if event is None or id in document.events:
                 continue
             course = event.machine_courses.get(client.machine)
-            if course is not None and course.gone is None:
-                course.gone = request.done
+            if course is not None and course.delisted is None:
+                course.delisted = request.done
             if not event.recorded:
-                event.end(request.done, FINISHED if event.started else "", self._known.clients)
-                self._known.over(event)
+                event.end(request.done, FINISHED if event.started else "", self._observed.clients)
+                self._observed.end_event(event)
 
-    def _blind(self, client: Client, document: ShownDocument) -> None:
+    def _mark_hidden_types(self, client: Client, document: ShownDocument) -> None:
         """Mark active events that the version in use never shows."""
         if document.types is None or len(document.types) == len(NEWEST.types):
             return
-        for event in self._known.active.get(client.group, {}).values():
+        for event in self._observed.active.get(client.group, {}).values():
             if event.visible is not None and not document.shows(event.type):
                 course = event.machine_courses.get(client.machine)
                 if course is not None and course.seen is None:
-                    course.blind = document.version
+                    course.hiding_version = document.version

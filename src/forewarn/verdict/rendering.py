@@ -9,7 +9,7 @@ from forewarn.traces.lines import printable
 from forewarn.verdict.rules import WRONG
 from forewarn.verdict.values import Complaint, Conduct, Course, Unannounced, VerdictData
 
-MAX_RENDERED = 50  # complaints, courses or machines in one text; JSON has all of them
+MAX_RENDERED = 50  # complaints, courses or machines; the JSON form has all of them
 
 
 def render(verdict: VerdictData) -> str:
@@ -17,50 +17,54 @@ def render(verdict: VerdictData) -> str:
 
 
 def headline(verdict: VerdictData) -> str:
-    events = len({one.event for one in verdict.courses} | {e.event for e in verdict.unannounced})
+    events = len(
+        {course.event for course in verdict.courses}
+        | {event.event for event in verdict.unannounced}
+    )
     wrong, notes = len(verdict.wrong), len(verdict.notes)
     judged = f"{count(len(verdict.conducts), 'machine')}, {count(events, 'event')}"
-    said = f"{count(wrong, 'thing')} wrong" if wrong else "nothing wrong"
-    return f"verdict: {said}" + (f", {count(notes, 'note')}" if notes else "") + f" ({judged})"
+    result = f"{count(wrong, 'thing')} wrong" if wrong else "nothing wrong"
+    return f"verdict: {result}" + (f", {count(notes, 'note')}" if notes else "") + f" ({judged})"
 
 
-def complaint(one: Complaint) -> str:
-    """In two lines: what, who and when; and what was seen."""
-    times = f", {one.times} times" if one.times > 1 else ""
-    event = f" about {one.event[:8]}" if one.event else ""
-    mark = "✗" if one.severity == WRONG else "·"
-    return f"{mark} {one.rule}: {one.machine}{event} at {moment(one.at)}{times}\n    {one.message}"
+def complaint_text(complaint: Complaint) -> str:
+    """Describe a complaint in two lines: rule, machine and time; and the message."""
+    times = f", {complaint.times} times" if complaint.times > 1 else ""
+    event = f" about {complaint.event[:8]}" if complaint.event else ""
+    mark = "✗" if complaint.severity == WRONG else "·"
+    what = f"{complaint.rule}: {complaint.machine}{event}"
+    return f"{mark} {what} at {moment(complaint.at)}{times}\n    {complaint.message}"
 
 
 def event_line(course: Course) -> str:
-    """What became of an event, whoever looked on."""
-    named = f"{course.type} {course.event[:8]}" + (f" ({course.source})" if course.source else "")
-    told = [f"{named}: visible {moment(course.visible)}"]
+    """Describe the course of an event, independent of any machine."""
+    name = f"{course.type} {course.event[:8]}" + (f" ({course.source})" if course.source else "")
+    parts = [f"{name}: visible {moment(course.visible)}"]
     if course.notice is not None:
-        told[0] += f" with {length(course.notice)} of notice"
+        parts[0] += f" with {length(course.notice)} of notice"
     if course.approved is not None:
-        told.append(
+        parts.append(
             f"approved by {printable(course.approved_by)} {_later(course, course.approved)}"
         )
     if course.started is not None:
-        why = {"approval": "", "not-before": ", its notice had passed"}
-        told.append(f"started {_later(course, course.started)}")
-        told[-1] += why.get(course.started_by, ", suddenly")
+        reasons = {"approval": "", "not-before": ", its notice had passed"}
+        parts.append(f"started {_later(course, course.started)}")
+        parts[-1] += reasons.get(course.started_by, ", without notice")
     if course.over is not None:
-        told.append(f"{course.ending or 'gone'} {_later(course, course.over)}")
-    return "; ".join(told)
+        parts.append(f"{course.ending or 'gone'} {_later(course, course.over)}")
+    return "; ".join(parts)
 
 
 def unannounced_line(event: Unannounced) -> str:
     """Describe an event that was not shown to guests."""
-    named = f"{event.type or 'event'} {event.event[:8]}"
-    named += f" ({event.source})" if event.source else ""
-    told = [f"{named} of {printable(', '.join(event.machines))}: unannounced at {moment(event.at)}"]
+    name = f"{event.type or 'event'} {event.event[:8]}"
+    name += f" ({event.source})" if event.source else ""
+    parts = [f"{name} of {printable(', '.join(event.machines))}: unannounced at {moment(event.at)}"]
     if event.impact is not None:
-        told.append(f"carried out after {length(round(event.impact - event.at, 3))}")
+        parts.append(f"carried out after {length(round(event.impact - event.at, 3))}")
     if event.over is not None:
-        told.append(f"over after {length(round(event.over - event.at, 3))}")
-    return "; ".join(told)
+        parts.append(f"ended after {length(round(event.over - event.at, 3))}")
+    return "; ".join(parts)
 
 
 def _later(course: Course, t: float) -> str:
@@ -69,7 +73,7 @@ def _later(course: Course, t: float) -> str:
 
 def course_cells(course: Course) -> tuple[str, ...]:
     return (
-        course.machine + ("" if course.concerned else " (looks on)"),
+        course.machine + ("" if course.concerned else " (not affected)"),
         "not seen" if course.seen_after is None else f"seen after {length(course.seen_after)}",
         " → ".join(course.statuses) or "-",
         "-" if course.prepared is None else f"ready {_later(course, course.prepared)}",
@@ -94,33 +98,33 @@ def conduct_cells(conduct: Conduct) -> tuple[str, ...]:
 
 
 def by_event(verdict: VerdictData) -> dict[str, list[Course]]:
-    found: dict[str, list[Course]] = {}
+    courses: dict[str, list[Course]] = {}
     for course in verdict.courses:
-        found.setdefault(course.event, []).append(course)
-    return found
+        courses.setdefault(course.event, []).append(course)
+    return courses
 
 
 def _lines(verdict: VerdictData) -> Iterator[str]:
     yield headline(verdict)
-    for one in verdict.complaints[:MAX_RENDERED]:
-        yield "  " + complaint(one).replace("\n", "\n  ")
+    for item in verdict.complaints[:MAX_RENDERED]:
+        yield "  " + complaint_text(item).replace("\n", "\n  ")
     if len(verdict.complaints) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.complaints), 'complaint')}"
-    shown = 0
+    rendered = 0
     if verdict.courses or verdict.unannounced:
         yield "events"
-    for hidden in verdict.unannounced[:MAX_RENDERED]:
-        yield f"  {unannounced_line(hidden)}"
+    for event in verdict.unannounced[:MAX_RENDERED]:
+        yield f"  {unannounced_line(event)}"
     if len(verdict.unannounced) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.unannounced), 'unannounced event')}"
     for courses in by_event(verdict).values():
-        if shown >= MAX_RENDERED:
+        if rendered >= MAX_RENDERED:
             break
         yield f"  {event_line(courses[0])}"
-        for course in courses[: MAX_RENDERED - shown]:
+        for course in courses[: MAX_RENDERED - rendered]:
             yield "    " + "  ".join(course_cells(course))
-        shown += len(courses)
-    if shown and len(verdict.courses) > MAX_RENDERED:
+        rendered += len(courses)
+    if rendered and len(verdict.courses) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.courses), 'course')}"
     if verdict.conducts:
         yield "machines"
@@ -137,7 +141,7 @@ def _rough(seconds: float) -> str:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{printable(key, 40)} ×{n:,}" for key, n in counts.items()) or "-"
+    return ", ".join(f"{printable(key, 40)} ×{number:,}" for key, number in counts.items()) or "-"
 
 
 def moment(t: float) -> str:
@@ -149,16 +153,16 @@ def moment(t: float) -> str:
 
 
 def length(seconds: float) -> str:
-    """`0.2 s`, `30 s`, `15 min`, `1 h 30 min`."""
+    """Format a duration, for example `0.2 s`, `30 s`, `15 min` or `1 h 30 min`."""
     if seconds < 0:
         return "-" + length(-seconds)
     if seconds < 120:
         digits = f"{seconds:.3f}" if seconds < 10 else f"{seconds:.1f}"
         return digits.rstrip("0").rstrip(".") + " s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
-    return " ".join(parts + [f"{rest} s"] * bool(rest and not hours))
+    return " ".join(parts + [f"{seconds_left} s"] * bool(seconds_left and not hours))
 
 
 def count(number: int, noun: str) -> str:

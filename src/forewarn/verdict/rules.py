@@ -1,5 +1,6 @@
-"""What a client can do wrong, by name: what is expected, and whether missing it is wrong or only
-worth a word. `forewarn verdict --rules` prints this table; docs/test/verdict.md explains it.
+"""The rules for clients: what is expected, and whether breaking a rule is wrong or only a note.
+
+`forewarn verdict --rules` prints this table; docs/test/verdict.md explains it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ import msgspec
 WRONG = "wrong"
 NOTE = "note"
 
-CHANCE = 5.0  # seconds, of both clocks, in which whoever asks at all should have asked once
-SELDOM = 15.0  # seconds between two polls that are too many for a Preempt and its 30
-LEAST_INTERVALS = 3  # that have to be known before anything is said about how often one asks
-GIVEN_UP = 120.0  # seconds of silence that no waiting between two attempts explains
-HAMMERING = 10.0  # polls a second that nobody needs
-HAMMERED = 10.0  # seconds for which they have to go on
-THROTTLED = 20  # refusals in a row for asking too often, ...
-THROTTLED_WITHIN = 10.0  # ... and in so few seconds
-REPEATED = 5  # approvals of one event by one machine
-SHORT_FREEZE = 10  # seconds of a pause that is over before anything could be moved away
-RESTARTING = 300.0  # seconds that a machine may be silent after something was done to it
+MIN_CHANCE = 5.0  # seconds, of both clocks, in which every polling client should have polled once
+MAX_INTERVAL = (
+    15.0  # seconds between two polls; more are too many for a Preempt with its 30 s of notice
+)
+MIN_INTERVALS = 3  # that have to be known before the polling rate is assessed
+GIVEN_UP_AFTER = 120.0  # seconds without a request, which no back-off explains
+HAMMERING_RATE = 10.0  # polls a second
+HAMMERING_SECONDS = 10.0  # seconds for which that rate has to last
+MAX_THROTTLED = 20  # answers 429 in a row ...
+THROTTLED_SECONDS = 10.0  # ... within this many seconds
+MAX_APPROVALS = 5  # of one event by one machine
+SHORT_FREEZE = 10  # seconds; a shorter pause is over before anything could be moved away
+RESTART_SECONDS = (
+    300.0  # seconds in which a machine need not poll after an event was carried out on it
+)
 
 
 class Rule(msgspec.Struct, frozen=True):

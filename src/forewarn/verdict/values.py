@@ -11,44 +11,46 @@ from forewarn.verdict.rules import WRONG
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a client did wrong, or may come to grief with."""
+    """A rule that a client has broken."""
 
     rule: str
     severity: str = WRONG  # or note
     machine: str
     group: str = ""
     event: str = ""
-    at: float  # the first time
+    at: float  # first time
     times: int = 1
-    message: str  # what was seen, and what would have been right
+    message: str  # what was observed, and what would be right
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, as one machine of its group went through it."""
+    """The course of one event on one machine of its group."""
 
     machine: str
     group: str = ""
     event: str
     type: str
     source: str = ""
-    concerned: bool = True  # is the machine one of its Resources?
-    visible: float  # from when on the machine could have seen it
+    concerned: bool = True  # whether the machine is one of its Resources
+    visible: float  # when it was first listed
     not_before: float | None = None
     notice: float | None = None  # from visible to not_before
-    seen: float | None = None  # when the machine was first shown it
-    seen_after: float | None = None  # after it was visible
-    statuses: tuple[str, ...] = ()  # that it was shown, in that order
-    polls: int = 0  # of this machine while the event was there
-    prepared: float | None = None  # when it said that it is ready
-    approved: float | None = None  # when somebody of the group, or an operator, did
+    seen: float | None = None  # when the machine first got it in a document
+    seen_after: float | None = None  # seconds after `visible`
+    statuses: tuple[str, ...] = ()  # that the machine saw, in order
+    polls: int = 0  # of this machine while the event was active
+    prepared: float | None = None  # when it reported that it is ready
+    approved: float | None = None  # when a machine of the group, or an operator, approved it
     approved_by: str = ""
-    margin: float | None = None  # from that approval to not_before
+    margin: float | None = None  # from `approved` to `not_before`
     started: float | None = None
     started_by: str = ""  # approval, not-before or failure
-    impact: float | None = None  # when something was really done to the machines
+    impact: float | None = None  # when it was carried out
     over: float | None = None
-    ending: str = ""  # finished or withdrawn; empty: it is not known, or not over
-    in_time: bool | None = None  # seen before it started; None: there was nothing to be in time for
+    ending: str = ""  # finished or withdrawn; empty: unknown, or still active
+    in_time: bool | None = (
+        None  # seen before it started; None: it had no notice, or the machine is not affected
+    )
 
 
 class Unannounced(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,45 +61,45 @@ class Unannounced(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
     source: str = ""
     machines: tuple[str, ...] = ()
-    at: float  # when it was asked for
-    impact: float | None = None  # when something was really done to the machines
+    at: float  # when it was requested
+    impact: float | None = None  # when it was carried out
     over: float | None = None
 
 
 class Conduct(msgspec.Struct, frozen=True, kw_only=True):
-    """How one machine asked."""
+    """How one machine polled."""
 
     machine: str
     group: str = ""
-    polls: int = 0  # for the document, however they were answered
-    waits: int = 0  # of these, long-polls
+    polls: int = 0  # whatever the answer was
+    waits: int = 0  # long-polls among them
     approvals: int = 0  # requests that approve
-    every: float | None = None  # real seconds between two polls: the median of the last
-    longest: float | None = None  # and the longest of all
-    on_clock: float | None = None  # the median on the service's clock, which may be wound
-    first: float | None = None  # poll
-    last: float | None = None  # poll
-    versions: dict[str, int] = {}  # that it asked with
-    approval_versions: dict[str, int] = {}  # that it approved with
-    headers: dict[str, str] = {}  # telling ones that it sent, as it last did
-    statuses: dict[str, int] = {}  # that it was answered
-    faults: dict[str, int] = {}  # that it met
+    every: float | None = None  # median of the last intervals between polls, in real seconds
+    longest: float | None = None  # longest interval, in real seconds
+    on_clock: float | None = None  # median interval on the service's clock, which may be virtual
+    first: float | None = None  # time of the first poll
+    last: float | None = None  # time of the last poll
+    versions: dict[str, int] = {}  # of polls
+    approval_versions: dict[str, int] = {}  # of approvals
+    headers: dict[str, str] = {}  # the last values of some request headers
+    statuses: dict[str, int] = {}  # of answers
+    faults: dict[str, int] = {}  # in answers
 
 
 class VerdictData(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a verdict holds; `verdict.Verdict` adds what one does with it."""
+    """The data of a verdict; `verdict.Verdict` adds methods."""
 
-    at: float | None = None  # the last that was heard
+    at: float | None = None  # time of the last line
     courses: tuple[Course, ...] = ()
     conducts: tuple[Conduct, ...] = ()
     unannounced: tuple[Unannounced, ...] = ()
-    complaints: tuple[Complaint, ...] = ()  # what is wrong first
-    remarks: tuple[str, ...] = ()  # what this verdict does not know, or has forgotten
+    complaints: tuple[Complaint, ...] = ()  # wrong ones first
+    remarks: tuple[str, ...] = ()  # what is missing from this verdict
 
     @property
     def wrong(self) -> tuple[Complaint, ...]:
-        return tuple(one for one in self.complaints if one.severity == WRONG)
+        return tuple(item for item in self.complaints if item.severity == WRONG)
 
     @property
     def notes(self) -> tuple[Complaint, ...]:
-        return tuple(one for one in self.complaints if one.severity != WRONG)
+        return tuple(item for item in self.complaints if item.severity != WRONG)

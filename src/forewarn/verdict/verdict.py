@@ -1,6 +1,6 @@
-"""`Verdict`: narrowing a verdict down, checking it in an assertion, and showing it.
+"""`Verdict`: the result, with methods to filter it, to check it in a test, and to print it.
 
-What it holds is `values.py`, its text `rendering.py`, and its JUnit XML `junit.py`.
+Its data are in `values.py`, its text in `rendering.py`, and its JUnit XML in `junit.py`.
 """
 
 from __future__ import annotations
@@ -13,79 +13,79 @@ from forewarn.verdict import rendering
 from forewarn.verdict.values import Complaint, Conduct, Course, VerdictData
 
 SHOWN_IN_REPR = 3  # complaints
-MAX_REPR = 160  # characters of what is wrong: pytest cuts what is longer than 240 in the middle
+MAX_REPR = 160  # characters of complaints: pytest abbreviates what is longer than 240
 
 
 class Verdict(VerdictData, frozen=True, kw_only=True):
-    """What each machine did about each event, and what was wrong with it."""
+    """What each machine did about each event, and which rules it broke."""
 
     @property
     def ok(self) -> bool:
         return not self.wrong
 
     def check(self, *, strict: bool = False) -> Verdict:
-        """Return the verdict, or raise AssertionError with all findings; `strict` counts notes."""
-        __tracebackhide__ = True  # pytest shows the line that asked
+        """Return the verdict; raise AssertionError if it is not ok or, with `strict`, has notes."""
+        __tracebackhide__ = True  # pytest shows the line of the caller
         if not self.ok or (strict and self.notes):
             raise AssertionError(str(self))
         return self
 
     def of(self, machine: Any) -> Verdict:
-        """What is about this machine only."""
+        """Return the part of the verdict that is about one machine."""
         name = _name(machine)
-        found = self._where(lambda one: one.machine == name)
-        hidden = tuple(one for one in self.unannounced if name in one.machines)
-        return msgspec.structs.replace(found, unannounced=hidden)
+        filtered = self._filter(lambda item: item.machine == name)
+        unannounced = tuple(item for item in self.unannounced if name in item.machines)
+        return msgspec.structs.replace(filtered, unannounced=unannounced)
 
     def about(self, event: Any) -> Verdict:
-        """What is about this event only; the first characters of its id will do."""
+        """Return the part about one event; the first characters of its id are enough."""
         id = _id(event)
-        met = {one.machine for one in self.courses if one.event.startswith(id)}
-        found = self._where(lambda one: one.event.startswith(id))
-        conducts = tuple(one for one in self.conducts if one.machine in met)
-        hidden = tuple(one for one in self.unannounced if one.event.startswith(id))
-        return msgspec.structs.replace(found, conducts=conducts, unannounced=hidden)
+        machines = {item.machine for item in self.courses if item.event.startswith(id)}
+        filtered = self._filter(lambda item: item.event.startswith(id))
+        conducts = tuple(item for item in self.conducts if item.machine in machines)
+        unannounced = tuple(item for item in self.unannounced if item.event.startswith(id))
+        return msgspec.structs.replace(filtered, conducts=conducts, unannounced=unannounced)
 
     def without(self, *rules: str) -> Verdict:
-        """The same, if these were allowed."""
-        left = tuple(one for one in self.complaints if one.rule not in rules)
-        return msgspec.structs.replace(self, complaints=left)
+        """Return the verdict without the complaints of these rules."""
+        complaints = tuple(item for item in self.complaints if item.rule not in rules)
+        return msgspec.structs.replace(self, complaints=complaints)
 
     def by(self, rule: str) -> tuple[Complaint, ...]:
-        """The complaints of one rule."""
-        return tuple(one for one in self.complaints if one.rule == rule)
+        """Return the complaints of one rule."""
+        return tuple(item for item in self.complaints if item.rule == rule)
 
     def course(self, machine: Any, event: Any) -> Course:
-        """How one machine went through one event."""
+        """Return the course of one event on one machine; raise LookupError if there is none."""
         name, id = _name(machine), _id(event)
-        for one in self.courses:
-            if one.machine == name and one.event.startswith(id):
-                return one
-        raise LookupError(f"'{name}' has nothing to do with an event {id} that is known here")
+        for item in self.courses:
+            if item.machine == name and item.event.startswith(id):
+                return item
+        raise LookupError(f"there is no event {id} of machine '{name}' in this verdict")
 
     def conduct(self, machine: Any) -> Conduct:
-        """How one machine asked."""
+        """Return how one machine polled; raise LookupError if it sent no requests."""
         name = _name(machine)
-        for one in self.conducts:
-            if one.machine == name:
-                return one
-        raise LookupError(f"'{name}' has not asked for anything")
+        for item in self.conducts:
+            if item.machine == name:
+                return item
+        raise LookupError(f"machine '{name}' has sent no requests")
 
     def knows(self, machine: Any) -> bool:
-        """Has it asked, or was an event about it?"""
+        """Return whether a machine has sent requests or had an event."""
         name = _name(machine)
-        known = {one.machine for one in self.conducts} | {one.machine for one in self.courses}
-        return name in known
+        names = {item.machine for item in self.conducts} | {item.machine for item in self.courses}
+        return name in names
 
     def render(self) -> str:
         return rendering.render(self)
 
-    def _where(self, fits: Any) -> Verdict:
+    def _filter(self, matches: Any) -> Verdict:
         return Verdict(
             at=self.at,
-            courses=tuple(filter(fits, self.courses)),
-            conducts=tuple(one for one in self.conducts if fits(_Named(one.machine))),
-            complaints=tuple(filter(fits, self.complaints)),
+            courses=tuple(filter(matches, self.courses)),
+            conducts=tuple(item for item in self.conducts if matches(_MachineOnly(item.machine))),
+            complaints=tuple(filter(matches, self.complaints)),
             remarks=self.remarks,
         )
 
@@ -93,21 +93,23 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         return self.render()
 
     def __repr__(self) -> str:
-        """Short, since an assertion shows no more of it; `check()` says everything."""
-        said = [f"{one.rule} by {one.machine}" for one in self.wrong]
-        shown = ", ".join(said[:SHOWN_IN_REPR]) + (", …" if len(said) > SHOWN_IN_REPR else "")
-        events = len({one.event for one in self.courses} | {e.event for e in self.unannounced})
-        seen = f"{_count(len(self.conducts), 'machine')}, {_count(events, 'event')}"
-        if not said:
-            return f"<Verdict: nothing wrong; {seen}>"
-        if len(said) == 1:
-            shown += f": {self.wrong[0].message}"
-        cut = shown if len(shown) <= MAX_REPR else shown[: MAX_REPR - 1] + "…"
-        return f"<Verdict: {len(said)} wrong: {cut}; {seen}; .check() tells all>"
+        """Return a short summary for assertion messages; `check()` reports everything."""
+        broken = [f"{item.rule} by {item.machine}" for item in self.wrong]
+        summary = ", ".join(broken[:SHOWN_IN_REPR]) + (", …" if len(broken) > SHOWN_IN_REPR else "")
+        events = len(
+            {item.event for item in self.courses} | {item.event for item in self.unannounced}
+        )
+        totals = f"{_count(len(self.conducts), 'machine')}, {_count(events, 'event')}"
+        if not broken:
+            return f"<Verdict: nothing wrong; {totals}>"
+        if len(broken) == 1:
+            summary += f": {self.wrong[0].message}"
+        text = summary if len(summary) <= MAX_REPR else summary[: MAX_REPR - 1] + "…"
+        return f"<Verdict: {len(broken)} wrong: {text}; {totals}; .check() reports all>"
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """A machine, where an event is asked for as well."""
+class _MachineOnly(msgspec.Struct, frozen=True):
+    """A machine without an event, for filters that look at both."""
 
     machine: str
     event: str = ""

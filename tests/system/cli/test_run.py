@@ -149,7 +149,7 @@ def _leads(link: Path) -> str:
 @pytest.fixture(scope="module")
 def faketime() -> Path:
     try:
-        return fake_time.find()
+        return fake_time.find_library()
     except NoFakeTime:
         require(None, "libfaketime (apt-get install libfaketime)")
         raise
@@ -221,7 +221,7 @@ def test_an_old_library_that_cannot_be_mended_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # without a compiler
-    monkeypatch.setattr(FakeTime, "_sleeps", lambda _: False)
+    monkeypatch.setattr(FakeTime, "_sleep_works", lambda _: False)
     with FakeTime(0) as fake:
         assert "Python's time.sleep" in fake.notes[0]
 

@@ -141,7 +141,7 @@ def test_an_unmodified_program_is_inside_with_the_services_address_and_clock(
 ) -> None:
     needs_root()
     try:
-        fake_time.find()
+        fake_time.find_library()
     except NoFakeTime:
         require(None, "libfaketime (apt-get install libfaketime)")
     inside = ("--netns", "--fake-time", "--", *program, "http://169.254.169.254")

@@ -157,6 +157,6 @@ def test_without_pasta_or_slirp4netns_it_says_what_is_missing(
     python = sys.executable
     found = enclose([], python, *where, "auto", python, "-c", "", path=str(tmp_path))
     assert found["network"] == "loopback"
-    assert found["notes"][0].endswith("install passt or slirp4netns)")
+    assert found["notes"][0].endswith("(install passt or slirp4netns for the rest of the network)")
     refused = enclose([], python, *where, "full", python, "-c", "", path=str(tmp_path))
     assert "install passt or slirp4netns" in refused["refused"]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from forewarn.traces import exchanges
-from forewarn.verdict import complaints, known
+from forewarn.verdict import complaints, observed
 from forewarn.verdict.rules import RULES
 from forewarn.verdict.values import Complaint, Conduct, Course
 from forewarn.verdict.verdict import Verdict
@@ -33,10 +33,10 @@ def test_the_limits_are_those_of_the_code() -> None:
     text = (DOCS / "test" / "verdict.md").read_text().partition("\n## Limits\n")[2]
     rows = re.findall(r"^\| (.+?) \| ([0-9].*?) \|$", text.partition("\n## ")[0], re.MULTILINE)
     assert dict(rows) == {
-        "Machines": f"{known.MAX_CLIENTS:,}",
-        "Events, and as many unannounced ones": f"{known.MAX_EVENTS:,}",
-        "Courses of machines through events": f"{known.MAX_COURSES:,}",
-        "Complaints in all": f"{complaints.MAX_COMPLAINED:,}",
+        "Machines": f"{observed.MAX_CLIENTS:,}",
+        "Events, and as many unannounced ones": f"{observed.MAX_EVENTS:,}",
+        "Courses of machines through events": f"{observed.MAX_COURSES:,}",
+        "Complaints in all": f"{complaints.MAX_COMPLAINTS_IN_ALL:,}",
         "Complaints of one rule about one machine; further ones are counted": str(
             complaints.MAX_COMPLAINTS
         ),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.traces import exchanges
-from forewarn.verdict import clients, complaints, documents, known
+from forewarn.verdict import clients, complaints, documents, observed
 from forewarn.verdict.observer import Observer
 from helpers.verdict_world import World, rules
 
@@ -91,7 +91,7 @@ def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
     assert len(conduct.versions) <= clients.MAX_VERSIONS + 1
     assert len(conduct.headers["user-agent"]) < 100
     assert len(verdict.by("unknown-approval")) == complaints.MAX_COMPLAINTS
-    assert f"{300 - complaints.MAX_COMPLAINTS} more complaints are left out" in verdict.remarks
+    assert f"{300 - complaints.MAX_COMPLAINTS} more complaints were dropped" in verdict.remarks
     assert "\x1b" not in str(verdict)
 
 
@@ -109,7 +109,7 @@ def test_a_body_that_is_too_large_to_look_at_is_passed_over(
 def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(known, "MAX_COURSES", 10)
+    monkeypatch.setattr(observed, "MAX_COURSES", 10)
     world = World()
     standing = world.raise_("Reboot", "web_0", notice=1_000_000)
     for _ in range(50):
@@ -120,15 +120,14 @@ def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     assert len(verdict.courses) <= 10
     assert verdict.course("web_0", standing).over is None
     assert verdict.remarks == (
-        "41 times the course of a machine through an event was forgotten or left out; there is room"
-        " for 10",
+        "41 courses of events on machines were forgotten, since only 10 are remembered",
     )
 
 
 def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(known, "MAX_COURSES", 10)
+    monkeypatch.setattr(observed, "MAX_COURSES", 10)
     world = World()
     events = [world.raise_("Reboot", "web_0") for _ in range(4)]
     world.poll("web_1")
@@ -143,7 +142,7 @@ def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
 def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(known, "MAX_COURSES", 1)
+    monkeypatch.setattr(observed, "MAX_COURSES", 1)
     world = World()
     event = world.raise_("Reboot", "web_0")
     world.approve("web_1", event)
@@ -152,7 +151,7 @@ def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
 
 
 def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "MAX_EVENTS", 5)
+    monkeypatch.setattr(observed, "MAX_EVENTS", 5)
     world = World()
     for _ in range(50):
         world.raise_("Reboot", "web_0")
@@ -160,13 +159,13 @@ def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.M
 
 
 def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(observed, "MAX_CLIENTS", 3)
     world = World()
     for n in range(10):
         world.poll(f"m{n}")
     verdict = world.verdict()
     assert len(verdict.conducts) == 3
-    assert verdict.remarks == ("7 requests of machines beyond the first 3 are left out",)
+    assert verdict.remarks == ("7 requests were ignored, since only 3 machines are remembered",)
 
 
 def test_a_hundred_documents_are_not_all_remembered() -> None:
@@ -184,7 +183,7 @@ def test_strangers_are_counted_and_machines_known_by_their_address() -> None:
         world.poll("", **said)
     verdict = world.verdict()
     assert [one.machine for one in verdict.conducts] == ["web_1"]
-    assert verdict.remarks == ("1 request came from addresses that are no machine's",)
+    assert verdict.remarks == ("1 request came from addresses of no machine",)
 
 
 def test_beginning_anew_keeps_what_is_going_on_and_holds_nothing_against_anybody() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from forewarn.testing import Service
-from forewarn.verdict.rules import NOTE, REPEATED, RULES, WRONG
+from forewarn.verdict.rules import MAX_APPROVALS, NOTE, RULES, WRONG
 
 PLACE = "/metadata/scheduledevents"
 NEWEST = "2020-07-01"
@@ -133,7 +133,7 @@ def too_late(service: Service) -> None:
 def again_and_again(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.document("web_0")
-    for _ in range(REPEATED):
+    for _ in range(MAX_APPROVALS):
         service.approve("web_0", event.id)
 
 
@@ -146,23 +146,27 @@ def preview(service: Service) -> None:
     [
         (no_header, "missing-header", "came with no Metadata header and was refused"),
         (false_header, "missing-header", "came with Metadata: True, really"),
-        (forwarded, "forwarded", "ask directly, not through a proxy"),
-        (old_path, "wrong-path", "/metadata/latest/scheduledevents is not there"),
+        (forwarded, "forwarded", "send requests directly, not through a proxy"),
+        (old_path, "wrong-path", "/metadata/latest/scheduledevents does not exist"),
         (another_verb, "wrong-verb", "read with GET, approve with POST"),
         (version_twice, "wrong-query", "give each once"),
-        (no_version, "wrong-version", f"no api-version and was refused; ask with {NEWEST}"),
+        (no_version, "wrong-version", f"no api-version and was refused; use {NEWEST}"),
         (version_of_another, "wrong-version", "api-version=2021-02-01"),
         (no_json, "malformed-approval", "is not valid JSON"),
         (nothing_to_start, "malformed-approval", "no StartRequests"),
         (no_id, "malformed-approval", "an entry without an EventId"),
         (far_too_much, "malformed-approval", "send {"),
-        (made_up, "unknown-approval", "NO-SUCH-EVENT, which its group was never shown"),
-        (somebody_elses, "unknown-approval", "which its group was never shown"),
+        (made_up, "unknown-approval", "NO-SUCH-EVENT, which was never in a document of its group"),
+        (somebody_elses, "unknown-approval", "which was never in a document of its group"),
         (withdrawn, "ignored-withdrawal", "after it had been withdrawn"),
         (ready_for_nothing, "ignored-withdrawal", "after it had been withdrawn"),
         (impatient, "approved-freeze", "a pause of 5 s"),
-        (blind, "blind-version", "asks with 2017-08-01, which does not show a Preempt"),
-        (too_late, "late-approval", "shown to it as Started"),
+        (
+            blind,
+            "blind-version",
+            "polls with api-version 2017-08-01, which does not show a Preempt",
+        ),
+        (too_late, "late-approval", "had seen it as Started"),
         (again_and_again, "repeated-approval", "once is enough"),
         (preview, "preview-version", "a preview"),
     ],

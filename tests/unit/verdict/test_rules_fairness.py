@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.verdict.rules import GIVEN_UP, THROTTLED
+from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_THROTTLED
 from helpers.verdict_world import World, rules
 
 
@@ -14,7 +14,7 @@ def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:
     world.poll_for(300, every=60)
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "polls-too-seldom"
-    assert "asks every 60 s, but a Preempt of its machine gives 30 s" in complaint.message
+    assert "polls every 60 s, but a Preempt of its machine gives 30 s" in complaint.message
 
 
 def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
@@ -78,7 +78,7 @@ def test_a_thousand_polls_a_second_are_hammering() -> None:
     world.poll_for(20, every=0.01)
     (note,) = world.verdict().complaints
     assert (note.rule, note.severity) == ("hammering", "note")
-    assert "asked 100 times a second" in note.message
+    assert "polled 100 times a second" in note.message
 
 
 def test_long_polls_are_no_gaps() -> None:
@@ -191,7 +191,7 @@ def test_an_event_that_was_not_listed_yet_could_not_be_seen() -> None:
     world.wait(2_000)
     world.poll()
     assert rules(world.verdict()) == set()
-    with pytest.raises(LookupError, match="has nothing to do with"):
+    with pytest.raises(LookupError, match="there is no event"):
         world.verdict().course("web_0", id)
 
 
@@ -210,11 +210,11 @@ def test_silence_after_a_bad_answer_is_giving_up() -> None:
     world = World()
     world.poll_for(5)
     world.poll(status=410, fault="gone")
-    world.wait(GIVEN_UP + 1)
+    world.wait(GIVEN_UP_AFTER + 1)
     world.poll("web_1")
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "gave-up"
-    assert "since it was answered with fault 'gone' (a 410)" in complaint.message
+    assert "since it got fault 'gone' (a 410)" in complaint.message
 
 
 def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
@@ -224,7 +224,7 @@ def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
     world.wait(70)
     world.poll("web_1")
     assert world.verdict().ok
-    world.wait(GIVEN_UP)
+    world.wait(GIVEN_UP_AFTER)
     world.poll("web_0")
     assert world.verdict().of("web_0").ok
 
@@ -233,7 +233,7 @@ def test_silence_while_an_event_comes_is_worth_a_note() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Reboot", "web_0")
-    world.wait(GIVEN_UP + 1)
+    world.wait(GIVEN_UP_AFTER + 1)
     world.poll("web_1")
     (note,) = world.verdict().complaints
     assert (note.rule, note.severity, note.event) == ("stopped-polling", "note", id)
@@ -252,10 +252,10 @@ def test_an_outage_is_nobodys_gap() -> None:
 
 def test_going_on_through_429_is_wrong_and_slowing_down_is_not() -> None:
     world = World()
-    for _ in range(THROTTLED):
+    for _ in range(MAX_THROTTLED):
         world.poll("web_0", status=429)
         world.wait(0.1)
-    for _ in range(THROTTLED):
+    for _ in range(MAX_THROTTLED):
         world.poll("web_1", status=429)
         world.wait(1)
     (complaint,) = world.verdict().complaints
@@ -269,7 +269,7 @@ def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> 
     world.wind(900)
     (complaint,) = world.verdict().wrong
     assert (complaint.rule, complaint.machine, complaint.event) == ("nobody-asked", "web_0", event)
-    assert "is the client asking here?" in complaint.message
+    assert "is the client using this endpoint?" in complaint.message
 
 
 def test_that_nobody_asked_is_told_though_nobody_was_listening() -> None:

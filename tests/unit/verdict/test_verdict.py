@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from forewarn.verdict.files import hear_files
+from forewarn.verdict.files import verdict_of_files
 from forewarn.verdict.junit import junit
 from forewarn.verdict.rendering import MAX_RENDERED, length, moment
 from forewarn.verdict.values import Complaint
@@ -45,7 +45,7 @@ def test_the_text_tells_what_was_wrong_first_and_then_everything(world: World) -
         "  Reboot 00000000 (Platform): visible 2027-01-15 08:00:00Z with 15 min of notice;"
         " approved by web_1 after 5 s; started after 5 s; finished after 35 s",
         "    web_0  seen after 2 s  Scheduled → Started  -  in time  3 polls",
-        "    web_1 (looks on)  not seen  -  -  -  0 polls",
+        "    web_1 (not affected)  not seen  -  -  -  0 polls",
         "machines",
         "  web_0  5 polls  every 2 s, longest 30 s  2020-07-01 ×5  200 ×4, 400 ×1  -  agent/1",
         "  web_1  1 poll  -  2020-07-01 ×1  200 ×2  -  -",
@@ -65,7 +65,7 @@ def test_an_assertion_shows_what_matters_in_what_it_has_room_for(world: World) -
     assert said == (
         "<Verdict: 1 wrong: missing-header by web_0: GET /metadata/scheduledevents came with no"
         " Metadata header and was refused; send Metadata: true; 2 machines, 1 event;"
-        " .check() tells all>"
+        " .check() reports all>"
     )
     many = Verdict(
         complaints=tuple(
@@ -87,7 +87,7 @@ def test_a_verdict_can_be_narrowed_down(world: World) -> None:
     assert {one.machine for one in about.conducts} == {"web_0", "web_1"}
     assert len(about.courses) == 2
     assert verdict.course("web_0", "00000000").approved_by == "web_1"
-    with pytest.raises(LookupError, match="'db' has not asked for anything"):
+    with pytest.raises(LookupError, match="'db' has sent no requests"):
         verdict.conduct("db")
 
 
@@ -128,12 +128,12 @@ def test_recordings_tell_the_same_in_any_order(world: World, tmp_path: Path) -> 
     first, second = tmp_path / "one", tmp_path / "two"
     first.write_bytes(b"".join(lines[::2]) + b'{"kind":"exch')
     second.write_bytes(b"\n".join(lines[1::2]))
-    heard = hear_files([first, second])
+    heard = verdict_of_files([first, second])
     assert heard.unreadable == 1
     assert heard.exchanges == sum(line["kind"] == "exchange" for line in world.lines)
     whole = tmp_path / "whole"
     whole.write_bytes(b"".join(lines))
-    assert hear_files([whole]).verdict == world.verdict()
+    assert verdict_of_files([whole]).verdict == world.verdict()
     assert heard.verdict.wrong == world.verdict().wrong
 
 
@@ -175,7 +175,7 @@ def test_nothing_in_a_recording_acts_upon_a_terminal_or_forges_a_line(tmp_path: 
     file = tmp_path / "bad.jsonl"
     refused = {**exchange, "headers": [], "status": 400, "answer": ""}
     file.write_bytes(b"\n".join(map(msgspec.json.encode, (exchange, refused))))
-    found = hear_files([file]).verdict
+    found = verdict_of_files([file]).verdict
     assert [one.rule for one in found.wrong] == ["missing-header"]
     for text in (str(found), repr(found), *map(str, junit(found).decode().splitlines())):
         assert "\x1b" not in text
@@ -189,5 +189,5 @@ def test_a_recording_may_come_through_a_pipe(world: World, tmp_path: Path) -> No
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as threads:
         writing = threads.submit(pipe.write_bytes, written)
-        assert hear_files([pipe]).verdict == world.verdict()
+        assert verdict_of_files([pipe]).verdict == world.verdict()
         writing.result()

@@ -127,7 +127,7 @@ def _target(client: ControlClient, name: str | None) -> tuple[str, int]:
 
 def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
     from forewarn.testing.enclosure import FakeTime, NoFakeTime
-    from forewarn.testing.enclosure.program import unmoved
+    from forewarn.testing.enclosure.program import fake_time_problem
 
     clock = client.clock()
     if not clock.virtual:
@@ -137,14 +137,14 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
     except NoFakeTime as error:
         fail(f"--fake-time: {error}")
     notes(fake.notes)
-    if why := unmoved(program):
+    if why := fake_time_problem(program):
         notes([f"{why}: the program's clock is not changed"])
     return fake
 
 
 @contextmanager
 def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
-    from forewarn.testing.enclosure.follow_clock import FollowedClock
+    from forewarn.testing.enclosure.follow_clock import ClockFollower
 
     def look() -> int | None:
         try:
@@ -152,7 +152,7 @@ def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
         except ControlError:  # it may come back
             return None
 
-    with FollowedClock(look, fake.set):
+    with ClockFollower(look, fake.set):
         yield
 
 

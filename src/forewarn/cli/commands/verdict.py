@@ -74,10 +74,10 @@ def _of_service(url: str | None, machine: str | None, event: str | None) -> Verd
 
 
 def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verdict:
-    from forewarn.verdict.files import hear_files
+    from forewarn.verdict.files import verdict_of_files
 
     try:
-        heard = hear_files(files)
+        heard = verdict_of_files(files)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not heard.exchanges:
@@ -133,7 +133,7 @@ def _show(found: Verdict) -> None:
 
     say(r.headline(found))
     for one in found.complaints:
-        for line in r.complaint(one).split("\n"):
+        for line in r.complaint_text(one).split("\n"):
             say(line)
     for courses in r.by_event(found).values():
         say("")

@@ -1,7 +1,7 @@
-"""169.254.169.254 for programs that know no other address, and a clock for them.
+"""A network and a clock of its own for a program under test that cannot be changed. Linux only.
 
-`Enclosure` is a network namespace in which that address is the service; `FakeTime` makes a
-program's clock follow the service's. Both are for Linux, and for programs one does not change.
+`Enclosure` is a network namespace in which 169.254.169.254 is the service; `FakeTime` makes a
+program's clock follow the service's.
 """
 
 from forewarn.testing.enclosure.enclosure import INSIDE, CannotEnclose, Enclosure

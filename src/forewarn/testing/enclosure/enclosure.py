@@ -1,7 +1,7 @@
-"""`Enclosure`: a network of its own for programs, in which 169.254.169.254:80 is the service.
+"""`Enclosure`: a network namespace for programs, in which 169.254.169.254:80 is the service.
 
-`with Enclosure(("127.0.1.8", 8169)) as inside: inside.popen(["./my-app"]).wait()`. What happens in
-there is the keeper's business, a process that ends with this one, whichever way it ends.
+`with Enclosure(("127.0.1.8", 8169)) as enclosure: enclosure.popen(["./my-app"]).wait()`. The
+namespace is run by the keeper, a process that ends with this one, even if this one is killed.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from typing import Any, Self
 import msgspec
 
 from forewarn.testing.enclosure import diagnose, kernel, start
-from forewarn.testing.enclosure.messages import Network, Order, Ready
+from forewarn.testing.enclosure.messages import Network, Ready, Request
 
 INSIDE = "http://169.254.169.254"
 
 
 class CannotEnclose(Exception):
-    """No such network can be made here; the message says why, and what to do."""
+    """The network namespace cannot be created; the message says why, and what to do."""
 
 
 class Enclosure:
-    """Programs that are started in it believe to be the machine that asks at `target`.
+    """A network in which programs reach the service at `target` as 169.254.169.254.
 
-    After entering, `network` says what else they reach (pasta, slirp4netns, loopback or none) and
-    `notes` what they do not. On leaving, whatever still runs inside is ended."""
+    After entering, `network` says how they reach the rest of the network (pasta, slirp4netns,
+    loopback or none) and `notes` what they cannot reach. On leaving, programs that still run inside
+    are terminated.
+    """
 
     def __init__(self, target: tuple[str, int], *, network: Network | str = Network.AUTO) -> None:
-        self._order = Order(target=(target[0], target[1]), network=Network(network))
+        self._request = Request(target=(target[0], target[1]), network=Network(network))
         self._namespaces: list[tuple[int, int]] = []
         self.network = ""
         self.notes: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
-        if says := diagnose.no_linux():
-            raise CannotEnclose(says)
-        self._line, theirs = socket.socketpair()
+        if problem := diagnose.platform_problem():
+            raise CannotEnclose(problem)
+        self._keeper_socket, theirs = socket.socketpair()
         with theirs:
             argv = [sys.executable, "-P", "-m", "forewarn.testing.enclosure.keeper"]
             self._keeper = subprocess.Popen(
@@ -49,24 +51,28 @@ class Enclosure:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # a Ctrl-C is for the program
+                start_new_session=True,  # Ctrl-C is for the program, not for the keeper
             )
         try:
-            self._line.send(msgspec.json.encode(self._order))
-            self._begin()
+            self._keeper_socket.send(msgspec.json.encode(self._request))
+            self._wait_until_ready()
         except BaseException:
             self.close()
             raise
         return self
 
-    def _begin(self) -> None:
-        said, fds, _, _ = socket.recv_fds(self._line, 65536, 2)
+    def _wait_until_ready(self) -> None:
+        reply, fds, _, _ = socket.recv_fds(self._keeper_socket, 65536, 2)
         kinds = (kernel.NEW_NET, kernel.NEW_USER)
-        found = list(zip(fds, kinds, strict=False))
-        self._namespaces = found[::-1]  # the user's first: it gives the right to enter the other
-        if not said:
-            raise CannotEnclose("the process that keeps the network has ended; see what it said")
-        ready = msgspec.json.decode(said, type=Ready)
+        namespaces = list(zip(fds, kinds, strict=False))
+        self._namespaces = namespaces[
+            ::-1
+        ]  # the user namespace first: it gives the right to enter the other
+        if not reply:
+            raise CannotEnclose(
+                "the process that keeps the network has ended; see its output on standard error"
+            )
+        ready = msgspec.json.decode(reply, type=Ready)
         if ready.refused is not None:
             raise CannotEnclose(ready.refused)
         self.network, self.notes = ready.network, ready.notes
@@ -79,15 +85,17 @@ class Enclosure:
         blocked: Collection[int] | None = None,
         **details: Any,
     ) -> subprocess.Popen[Any]:
-        """Start a program inside; like `subprocess.Popen`, whose other arguments may be given too.
+        """Start a program inside; like `subprocess.Popen`, and with the same further arguments.
 
-        `env` is all of its environment (ours, if not given); FOREWARN_METADATA is added."""
-        around = {**(os.environ if env is None else env), "FOREWARN_METADATA": INSIDE}
-        return start.start(argv, self._namespaces, env=around, blocked=blocked, **details)
+        `env` is its environment (by default ours), to which FOREWARN_METADATA is added. `blocked`
+        are the signals that are blocked in the program (by default those that are blocked now).
+        """
+        environment = {**(os.environ if env is None else env), "FOREWARN_METADATA": INSIDE}
+        return start.start(argv, self._namespaces, env=environment, blocked=blocked, **details)
 
     def close(self) -> None:
-        """End whatever is inside; returns when nothing is left of it."""
-        self._line.close()
+        """Terminate all programs inside, and wait until they have ended."""
+        self._keeper_socket.close()
         self._keeper.wait()
         for fd, _ in self._namespaces:
             os.close(fd)

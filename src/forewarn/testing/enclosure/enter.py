@@ -1,8 +1,8 @@
-"""Entering namespaces and becoming a program: run as a script, in a process of its own.
+"""Enters namespaces and executes a program: a script that runs in a process of its own.
 
-`python -I -S enter.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: which namespaces (open
-files and their kinds), which signals to block, what to preload, and where to say why not.
-Standard library only: this starts in the time that Python needs to start.
+`python -I -S enter.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: the namespaces (open files
+and their kinds), the signals to block, the library to preload, and the file descriptor on which a
+failure is reported. It uses only the standard library, so that it starts quickly.
 """
 
 import ctypes
@@ -15,18 +15,21 @@ import sys
 
 def main(spec: dict[str, object], argv: list[str]) -> None:
     report = int(str(spec["report"]))
-    os.set_inheritable(report, False)  # closed by success
+    os.set_inheritable(report, False)  # closed by a successful exec
     try:
         _enter(spec["namespaces"])
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, a program must not
+        for number in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Python ignores them, other programs do not
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, spec["blocked"])  # type: ignore[arg-type]
         if spec["preload"] is not None:
             os.environ["LD_PRELOAD"] = str(spec["preload"])
         os.execvp(argv[0], argv)
-    except (OSError, ValueError) as error:  # a program without a name is a ValueError
-        why = error.errno if isinstance(error, OSError) else errno.ENOENT
-        os.write(report, str(why).encode())
+    except (OSError, ValueError) as error:  # an empty program name is a ValueError
+        error_number = error.errno if isinstance(error, OSError) else errno.ENOENT
+        os.write(report, str(error_number).encode())
         os._exit(127)
 
 

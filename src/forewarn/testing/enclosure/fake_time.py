@@ -1,7 +1,7 @@
-"""`FakeTime`: a program's clock shows the time that it is told, by libfaketime.
+"""`FakeTime`: sets the clock of a program under test, with libfaketime.
 
-The time of day alone: it stands still until it is set anew, while sleeping, timeouts and the
-monotonic clock stay real. Whoever has the service's clock at hand calls `set` when it moves;
+Only the time of day is changed: it stands still until it is set again, while sleeping, timeouts and
+the monotonic clock stay real. The owner of the service's clock calls `set` when it moves;
 `follow_clock.py` does so for a service in another process.
 """
 
@@ -19,35 +19,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-LIBRARY = "FAKETIME_LIB"  # an environment variable: where libfaketime is, if nowhere usual
+LIBRARY = "FAKETIME_LIB"  # environment variable: the path of libfaketime, if it is not found
 
-PROBE_WITHIN = 20.0  # seconds after which a program that sleeps for none is taken to sleep for ever
+PROBE_TIMEOUT = 20.0  # seconds after which `time.sleep(0)` is considered to hang
 
-_NAME = "libfaketimeMT.so.1"  # for programs with threads; right for others too
-_PLACES = (
+_NAME = "libfaketimeMT.so.1"  # for programs with threads, but works for others too
+_DIRECTORIES = (
     "/usr/lib/{machine}-linux-gnu/faketime",
     "/usr/lib/faketime",
     "/usr/lib64/faketime",
     "/usr/local/lib/faketime",
     "/usr/local/lib64/faketime",
 )
-_PROBE = "import time; time.sleep(0)"  # until a moment of the monotonic clock
-_SHARED = ("faketime_shm_{}", "sem.faketime_sem_{}")
-_NOT_MENDED = (
-    "this libfaketime is older than 0.9.11 and lets no program sleep until a moment of the"
-    " monotonic clock: Python's time.sleep, for one, fails with 'Invalid argument'. Install a"
-    " newer one, or a C compiler (cc), with which that can be mended"
+_PROBE = "import time; time.sleep(0)"  # uses clock_nanosleep with an absolute monotonic time
+_SHARED_MEMORY = ("faketime_shm_{}", "sem.faketime_sem_{}")
+_SLEEP_BROKEN = (
+    "this libfaketime is older than 0.9.11: programs cannot sleep until a time of the monotonic"
+    " clock, and Python's time.sleep, for example, fails with 'Invalid argument'. Install a newer"
+    " one, or a C compiler (cc), with which forewarn builds a workaround"
 )
 
 
 class NoFakeTime(Exception):
-    """No library that could do it; the message says what to install."""
+    """libfaketime is missing; the message says what to install."""
 
 
 class FakeTime:
-    """`with FakeTime(at) as fake: Popen(argv, env=fake.environment()); fake.set(later)`.
+    """The clock of programs that are started with `environment()`.
 
-    Times are microseconds since 1970 UTC, as everywhere in the service."""
+    `with FakeTime(at) as fake: Popen(argv, env=fake.environment()); fake.set(later)`. Times are
+    microseconds since 1970 UTC, as everywhere in the service. `notes` are remarks for the user.
+    """
 
     def __init__(self, at: int) -> None:
         self._at = at
@@ -56,75 +58,77 @@ class FakeTime:
         self.notes: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
-        library = find()
+        library = find_library()
         self._directory = Path(tempfile.mkdtemp(prefix="forewarn-time-"))
         try:
-            self._directory.chmod(0o755)  # the program may become somebody else
+            self._directory.chmod(0o755)  # the program may change its user
             self.set(self._at)
             self._preload = str(library)
-            if not self._sleeps():
-                self._mend(library)
+            if not self._sleep_works():
+                self._build_workaround(library)
         except BaseException:
             self.close()
             raise
         return self
 
     def set(self, at: int) -> None:
-        """From now on this is the time, wherever the program looks."""
+        """Set the time that the program sees."""
         self._at = at
         seconds, fraction = divmod(at, 1_000_000)
         new = self._directory / "now.new"
-        # It is read as a floating point number: half a microsecond more is no microsecond less.
+        # libfaketime parses a floating point number; half a microsecond prevents rounding down.
         new.write_text(f"{seconds}.{fraction:06}5\n" if fraction else f"{seconds}\n")
         new.replace(self._directory / "now")
 
-    def environment(self, around: Mapping[str, str] | None = None) -> dict[str, str]:
-        """An environment (ours, if none is given) in which a program has this clock."""
-        given = dict(os.environ if around is None else around)
-        for name in [name for name in given if name.startswith("FAKETIME") and name != LIBRARY]:
-            del given[name]  # somebody else's clock, which would come before ours
-        others = given.get("LD_PRELOAD", "")
+    def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return an environment (by default ours) in which a program has this clock."""
+        environment = dict(os.environ if base is None else base)
+        for name in [
+            name for name in environment if name.startswith("FAKETIME") and name != LIBRARY
+        ]:
+            del environment[name]  # would override ours
+        preloaded = environment.get("LD_PRELOAD", "")
         return {
-            **given,
-            "LD_PRELOAD": f"{self._preload}:{others}" if others else self._preload,
+            **environment,
+            "LD_PRELOAD": f"{self._preload}:{preloaded}" if preloaded else self._preload,
             "FAKETIME_TIMESTAMP_FILE": str(self._directory / "now"),
             "FAKETIME_FMT": "%s",
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",  # the times of files are what they are
+            "NO_FAKE_STAT": "1",  # do not change the times of files
         }
 
     def forget(self, pid: int) -> None:
         """Remove what libfaketime leaves behind of a program that was killed."""
-        for name in _SHARED:
+        for name in _SHARED_MEMORY:
             Path("/dev/shm", name.format(pid)).unlink(missing_ok=True)
 
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _sleeps(self) -> bool:
+    def _sleep_works(self) -> bool:
         argv = [sys.executable, "-I", "-S", "-c", _PROBE]
         try:
             subprocess.run(
-                argv, env=self.environment(), capture_output=True, check=True, timeout=PROBE_WITHIN
+                argv, env=self.environment(), capture_output=True, check=True, timeout=PROBE_TIMEOUT
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return False
         return True
 
-    def _mend(self, library: Path) -> None:
-        made = self._directory / "sleeping.so"
+    def _build_workaround(self, library: Path) -> None:
+        workaround = self._directory / "sleeping.so"
         source = Path(__file__).with_name("sleeping.c")
         compiler = shutil.which("cc")
         if compiler:
-            argv = [compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl"]
+            argv = [compiler, "-O2", "-shared", "-fPIC", "-o", str(workaround), str(source), "-ldl"]
             with contextlib.suppress(OSError):
                 subprocess.run(argv, capture_output=True, check=False)
-        if made.exists():
-            self._preload = f"{made}:{library}"
-        if not self._sleeps():
+        if workaround.exists():
+            self._preload = f"{workaround}:{library}"
+        if not self._sleep_works():
             self._preload = str(library)
-            self.notes = (_NOT_MENDED,)
+            self.notes = (_SLEEP_BROKEN,)
 
     def __exit__(
         self,
@@ -135,19 +139,19 @@ class FakeTime:
         self.close()
 
 
-def find() -> Path:
-    """Where libfaketime is."""
+def find_library() -> Path:
+    """Return the path of libfaketime."""
     if sys.platform != "linux":
-        raise NoFakeTime(f"a program's clock can be moved on Linux, and this is {sys.platform}")
-    if named := os.environ.get(LIBRARY):
-        if Path(named).is_file():
-            return Path(named)
-        raise NoFakeTime(f"{LIBRARY} is {named}, and there is no such file")
-    places = [Path(place.format(machine=platform.machine())) for place in _PLACES]
-    for place in places:
-        if (place / _NAME).is_file():
-            return place / _NAME
+        raise NoFakeTime(f"a program's clock can only be set on Linux, and this is {sys.platform}")
+    if path := os.environ.get(LIBRARY):
+        if Path(path).is_file():
+            return Path(path)
+        raise NoFakeTime(f"{LIBRARY} is {path}, but there is no such file")
+    directories = [Path(directory.format(machine=platform.machine())) for directory in _DIRECTORIES]
+    for directory in directories:
+        if (directory / _NAME).is_file():
+            return directory / _NAME
     raise NoFakeTime(
         "libfaketime is not installed: apt-get install libfaketime, dnf install libfaketime;"
-        f" or say where it is: {LIBRARY}=/path/to/{_NAME}"
+        f" or set {LIBRARY}=/path/to/{_NAME}"
     )

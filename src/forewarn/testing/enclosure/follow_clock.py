@@ -1,6 +1,6 @@
-"""Following the clock of a service in another process, for a program under `FakeTime`.
+"""Follows the clock of a service in another process, for a program under `FakeTime`.
 
-The service is asked again and again, so a program sees a move a moment after the service does.
+The service is polled, so the program sees a change a moment later than the service.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-FOLLOW_EVERY = 0.02  # seconds between two looks at the service's clock
+POLL_INTERVAL = 0.02  # seconds
 
 
-class FollowedClock:
-    """While it lasts, `tell` is called with every time that `look` has not returned before.
+class ClockFollower:
+    """Polls `read`, in a thread, and calls `on_change` with every new time.
 
-    `look` returns None where there is nothing to be had: the service may be away for a while."""
+    `read` returns None if the time is not available, for example while the service restarts.
+    """
 
-    def __init__(self, look: Callable[[], int | None], tell: Callable[[int], None]) -> None:
-        self._look, self._tell = look, tell
-        self._over = threading.Event()
+    def __init__(self, read: Callable[[], int | None], on_change: Callable[[int], None]) -> None:
+        self._read, self._on_change = read, on_change
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="clock", daemon=True)
 
     def _follow(self) -> None:
-        told = None
-        while not self._over.wait(FOLLOW_EVERY):
-            at = self._look()
-            if at is not None and at != told:
-                self._tell(at)
-                told = at
+        last = None
+        while not self._stopped.wait(POLL_INTERVAL):
+            at = self._read()
+            if at is not None and at != last:
+                self._on_change(at)
+                last = at
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -41,5 +42,5 @@ class FollowedClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()

@@ -1,8 +1,8 @@
-"""The keeper: the process that is an enclosure, for as long as whoever started it lives.
+"""The keeper: the process that runs an enclosure, as long as its parent process lives.
 
-`python -m forewarn.testing.enclosure.keeper FD`, never started by people. Makes the namespaces,
-surrounds them with the rest of the network, relays, and ends everything inside when its starter
-lets go of the line between them, by closing it or by being killed.
+`python -m forewarn.testing.enclosure.keeper FD`, started by `Enclosure` only. It creates the
+namespaces, connects them to the rest of the network, relays, and terminates everything inside when
+the parent closes the socket between them, or is killed.
 """
 
 from __future__ import annotations
@@ -25,111 +25,123 @@ from forewarn.testing.enclosure.anchor import (
     METADATA_PORT,
     Anchor,
     NoNamespace,
-    drop,
-    opened_inside,
+    create_anchor,
+    open_inside,
 )
-from forewarn.testing.enclosure.messages import Network, Order, Ready
+from forewarn.testing.enclosure.messages import Network, Ready, Request
 from forewarn.testing.enclosure.relay import Relay
 
-END_WITHIN = 2.0  # seconds after which those inside that were asked to end are killed
+TERMINATE_TIMEOUT = 2.0  # seconds between SIGTERM and SIGKILL
 ENDPOINT = (METADATA_ADDRESS, METADATA_PORT)
-BROUGHT_BY_PASTA = ("127.0.0.1", "::1")
+RELAYED_BY_PASTA = ("127.0.0.1", "::1")
 ONLY_LOOPBACK = (
-    "the program reaches 169.254.169.254 and what listens on this machine's loopback now,"
-    " and nothing else"
+    "the program only reaches 169.254.169.254 and what listens on this machine's loopback now"
 )
-INSTALL = "(for the rest of the network install passt or slirp4netns)"
+INSTALL = "(install passt or slirp4netns for the rest of the network)"
 
-Wanted = tuple[int, loopback.Place, loopback.Place]  # which kind of socket, where, and to where
+RelaySpec = tuple[int, loopback.Address, loopback.Address]  # kind of socket, address inside, target
 
 
 def main() -> None:
-    line = socket.socket(fileno=int(sys.argv[1]))
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two for each connection
-    with contextlib.suppress(ConnectionError):  # whoever wanted it is gone already
-        _keep(line, msgspec.json.decode(line.recv(65536), type=Order))
+    parent = socket.socket(fileno=int(sys.argv[1]))
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # every connection needs two
+    with contextlib.suppress(ConnectionError):  # the parent has ended already
+        _run(parent, msgspec.json.decode(parent.recv(65536), type=Request))
 
 
-def _keep(line: socket.socket, order: Order) -> None:
+def _run(parent: socket.socket, request: Request) -> None:
     try:
-        anchor = drop()
+        anchor = create_anchor()
     except NoNamespace as error:
-        line.send(msgspec.json.encode(Ready(refused=diagnose.why(error.error))))
+        parent.send(msgspec.json.encode(Ready(refused=diagnose.explain(error.error))))
         return
-    with contextlib.ExitStack() as ending:
+    with contextlib.ExitStack() as cleanup:
         relay = Relay()
-        _relay(relay, anchor, [(socket.SOCK_STREAM, ENDPOINT, order.target)])
-        around, notes = _surround(order.network, anchor)
-        if around is not None:
-            ending.callback(around.end)
-        elif order.network is Network.FULL:
-            line.send(msgspec.json.encode(Ready(refused="; ".join(notes))))
+        _relay(relay, anchor, [(socket.SOCK_STREAM, ENDPOINT, request.target)])
+        network, notes = _connect_uplink(request.network, anchor)
+        if network is not None:
+            cleanup.callback(network.end)
+        elif request.network is Network.FULL:
+            parent.send(msgspec.json.encode(Ready(refused="; ".join(notes))))
             return
-        if order.network is not Network.NONE:
-            _relay_loopback(relay, anchor, by_pasta=around is not None and around.name == "pasta")
-        _say_ready(line, anchor, _name(order.network, around), notes)
-        relay.watch(line.fileno(), relay.stop)
+        if request.network is not Network.NONE:
+            _relay_loopback(relay, anchor, by_pasta=network is not None and network.name == "pasta")
+        _send_ready(parent, anchor, _network_name(request.network, network), notes)
+        relay.watch(parent.fileno(), relay.stop)
         relay.run()
-        relay.forget(line.fileno())
-        _end_everything(relay, anchor)
+        relay.forget(parent.fileno())
+        _terminate_all(relay, anchor)
 
 
-def _say_ready(line: socket.socket, anchor: Anchor, network: str, notes: tuple[str, ...]) -> None:
+def _send_ready(
+    parent: socket.socket, anchor: Anchor, network: str, notes: tuple[str, ...]
+) -> None:
     fds = [anchor.net]
     if anchor.user is not None and anchor.joins_user:
         fds.append(anchor.user)
-    socket.send_fds(line, [msgspec.json.encode(Ready(network=network, notes=notes))], fds)
+    socket.send_fds(parent, [msgspec.json.encode(Ready(network=network, notes=notes))], fds)
 
 
-def _name(network: Network, around: uplink.Uplink | None) -> str:
-    if around is not None:
-        return around.name
+def _network_name(network: Network, connected: uplink.Uplink | None) -> str:
+    if connected is not None:
+        return connected.name
     return "none" if network is Network.NONE else "loopback"
 
 
-def _surround(network: Network, anchor: Anchor) -> tuple[uplink.Uplink | None, tuple[str, ...]]:
-    """The rest of the network, or why there is none."""
+def _connect_uplink(
+    network: Network, anchor: Anchor
+) -> tuple[uplink.Uplink | None, tuple[str, ...]]:
+    """Connect the namespace to the rest of the network; return notes if that is not possible."""
     if network not in (Network.AUTO, Network.FULL):
         return None, ()
     notes = []
     for name in uplink.available():
         try:
-            return uplink.surround(name, anchor), ()
+            return uplink.connect(name, anchor), ()
         except (uplink.NoNetwork, OSError) as error:
             notes.append(f"{name} does not work here: {error}")
     if network is Network.FULL:
-        return None, tuple(notes or [f"there is no network to be had {INSTALL}"])
+        return None, tuple(notes or [f"no program for that is installed {INSTALL}"])
     return None, (*notes, ONLY_LOOPBACK if notes else f"{ONLY_LOOPBACK} {INSTALL}")
 
 
-def _relay(relay: Relay, anchor: Anchor, wanted: Sequence[Wanted]) -> None:
-    kinds = [(kind, place) for kind, place, _ in wanted]
-    for (kind, _, to), opened in zip(wanted, opened_inside(anchor, kinds), strict=True):
-        if opened is not None:  # else something inside has it already
-            (relay.tcp if kind == socket.SOCK_STREAM else relay.udp)(opened, to)
+def _relay(relay: Relay, anchor: Anchor, specs: Sequence[RelaySpec]) -> None:
+    kinds = [(kind, address) for kind, address, _ in specs]
+    for (kind, _, target), opened in zip(specs, open_inside(anchor, kinds), strict=True):
+        if opened is not None:  # else it is in use inside
+            (relay.tcp if kind == socket.SOCK_STREAM else relay.udp)(opened, target)
 
 
 def _relay_loopback(relay: Relay, anchor: Anchor, *, by_pasta: bool) -> None:
-    """What a program would miss on a loopback of its own: name servers, and whatever listens.
-    pasta brings along what it can: of all loopback addresses, one of each family."""
-    servers = loopback.name_servers()
-    wanted: list[Wanted] = [(socket.SOCK_DGRAM, place, place) for place in servers]
-    brought = BROUGHT_BY_PASTA if by_pasta else ()
-    places = {*servers, *(place for place in loopback.listening() if place[0] not in brought)}
-    wanted += [(socket.SOCK_STREAM, place, place) for place in sorted(places)]
-    _relay(relay, anchor, wanted)
+    """Relay what a program would miss on a loopback of its own: name servers and listening ports.
+
+    pasta relays one loopback address of each family itself.
+    """
+    name_servers = loopback.name_servers()
+    specs: list[RelaySpec] = [(socket.SOCK_DGRAM, address, address) for address in name_servers]
+    relayed_by_pasta = RELAYED_BY_PASTA if by_pasta else ()
+    addresses = {
+        *name_servers,
+        *(address for address in loopback.listening() if address[0] not in relayed_by_pasta),
+    }
+    specs += [(socket.SOCK_STREAM, address, address) for address in sorted(addresses)]
+    _relay(relay, anchor, specs)
 
 
-def _end_everything(relay: Relay, anchor: Anchor) -> None:
-    """Whoever is still inside is asked to end, and then made to. Relaying goes on meanwhile, and
-    may for ever; so it is the clock that says when asking was not enough."""
+def _terminate_all(relay: Relay, anchor: Anchor) -> None:
+    """Send SIGTERM to all processes inside, and SIGKILL to those that have not ended in time.
+
+    Relaying continues meanwhile, so that they can finish their requests.
+    """
     if not _processes_in(anchor):
         return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        left = _countdown(guard.monotonic, END_WITHIN)
-        while (inside := _processes_in(anchor)) and _ended(relay, inside, number, left):
-            pass  # there may be new ones
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        time_left = _countdown(guard.monotonic, TERMINATE_TIMEOUT)
+        while (pidfds := _processes_in(anchor)) and _signal_and_wait(
+            relay, pidfds, signal_number, time_left
+        ):
+            pass  # repeat: there may be new processes
 
 
 def _countdown(now: Callable[[], float], seconds: float) -> Callable[[], float]:
@@ -137,13 +149,13 @@ def _countdown(now: Callable[[], float], seconds: float) -> Callable[[], float]:
     return lambda: until - now()
 
 
-def _ended(
-    relay: Relay, pidfds: list[int], number: signal.Signals, left: Callable[[], float]
+def _signal_and_wait(
+    relay: Relay, pidfds: list[int], signal_number: signal.Signals, time_left: Callable[[], float]
 ) -> bool:
-    """Send a signal, and wait until all have ended or the time is up."""
+    """Send a signal; return whether all have ended before the time was up."""
     alive = set(pidfds)
 
-    def one_less(fd: int) -> None:
+    def on_exit(fd: int) -> None:
         relay.forget(fd)
         os.close(fd)
         alive.discard(fd)
@@ -151,10 +163,10 @@ def _ended(
             relay.stop()
 
     for fd in pidfds:
-        relay.watch(fd, lambda fd=fd: one_less(fd))  # type: ignore[misc]
+        relay.watch(fd, lambda fd=fd: on_exit(fd))  # type: ignore[misc]
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(fd, number)
-    done = relay.run(left)
+            signal.pidfd_send_signal(fd, signal_number)
+    done = relay.run(time_left)
     for fd in alive:
         relay.forget(fd)
         os.close(fd)
@@ -162,14 +174,14 @@ def _ended(
 
 
 def _processes_in(anchor: Anchor) -> list[int]:
-    """A pidfd for each process inside the network namespace, but for the anchor."""
-    found = []
+    """Return a pidfd for each process in the network namespace except the anchor."""
+    pidfds = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != anchor.pid:
-            with contextlib.suppress(OSError):  # it may end while we look
+            with contextlib.suppress(OSError):  # it may end meanwhile
                 if (entry / "ns/net").stat().st_ino == anchor.inode:
-                    found.append(os.pidfd_open(int(entry.name)))
-    return found
+                    pidfds.append(os.pidfd_open(int(entry.name)))
+    return pidfds
 
 
 if __name__ == "__main__":

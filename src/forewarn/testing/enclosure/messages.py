@@ -1,4 +1,4 @@
-"""What an enclosure and its keeper say to each other."""
+"""The messages between an enclosure and its keeper."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import msgspec
 class Network(enum.Enum):
     """What a program inside reaches besides 169.254.169.254."""
 
-    AUTO = "auto"  # all of it where that can be had, else loopback
-    FULL = "full"  # all of it, or it is an error
-    LOOPBACK = "loopback"  # what listens on this machine's loopback, on its own
+    AUTO = "auto"  # the whole network if possible, else loopback
+    FULL = "full"  # the whole network, or an error
+    LOOPBACK = "loopback"  # only what listens on this machine's loopback
     NONE = "none"
 
 
-class Order(msgspec.Struct, frozen=True):
-    target: tuple[str, int]  # who answers on 169.254.169.254:80
+class Request(msgspec.Struct, frozen=True):
+    """What the keeper is asked to create."""
+
+    target: tuple[str, int]  # where 169.254.169.254:80 is relayed to
     network: Network
 
 
 class Ready(msgspec.Struct, frozen=True):
+    """The network is ready, or `refused` says why it is not."""
+
     refused: str | None = None
     network: str = ""  # pasta, slirp4netns, loopback or none
     notes: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-/* Sleeping until a moment, for programs under a libfaketime before 0.9.11: that one takes every
- * moment for one of the faked clock, also where the clock is the monotonic one and not faked, and
- * Python's time.sleep fails. Preloaded before it; compiled when it is needed (fake_time.py).
+/* Workaround for libfaketime before 0.9.11, which takes every absolute time of clock_nanosleep as a
+ * time of the faked clock, even if the clock is the monotonic one, which is not faked; Python's
+ * time.sleep fails with it. Preloaded before libfaketime; compiled when needed (fake_time.py).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +12,7 @@ typedef int sleeper(clockid_t, int, const struct timespec *, struct timespec *);
 
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left)
 {
-    static sleeper *real; /* every thread finds the same */
+    static sleeper *real; /* the same for every thread */
     if (!real) {
         void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
         if (!libc || !(real = (sleeper *)dlsym(libc, "clock_nanosleep")))
@@ -20,7 +20,7 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, st
     }
     if (clock != CLOCK_REALTIME || !(flags & TIMER_ABSTIME))
         return real(clock, flags, until, left);
-    /* Until a moment of the faked clock: for as long as it is until then. */
+    /* An absolute time of the faked clock: sleep for the difference. */
     struct timespec now, rest;
     clock_gettime(CLOCK_REALTIME, &now);
     rest.tv_sec = until->tv_sec - now.tv_sec;

@@ -1,7 +1,7 @@
-"""Starting a program inside namespaces, as `subprocess.Popen` would start it outside.
+"""Starts a program inside namespaces, like `subprocess.Popen`.
 
-A small script enters them and becomes the program (`entering`), so the process is the program: its
-number, its parent, its files and its end. No code of this process is run between fork and exec.
+A small script (`enter`) enters them and executes the program, so pid, parent, open files and exit
+code are those of the program. No code of this process runs between fork and exec.
 """
 
 from __future__ import annotations
@@ -29,37 +29,39 @@ def start(
     env: Mapping[str, str] | None = None,
     **details: Any,
 ) -> subprocess.Popen[Any]:
-    """`namespaces` are open files and their kinds; `blocked` are the signals that the program finds
-    blocked, if not those that are now."""
-    words = [os.fspath(word) for word in argv]
-    around = dict(os.environ if env is None else env)
-    preload = around.pop("LD_PRELOAD", None)  # into the program, not into our script
+    """Start a program. `namespaces` are open files and their kinds.
+
+    `blocked` are the signals that are blocked in the program; by default those blocked now.
+    """
+    command = [os.fspath(argument) for argument in argv]
+    environment = dict(os.environ if env is None else env)
+    preload = environment.pop("LD_PRELOAD", None)  # for the program, not for our script
     if blocked is None:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    failed, report = os.pipe()
+    reader_fd, report_fd = os.pipe()
     spec = {
         "namespaces": namespaces,
-        "report": report,
+        "report": report_fd,
         "blocked": sorted(map(int, blocked)),
         "preload": preload,
     }
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _SCRIPT, json.dumps(spec), *words],
-            env=around,
-            pass_fds=(*pass_fds, *(fd for fd, _ in namespaces), report),
+            [sys.executable, "-I", "-S", _SCRIPT, json.dumps(spec), *command],
+            env=environment,
+            pass_fds=(*pass_fds, *(fd for fd, _ in namespaces), report_fd),
             **details,
         )
     except BaseException:
-        os.close(failed)
+        os.close(reader_fd)
         raise
     finally:
-        os.close(report)
-    with os.fdopen(failed, "rb") as reading:
-        said = reading.read()
-    if said:
+        os.close(report_fd)
+    with os.fdopen(reader_fd, "rb") as reader:
+        error_number = reader.read()
+    if error_number:
         process.wait()
-        number = int(said)
-        raise OSError(number, os.strerror(number), words[0])
-    process.args = words
+        number = int(error_number)
+        raise OSError(number, os.strerror(number), command[0])
+    process.args = command
     return process

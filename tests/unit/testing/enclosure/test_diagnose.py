@@ -81,39 +81,39 @@ def test_a_switch_that_forbids_namespaces_is_named(
 ) -> None:
     (tmp_path / sysctl).parent.mkdir()
     (tmp_path / sysctl).write_text(f"{value}\n")
-    assert says in diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    assert says in diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
 def test_a_container_is_told_what_to_be_started_with(tmp_path: Path) -> None:
     (tmp_path / ".dockerenv").touch()
-    assert "--cap-add SYS_ADMIN" in diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    assert "--cap-add SYS_ADMIN" in diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
 def test_without_a_known_reason_the_kernels_own_is_said(tmp_path: Path) -> None:
-    said = diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    said = diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
     assert "Operation not permitted; run it as root" in said
 
 
 def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert diagnose.no_linux() is None
+    assert diagnose.platform_problem() is None
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "needs Linux, and this is darwin" in str(diagnose.no_linux())
+    assert "needs Linux, and this is darwin" in str(diagnose.platform_problem())
 
 
 def test_a_library_that_is_not_there_is_said_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(fake_time, "_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(fake_time, "_DIRECTORIES", (str(tmp_path),))
     with pytest.raises(fake_time.NoFakeTime, match="apt-get install libfaketime"):
-        fake_time.find()
+        fake_time.find_library()
     monkeypatch.setenv("FAKETIME_LIB", str(tmp_path / "none.so"))
     with pytest.raises(fake_time.NoFakeTime, match="there is no such file"):
-        fake_time.find()
+        fake_time.find_library()
 
 
 def test_an_ordinary_program_and_a_script_can_have_their_clock_moved() -> None:
-    assert program.unmoved("sh") is None
-    assert program.unmoved(str(shutil.which("ldd"))) is None  # a script
+    assert program.fake_time_problem("sh") is None
+    assert program.fake_time_problem(str(shutil.which("ldd"))) is None  # a script
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_a_program_whose_clock_cannot_be_moved_is_known_by_its_file(
     script = tmp_path / "script"
     script.write_text(f"#!{path}\n")
     script.chmod(0o755)
-    assert says in str(program.unmoved(str(path)))
-    assert says in str(program.unmoved(str(script)))
+    assert says in str(program.fake_time_problem(str(path)))
+    assert says in str(program.fake_time_problem(str(script)))
 
 
 def test_what_is_no_program_is_left_to_whoever_runs_it(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("no")
     path.chmod(0o755)
-    assert program.unmoved(str(path)) is None
-    assert program.unmoved("no-such-program") is None
+    assert program.fake_time_problem(str(path)) is None
+    assert program.fake_time_problem("no-such-program") is None
 
 
 def _elf(kinds: list[int]) -> bytes:

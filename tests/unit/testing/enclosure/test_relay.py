@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.enclosure.relay import MAX_HELD, Relay
+from forewarn.testing.enclosure.relay import MAX_UNSENT, Relay
 
 PATIENCE = 20.0  # seconds after which a test has failed
 ANYWHERE = ("127.0.0.1", 0)
@@ -48,7 +48,7 @@ class Line:
         return client, self.accept()
 
     def open_connections(self) -> int:
-        return len(self.relay.pairs)
+        return len(self.relay.tcp_relays)
 
     def close(self) -> None:
         self._wake.send(b".")
@@ -131,9 +131,9 @@ def test_whoever_does_not_read_slows_the_other_down(line: Line) -> None:
         server.setblocking(False)
         sent = 0
         with contextlib.suppress(BlockingIOError):
-            while sent < 1024 * MAX_HELD:  # the kernel holds some of it as well, but not all
+            while sent < 1024 * MAX_UNSENT:  # the kernel holds some of it as well, but not all
                 sent += _sent_at_last(server, b"x" * 65536)
-        assert sent < 1024 * MAX_HELD
+        assert sent < 1024 * MAX_UNSENT
         client.shutdown(socket.SHUT_WR)
         server.close()
         assert len(_rest(client)) == sent

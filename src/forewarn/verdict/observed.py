@@ -1,6 +1,6 @@
-"""The machines, clients and events that a verdict knows, each within a bound.
+"""The machines, clients and events in the lines read so far, up to a limit each.
 
-What there is no room for is forgotten, beginning with what has been over longest, and counted.
+Beyond the limits, the events that ended first are forgotten; remarks count what is missing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from forewarn.verdict.event_courses import EventCourse, MachineCourse
 from forewarn.verdict.values import Unannounced
 
 MAX_CLIENTS = 20_000  # machines
-MAX_COURSES = 50_000  # machines' courses through events; half of them of machines that only look on
+MAX_COURSES = (
+    50_000  # of events on machines; at most half of them of machines that are not affected
+)
 MAX_EVENTS = 5_000  # events; as many again that were carried out unannounced
-KEPT_OUTAGES = 64  # moments at which the service went or came, or its clock was stepped
+KEPT_OUTAGES = 64  # times at which the service stopped or started, or its clock was stepped
 
 
-class Known:
+class Observed:
+    """What an observer has learned from a trace."""
+
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
         self.events: dict[str, EventCourse] = {}
@@ -28,14 +32,14 @@ class Known:
         self.spot: frozenset[str] = frozenset()
         self.outages: deque[float] = deque(maxlen=KEPT_OUTAGES)
         self.nobody_polled = True  # no client has polled yet
-        self.strangers = 0  # requests from addresses that are no machine's
-        self.forgotten_courses = 0
-        self.crowded_out = 0  # requests of machines that there was no room for
-        self._groups: dict[str, str] = {}  # of machines
-        self._addresses: dict[str, str] = {}  # to machines
+        self.unknown_callers = 0  # requests from addresses of no machine
+        self.dropped_courses = 0
+        self.dropped_requests = 0  # requests of machines beyond MAX_CLIENTS
+        self._groups: dict[str, str] = {}  # machine -> group
+        self._addresses: dict[str, str] = {}  # address -> machine
         self.unannounced: dict[str, Unannounced] = {}
-        self._over: dict[str, None] = {}  # ids of events that are over, in that order
-        self._courses = self._onlookers = 0
+        self._ended: dict[str, None] = {}  # ids of events that have ended, in order
+        self._courses = self._unaffected_courses = 0
 
     def fleet(self, line: Mapping[str, Any]) -> None:
         machines = line.get("machines")
@@ -63,12 +67,12 @@ class Known:
         """Return the client of a machine; None if it is unknown, or if there is no room for it."""
         name = machine or self._addresses.get(source, "")
         if not name:
-            self.strangers += 1
+            self.unknown_callers += 1
             return None
         client = self.clients.get(name)
         if client is None:
             if len(self.clients) >= MAX_CLIENTS:
-                self.crowded_out += 1
+                self.dropped_requests += 1
                 return None
             client = self.clients[name] = Client(name, self.group_of(name))
         return client
@@ -96,73 +100,73 @@ class Known:
         """Return a machine's course through an event; None if there is no room for it."""
         course = event.machine_courses.get(machine)
         if course is None:
-            looks_on = machine not in event.machines
+            unaffected = machine not in event.machines
             while self._courses >= MAX_COURSES or (
-                looks_on and self._onlookers >= MAX_COURSES // 2
+                unaffected and self._unaffected_courses >= MAX_COURSES // 2
             ):
-                if not self._over:
-                    self.forgotten_courses += 1
+                if not self._ended:
+                    self.dropped_courses += 1
                     return None
                 self._forget_one()
             if event.id not in self.events:
                 return None  # the event itself was forgotten
             self._courses += 1
-            self._onlookers += looks_on
+            self._unaffected_courses += unaffected
             course = event.machine_course(machine, self.clients.get(machine))
         return course
 
-    def over(self, event: EventCourse) -> None:
+    def end_event(self, event: EventCourse) -> None:
         if event.id in self.events:
-            self._over[event.id] = None
+            self._ended[event.id] = None
         of_group = self.active.get(event.group, {})
         of_group.pop(event.id, None)
         if not of_group:
             self.active.pop(event.group, None)
 
     def forget(self) -> None:
-        """Forget what is over and how clients polled; keep what is active."""
+        """Forget events that have ended and how clients polled; keep active events."""
         for id in [id for id, event in self.events.items() if event.over is not None]:
             self._drop(id)
         self.unannounced = {
             id: event for id, event in self.unannounced.items() if event.over is None
         }
-        kept = {name: client.documents for name, client in self.clients.items()}
-        self.clients = {name: Client(name, self.group_of(name)) for name in kept}
+        documents = {name: client.documents for name, client in self.clients.items()}
+        self.clients = {name: Client(name, self.group_of(name)) for name in documents}
         for name, client in self.clients.items():
-            client.documents = kept[name]
+            client.documents = documents[name]
         for event in self.events.values():
             for machine_course in event.machine_courses.values():
                 machine_course.polls_visible = 0
                 machine_course.polls_started = None if event.started is None else 0
-        self.nobody_polled = False  # from now on that is no complaint
-        self.strangers = self.forgotten_courses = self.crowded_out = 0
+        self.nobody_polled = False  # no reason to complain any more
+        self.unknown_callers = self.dropped_courses = self.dropped_requests = 0
 
     def remarks(self) -> Iterator[str]:
-        if self.strangers:
-            came = "request came" if self.strangers == 1 else "requests came"
-            yield f"{self.strangers} {came} from addresses that are no machine's"
-        if self.crowded_out:
+        if self.unknown_callers:
+            requests = "request came" if self.unknown_callers == 1 else "requests came"
+            yield f"{self.unknown_callers} {requests} from addresses of no machine"
+        if self.dropped_requests:
             yield (
-                f"{self.crowded_out} requests of machines beyond the first {MAX_CLIENTS:,} are"
-                " left out"
+                f"{self.dropped_requests} requests were ignored, since only {MAX_CLIENTS:,}"
+                " machines are remembered"
             )
-        if self.forgotten_courses:
+        if self.dropped_courses:
             yield (
-                f"{self.forgotten_courses} times the course of a machine through an event was"
-                f" forgotten or left out; there is room for {MAX_COURSES:,}"
+                f"{self.dropped_courses} courses of events on machines were forgotten, since only"
+                f" {MAX_COURSES:,} are remembered"
             )
 
     def _forget_one(self) -> None:
-        """Forget the event that has been over longest or, if none is over, the oldest."""
-        event = self._drop(next(iter(self._over or self.events)))
-        self.over(event)
-        self.forgotten_courses += len(event.machine_courses)
+        """Forget the event that ended first or, if none has ended, the oldest."""
+        event = self._drop(next(iter(self._ended or self.events)))
+        self.end_event(event)
+        self.dropped_courses += len(event.machine_courses)
 
     def _drop(self, id: str) -> EventCourse:
         event = self.events.pop(id)
-        self._over.pop(id, None)
+        self._ended.pop(id, None)
         self._courses -= len(event.machine_courses)
-        self._onlookers -= sum(
+        self._unaffected_courses -= sum(
             not machine_course.concerned for machine_course in event.machine_courses.values()
         )
         return event
