@@ -230,7 +230,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     if os.environ.get("PYTHONUNBUFFERED"):
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
-    if (script := request["script"]) is not None:
+    if (script := request.get("script")) is not None:
         sys.argv = ["-c", *request["words"]]
         sys.path[0] = ""
         exec(compile(script, "<string>", "exec"), {"__name__": "__main__"})
