@@ -2,7 +2,7 @@
 #
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
-#   make check   what to run after every change: lint, and the tests that start no processes
+#   make check   what to run after every change: lint, and the quick tests
 #   make lint    the part of it that only reads
 #   make conformance ENDPOINT=http://HOST:PORT    hold any endpoint to the wire contract
 #   make fuzz    look for requests that two ways of answering take differently
@@ -38,7 +38,8 @@ test:
 
 check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory lint
-	HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 tools/run-tests $(BIN)/pytest $(CHECKED)
+	HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 TEST_IN_MEMORY=yes \
+		tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
 conformance: $(VENV)/.ready

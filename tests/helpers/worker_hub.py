@@ -30,6 +30,7 @@ from forewarn.service.fleet.read import parse
 from forewarn.store.engines import state_name
 from forewarn.support import guard
 
+PATIENCE = 60.0  # seconds that something is waited for
 FLEET = """
 groups:
   - name: web
@@ -135,8 +136,9 @@ class ManualWorker:
         self.stream.send(Hello(**said))
 
     async def until(self, kind: type[Any]) -> Any:
-        while not isinstance(message := await self.stream.receive(), kind):
-            pass
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(message := await self.stream.receive(), kind):
+                pass
         return message
 
     async def join(self) -> ManualWorker:
@@ -155,5 +157,6 @@ async def reboot(node: Node) -> str:
 
 
 async def until(says: Callable[[], bool]) -> None:
-    while not says():
-        await guard.pause(0.005)
+    async with asyncio.timeout(PATIENCE):
+        while not says():
+            await guard.pause(0.005)

@@ -116,8 +116,9 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
 
 
 async def until(says: Callable[[], bool]) -> None:
-    while not says():
-        await guard.pause(0.01)
+    async with asyncio.timeout(60):
+        while not says():
+            await guard.pause(0.01)
 
 
 def test_a_face_is_told_every_group_as_it_is(stage: Stage) -> None:

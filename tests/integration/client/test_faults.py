@@ -15,6 +15,7 @@ from forewarn.client import AsyncClient, NotApproved, pace
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
+from helpers.polls import until
 
 ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("throttled", {}),
@@ -109,8 +110,7 @@ def test_a_first_answer_that_takes_two_minutes(
     slow = service.faults.add("slow", machine="web_0", times=1)
     with ThreadPoolExecutor(1) as threads:
         asking = threads.submit(face.events)
-        while not slow.consumed:
-            pass  # it has not asked yet
+        until(lambda: slow.consumed > 0, 30)  # it has asked
         service.clock.advance("2m")
         assert [event.type for event in asking.result(30)] == ["Reboot"]
     assert face.status.failures == 0

@@ -324,11 +324,15 @@ def test_a_command_whose_answer_is_lost_asks_again_and_nothing_happens_twice(
                 with client, socket.create_connection(("127.0.0.1", int(port))) as there:
                     asked = client.recv(65_536)
                     while b"\r\n\r\n" not in asked or not asked.rstrip().endswith(b"}"):
-                        asked += client.recv(65_536)
+                        block = client.recv(65_536)
+                        assert block, asked
+                        asked += block
                     there.sendall(asked)
                     answer = there.recv(65_536)
                     while not answer.endswith(b"}"):
-                        answer += there.recv(65_536)
+                        block = there.recv(65_536)
+                        assert block, answer
+                        answer += block
                     if not lose:
                         client.sendall(answer)
 
@@ -399,7 +403,9 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
                     there = socket.create_connection(("127.0.0.1", port))
                     asked = caller.recv(65_536)
                     while b"\r\n\r\n" not in asked or not asked.rstrip().endswith(b"}"):
-                        asked += caller.recv(65_536)
+                        block = caller.recv(65_536)
+                        assert block, asked
+                        asked += block
                     there.sendall(asked.replace(str(here).encode(), str(port).encode()))
                     if not rest:  # the first: hang up while it is under way
                         assert store.reached.wait(20)
@@ -408,7 +414,9 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
                         continue
                     answer = there.recv(65_536)
                     while not answer.endswith(b"}"):
-                        answer += there.recv(65_536)
+                        block = there.recv(65_536)
+                        assert block, answer
+                        answer += block
                     if b"under-way" in answer:
                         service.run(store.go())
                     else:

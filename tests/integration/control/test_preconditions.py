@@ -92,6 +92,7 @@ def test_a_rollout_has_another_tag_with_every_step(service: Service) -> None:
     path = _rollout(service)
     tags = [tag(service, path)]
     while ask(service, "GET", path).body["state"] == "running":
+        assert len(tags) < 1_000, tags
         service.clock.advance("10m")
         tags.append(tag(service, path))
     told = dict.fromkeys(tags)

@@ -15,6 +15,7 @@ import pytest
 from forewarn.control.http.errors import MAX_BODY
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import ApiResponse, ask
+from helpers.polls import until
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}
@@ -164,6 +165,6 @@ def test_a_caller_that_leaves_before_its_body_is_whole_is_no_fault_of_ours(
         line.sendall(f"{head}{framing}\r\n\r\n".encode())
         line.shutdown(socket.SHUT_WR)
         assert line.recv(65_536) == b""
-    while (after := counted()) == before:
-        pass  # its call has not ended
+    until(lambda: counted() != before)  # its call has ended
+    after = counted()
     assert not [line for line in after if 'status="5xx"' in line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 from collections.abc import Iterator
@@ -444,6 +445,7 @@ def test_a_long_poll_is_slow_as_well(threads: ThreadPoolExecutor) -> None:
 async def asked(service: Service) -> None:
     """Until somebody waits for another document."""
     (fault,) = service.node.faults.all()
-    while fault.consumed == 0:
-        await guard.pause(0.001)
-        (fault,) = service.node.faults.all()
+    async with asyncio.timeout(60):
+        while fault.consumed == 0:
+            await guard.pause(0.001)
+            (fault,) = service.node.faults.all()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from forewarn.cli.app import app
 from forewarn.testing import Service
 from forewarn.testing.recording import read
 from helpers.forked_cli import Forked
+
+PATIENCE = 60.0  # seconds that a line is waited for
 
 
 @pytest.fixture
@@ -32,13 +35,21 @@ class Recording:
         argv = [sys.executable, "-m", "forewarn", "record", *args, "--every", "0.05s"]
         env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "PYTHONUNBUFFERED": "1"}
         self.process = Forked(argv, stderr=subprocess.PIPE, text=True, env=env)
+        self.lines: list[str] = []  # read so far
 
     def until(self, words: str) -> str:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if words in line:
-                return str(line).rstrip("\n")
-        raise AssertionError(f"it ended without saying '{words}'")
+        limit = threading.Timer(PATIENCE, self.process.kill)
+        limit.start()
+        try:
+            for line in self.process.stderr:
+                self.lines.append(line)
+                if words in line:
+                    return str(line).rstrip("\n")
+        finally:
+            limit.cancel()
+        read = "".join(self.lines)
+        raise AssertionError(f"no line with '{words}' within {PATIENCE:g} s; read:\n{read}")
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)

@@ -38,7 +38,9 @@ def following(api: Api) -> socket.socket:
     connection.sendall(head.encode())
     said = b""
     while b"event: hello" not in said or not said.endswith(b"\n\n\r\n"):
-        said += connection.recv(65_536)
+        block = connection.recv(65_536)
+        assert block, said
+        said += block
     return connection
 
 
@@ -134,7 +136,9 @@ def test_who_is_not_being_answered_gives_way_and_nobody_else(
     answered.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     said = b""
     while not said.endswith(b"}"):
-        said += answered.recv(65_536)
+        block = answered.recv(65_536)
+        assert block, said
+        said += block
     newcomer = following(api)
     assert rest(silent) == b""
     another = following(api)

@@ -123,9 +123,12 @@ def test_the_same_without_the_privileges_of_root() -> None:
     """Whom nothing is locked from. Tests that lock something are run again as somebody else."""
     words = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
     test = f"{__file__}::test_each_stage_is_run_once_whatever_a_hook_does_to_the_state"
-    again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    options = ["-k", "locked", "--override-ini=addopts=", test]
-    done = subprocess.run([*words, *again, *options], capture_output=True, text=True, check=False)
+    again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    options = ["--noconftest", "-k", "locked", "--override-ini=addopts=", test]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # plugins cost more than tests
+    done = subprocess.run(
+        [*words, *again, *options], capture_output=True, text=True, check=False, env=alone
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
 

@@ -68,7 +68,10 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note
     assert [grade for grade, _ in said(list(machine.check_state(state)))] == ["ok"]
 
 
-def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(tmp_path: Path) -> None:
+def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "file_system", lambda _: "ext4")  # wherever the test is run
     store = StateStore(tmp_path)
     case = a_case(hook("a"), hook("b"))
     for one in case.hooks:

@@ -80,6 +80,9 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
 """
 
 
+PATIENCE = 60.0  # seconds that a worker may take to join
+
+
 @asynccontextmanager
 async def process(control: Control, number: int) -> AsyncIterator[int]:
     """A worker in a process of its own, as they are in earnest."""
@@ -90,8 +93,9 @@ async def process(control: Control, number: int) -> AsyncIterator[int]:
     )
     assert started.stdout is not None
     try:
-        while await started.stdout.readline() != b"told\n":
-            assert not started.stdout.at_eof()
+        async with asyncio.timeout(PATIENCE):
+            while await started.stdout.readline() != b"told\n":
+                assert not started.stdout.at_eof()
         yield started.pid
     finally:
         if started.returncode is None:
