@@ -181,7 +181,7 @@ def test_a_server_is_drained_waited_for_and_put_back(haproxy: Haproxy, tmp_path:
 
     assert hook.program("undo") == (0, "web/web_0 is ready again\n")
     assert haproxy.state("web_0") == "ready"
-    assert hook.here("undo") == "nothing was drained, so nothing is put back"
+    assert hook.here("undo") == "nothing was drained, so nothing is restored"
 
 
 def test_what_stays_open_is_waited_for_no_longer_than_said(
@@ -205,7 +205,7 @@ def test_what_was_drained_or_in_maintenance_before_is_so_again(
     haproxy.api.set("web/web_0", "drain")
     servers = ["web/web_0", "web/web_1", "web/spare"]
     hook = Hook("haproxy", {"socket": haproxy.socket, "server": servers}, tmp_path)
-    assert "web/spare is in maintenance already, and is left there" in hook.here("prepare")
+    assert "web/spare is already in maintenance and is not changed" in hook.here("prepare")
     hook.here("prepare", attempt=2)  # what was found first counts
     assert [haproxy.state(name) for name in ("web_0", "web_1", "spare")] == ["maint"] * 3
     hook.here("undo")
@@ -218,7 +218,7 @@ def test_what_somebody_else_has_set_meanwhile_stays(haproxy: Haproxy, tmp_path: 
     hook = Hook("haproxy", options, tmp_path)
     hook.here("prepare")
     haproxy.api.set("web/web_0", "maint")
-    assert hook.here("undo") == "web/web_0 is maint by somebody else's hand, and is left so"
+    assert hook.here("undo") == "web/web_0 was set to maint by someone else and is not changed"
     assert haproxy.state("web_0") == "maint"
 
 
@@ -233,7 +233,7 @@ def test_a_reload_that_forgets_everything_ends_right(haproxy: Haproxy, tmp_path:
     assert haproxy.state("web_0") == "maint"
     haproxy.reload()  # and after it is done
     assert haproxy.state("web_0") == "ready"
-    assert hook.here("undo") == "web/web_0 is ready already"
+    assert hook.here("undo") == "web/web_0 is already ready"
     assert haproxy.state("web_0") == "ready"
 
 
@@ -273,7 +273,7 @@ def test_a_balancer_drains_the_peers_of_an_event_that_it_knows(
     options = {"socket": haproxy.socket, "server": "web/{resource}"}
     hook = Hook("haproxy", options, tmp_path, resources=["lb_0", "web_1", "db_0"])
     said = hook.here("prepare", machine="lb_0")
-    assert said.splitlines()[0] == "web/db_0 is no server here"
+    assert said.splitlines()[0] == "web/db_0 is not a server of this HAProxy"
     assert [haproxy.state(name) for name in ("web_0", "web_1")] == ["ready", "maint"]
     hook.event["resources"] = []  # what was drained is known without the event
     hook.here("undo", machine="lb_0")
@@ -300,7 +300,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(haproxy: Haproxy, tmp_p
     status, said = watched.program("prepare", prefix=as_user(64_169) if os.geteuid() == 0 else ())
     assert (status, said) == (
         1,
-        f"{haproxy.watched} may not be written to; put this user into the socket's group\n",
+        f"{haproxy.watched} is not writable for this user; add it to the group of the socket\n",
     )
     fine = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
     assert fine.check() == []

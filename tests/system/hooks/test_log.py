@@ -171,6 +171,6 @@ def test_syslog_over_the_network_is_structured(tmp_path: Path) -> None:
 
 def test_a_machine_without_a_log_is_told_of(tmp_path: Path) -> None:
     hook = Hook("log", {"to": "syslog", "address": str(tmp_path / "log")}, tmp_path)
-    with pytest.raises(Failure, match="is a log running"):
+    with pytest.raises(Failure, match="is a syslog running"):
         hook.here("prepare")
-    assert hook.check() == [f"there is no {tmp_path}/log on this machine; is a log running?"]
+    assert hook.check() == [f"there is no {tmp_path}/log on this machine; is a syslog running?"]

@@ -52,11 +52,11 @@ def test_another_attempt_is_for_those_only_that_were_not_reached(tmp_path: Path)
         with pytest.raises(Failure) as failed:
             hook.here("started")
         assert str(failed.value) == (
-            "address 2 (json) was not sent: it is refused, unreachable or not understood;"
+            "address 2 (json) was not sent: it is invalid, unreachable or refuses the message;"
             " address 1 (json): sent"
         )
         said = hook.here("started", attempt=2)
-        assert said == "address 1 (json): sent already\naddress 2 (json): sent"
+        assert said == "address 1 (json): already sent\naddress 2 (json): sent"
         assert (len(web.received), len(failing.received)) == (1, 2)
         assert json.loads(web.received[0].body)["title"] == "Snapshot here"
 
@@ -71,7 +71,7 @@ def test_what_others_wrote_is_text_and_no_secret_is_ever_said(
         hook.here("prepare")
     assert str(failed.value).count("was not sent") == 4
     problems = hook.check()
-    assert [problem.split(" is none")[0] for problem in problems] == [
+    assert [problem.split(" is not a URL")[0] for problem in problems] == [
         "address 1 (nonsense)",
         "address 2 (json)",
         "address 3",

@@ -90,7 +90,7 @@ def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
     assert (status, said.splitlines()) == (
         0,
         [
-            "idle.service does not run, and is left alone",
+            "idle.service is not running and is not changed",
             "stopped app.service",
             "stopped db.service",
         ],
@@ -119,7 +119,7 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(
     hook = Hook("systemd", {"units": ["app", "nowhere", "masked"]}, tmp_path)
     status, said = hook.program("prepare", prefix=booted.enter())
     assert status == 1
-    assert "nothing is stopped: there is no unit nowhere.service" in said
+    assert "nothing was stopped: there is no unit nowhere.service" in said
     assert "masked.service is masked and could not be started again" in said
     assert booted.states("app") == ["active"]
     assert list(tmp_path.iterdir()) == []
@@ -139,12 +139,12 @@ def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
     booted.run("systemctl", "start", "broken")
     hook = Hook("systemd", {"units": ["fragile", "broken", "app"]}, tmp_path)
     status, said = hook.program("prepare", prefix=booted.enter())
-    assert (status, "broken.service does not run" in said) == (0, True)
+    assert (status, "broken.service is not running" in said) == (0, True)
     booted.done("touch", "/run/broken")
 
     status, said = hook.program("undo", prefix=booted.enter())
     assert status == 1
-    assert said.startswith("fragile.service does not start: exit-code; ")
+    assert said.startswith("fragile.service did not start: exit-code; ")
     assert said.endswith("; started app.service\n")
     assert booted.states("app") == ["active"]
 
@@ -161,7 +161,7 @@ def test_a_unit_that_takes_too_long_is_told_of_before_the_agent_loses_patience(
     status, said = hook.program("prepare", prefix=booted.enter())
     assert (status, said) == (
         1,
-        "stop of stubborn.service goes on, but the time for waiting is up\n",
+        "stop of stubborn.service is still in progress, but the time is up\n",
     )
     booted.done("systemctl", "kill", "--signal=KILL", "stubborn")
     assert hook.program("undo", prefix=booted.enter())[0] == 0

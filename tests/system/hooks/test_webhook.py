@@ -71,8 +71,8 @@ def test_the_event_is_posted_signed_and_with_a_key_that_every_attempt_has(
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (302, "answered 302: another address would be asked, which is not done; write that one"),
-        (403, "answered 403: it does not accept who asks"),
+        (302, "answered 302: the hook does not follow redirects; set url to the new address"),
+        (403, "answered 403: it does not accept the credentials"),
         (404, "answered 404"),
         (429, "answered 429; another attempt may help"),
         (500, "answered 500; another attempt may help"),
@@ -162,7 +162,7 @@ def test_what_is_missing_is_found_before_it_is_needed(tmp_path: Path) -> None:
         ({"secret_file": str(tmp_path / "no")}, "cannot be read: No such file or directory"),
         ({"secret_file": str(tmp_path / "open")}, "is readable by every user"),
         ({"secret_file": str(tmp_path / "empty")}, "is empty"),
-        ({"ca": str(tmp_path / "open")}, "has no certificate in it"),
+        ({"ca": str(tmp_path / "open")}, "contains no certificate"),
     ):
         [problem] = Hook("webhook", url | options, tmp_path).check()
         assert says in problem

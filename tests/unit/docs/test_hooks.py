@@ -72,7 +72,7 @@ def test_every_option_stands_there_with_its_default(kind: str) -> None:
         ),
         (
             "Size of HAProxy's answer, all servers together",
-            f"{haproxy_runtime_api.MAX_ANSWER >> 20} MiB",
+            f"{haproxy_runtime_api.MAX_RESPONSE >> 20} MiB",
         ),
         ("Time that must be left to call a webhook", f"{webhook.LEAST:g} s"),
         (

@@ -1,6 +1,6 @@
-"""`python -I -m forewarn.agent.hooks KIND`: one run of a built-in hook.
+"""`python -I -m forewarn.agent.hooks KIND`: runs a built-in hook once.
 
-Prints what it did. Exits with 0, with 1 if it failed, or with 2 if it was called wrongly.
+Prints what the hook did. Exits with 0, with 1 if it failed, or with 2 if it was called wrongly.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One run of a hook, as its program sees it: standard input and environment, how much time is left,
-and what is saved from prepare to undo. Knows no kind of hook."""
+"""A run of a built-in hook: its input and environment, the time that is left, and what it saves
+from prepare to undo. Independent of the kind of hook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forewarn.support import guard
 
 MAX_INPUT = 1 << 20  # bytes on standard input
 MARGIN = 1.0  # seconds reserved for reporting the outcome before the agent ends the command
-FOREVER = 86_400.0  # seconds; where no limit is given
+FOREVER = 86_400.0  # seconds that a run may take if it has no limit
 
 T = TypeVar("T")
 
@@ -32,6 +32,8 @@ class Misused(Failure):
 
 
 class Event(msgspec.Struct, frozen=True):
+    """The event, as the agent passes it to hooks."""
+
     id: str
     type: str
     status: str = ""
@@ -43,6 +45,8 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
+    """The content of standard input: which hook and stage to run, and for which event."""
+
     hook: str
     stage: Stage
     event: Event
@@ -99,7 +103,7 @@ class Run:
 
     def _path(self, name: str) -> Path:
         if not self.has_state():
-            raise Misused("FOREWARN_STATE is not a directory; undo needs what is saved there")
+            raise Misused("FOREWARN_STATE is not a directory; the hook saves there what undo needs")
         return Path(self._state) / f"{name}.json"
 
 

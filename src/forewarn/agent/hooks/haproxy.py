@@ -1,7 +1,7 @@
 """The hook `haproxy`: drains servers before an event, and enables them again after it.
 
-Undo reverts only our own change: a state that somebody else has set in the meantime, or that a
-reload has reset, stays as it is.
+Undo reverts only the change of this hook: a state that someone else has set in the meantime, or
+that a reload has reset, is not changed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ BACK_WITHIN = 10.0  # seconds that a reload of HAProxy may take
 
 
 class SavedState(msgspec.Struct, frozen=True):
-    found: State  # before our change
-    set: State  # the last that we set, or were about to
+    """The states of a server, saved for undo."""
+
+    before: State = msgspec.field(name="found")  # before the hook changed it
+    applied: State = msgspec.field(name="set")  # that the hook has set last, or is about to set
 
 
 def act(run: Run, options: Haproxy) -> list[str]:
@@ -38,8 +40,8 @@ def check(options: Haproxy) -> list[str]:
     problems = []
     if level != "admin":
         problems.append(
-            f"{options.socket} lets nobody set a server's state (level {level or 'unknown'});"
-            " write `level admin` behind its `stats socket`"
+            f"{options.socket} does not allow changing the state of servers (level"
+            f" {level or 'unknown'}); add `level admin` to its `stats socket` line"
         )
     backends = {name.partition("/")[0] for name in servers}
     for name in options.servers():
@@ -56,30 +58,31 @@ def _drain(run: Run, options: Haproxy) -> list[str]:
     servers = api.servers()
     names, lines = _servers(run.call, options, servers)
     saved = run.load("haproxy", dict[str, SavedState]) or {}
-    busy: list[str] = []
+    drained: list[str] = []
     for name in names:
-        found = saved[name].found if name in saved else servers[name].state
-        if found == "maint":
-            lines.append(f"{name} is in maintenance already, and is left there")
+        before = saved[name].before if name in saved else servers[name].state
+        if before == "maint":
+            lines.append(f"{name} is already in maintenance and is not changed")
             continue
-        saved.setdefault(name, SavedState(found, "drain"))  # we may have been here before
-        busy.append(name)
+        saved.setdefault(name, SavedState(before, "drain"))  # unless saved by an earlier attempt
+        drained.append(name)
     run.save("haproxy", saved)
-    for name in busy:
+    for name in drained:
         if servers[name].state == "ready":
             api.set(name, "drain")
     began = guard.monotonic()
-    still = _wait_for_sessions(api, busy, run.at_most(seconds(options.drain)))
+    sessions = _wait_for_sessions(api, drained, run.at_most(seconds(options.drain)))
     waited = round((guard.monotonic() - began) * 10) * SECOND // 10
     after = f" after {in_words(waited)}" if waited else ""
     if options.then == "maint":
-        run.save("haproxy", saved | {name: SavedState(saved[name].found, "maint") for name in busy})
-        for name in busy:
+        maint = {name: SavedState(saved[name].before, "maint") for name in drained}
+        run.save("haproxy", saved | maint)
+        for name in drained:
             api.set(name, "maint")
     state = "in maintenance" if options.then == "maint" else "draining"
-    for name in busy:
-        lines.append(f"{name} is {state}, {_sessions(still.get(name, 0))} open{after}")
-    return lines or ["none of the event's resources is a server here"]
+    for name in drained:
+        lines.append(f"{name} is {state}, {_sessions(sessions.get(name, 0))} open{after}")
+    return lines or ["none of the event's machines is a server of this HAProxy"]
 
 
 def _sessions(count: int) -> str:
@@ -94,8 +97,8 @@ def _wait_for_sessions(api: RuntimeApi, names: list[str], until: float) -> dict[
     while True:
         try:
             servers = api.servers()
-            forgotten = [n for n in names if n in servers and servers[n].state == "ready"]
-            for name in forgotten:  # by a reload
+            reset = [n for n in names if n in servers and servers[n].state == "ready"]
+            for name in reset:  # by a reload
                 api.set(name, "drain")
         except Unreachable:
             if guard.monotonic() >= min(until, reachable_until):
@@ -104,7 +107,7 @@ def _wait_for_sessions(api: RuntimeApi, names: list[str], until: float) -> dict[
             reachable_until = guard.monotonic() + BACK_WITHIN
             open_now = {name: servers[name].sessions for name in names if name in servers}
             busy = {name: count for name, count in open_now.items() if count}
-            if not (busy or forgotten) or guard.monotonic() >= until:
+            if not (busy or reset) or guard.monotonic() >= until:
                 return busy
         wait(max(0.0, min(CHECK_EVERY, until - guard.monotonic())))
 
@@ -112,21 +115,21 @@ def _wait_for_sessions(api: RuntimeApi, names: list[str], until: float) -> dict[
 def _restore(run: Run, options: Haproxy) -> list[str]:
     saved = run.load("haproxy", dict[str, SavedState])
     if not saved:
-        return ["nothing was drained, so nothing is put back"]
+        return ["nothing was drained, so nothing is restored"]
     api = RuntimeApi(options.socket, run.end)
     servers = _wait_for_haproxy(api, run)
     lines = []
-    for name, ours in saved.items():
-        now = servers.get(name)
-        if now is None:
-            lines.append(f"{name} is not there any more")
-        elif now.state == ours.found:
-            lines.append(f"{name} is {ours.found} already")
-        elif now.state not in (ours.set, "drain"):
-            lines.append(f"{name} is {now.state} by somebody else's hand, and is left so")
+    for name, state in saved.items():
+        server = servers.get(name)
+        if server is None:
+            lines.append(f"{name} no longer exists")
+        elif server.state == state.before:
+            lines.append(f"{name} is already {state.before}")
+        elif server.state not in (state.applied, "drain"):
+            lines.append(f"{name} was set to {server.state} by someone else and is not changed")
         else:
-            api.set(name, ours.found)
-            lines.append(f"{name} is {ours.found} again")
+            api.set(name, state.before)
+            lines.append(f"{name} is {state.before} again")
     run.forget("haproxy")
     return lines
 
@@ -151,15 +154,15 @@ def _servers(
     peers = [name for name in call.event.resources if name != call.machine]
     for pattern in options.servers():
         template = pattern.replace("{machine}", call.machine)
-        every = [template.replace("{resource}", peer) for peer in peers]
-        for name in every if "{resource}" in template else [template]:
+        peer_servers = [template.replace("{resource}", peer) for peer in peers]
+        for name in peer_servers if "{resource}" in template else [template]:
             if name in servers:
                 names[name] = None
             elif "{resource}" in template:
-                lines.append(f"{name} is no server here")
+                lines.append(f"{name} is not a server of this HAProxy")
             else:
                 from forewarn.support.suggest import instead_of
 
                 help = instead_of(name, servers)
-                raise Failure(f"nothing is drained: HAProxy has no server {name}; {help}")
+                raise Failure(f"nothing was drained: HAProxy has no server {name}; {help}")
     return list(names), lines

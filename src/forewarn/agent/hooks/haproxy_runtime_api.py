@@ -1,4 +1,4 @@
-"""A client of HAProxy's runtime API, as far as draining needs it, with a connection per command.
+"""A client of HAProxy's runtime API, with the commands for draining, and a connection per command.
 
 The states are those of `set server … state`; other properties of a server are not touched.
 """
@@ -15,9 +15,9 @@ from forewarn.agent.hooks.contract import Failure
 from forewarn.agent.hooks.options import address
 from forewarn.support import guard
 
-TIMEOUT = 5.0  # seconds for one answer
-LEAST = 0.1  # seconds for one, even if the time is up
-MAX_ANSWER = 16 << 20  # bytes; thousands of servers fit
+TIMEOUT = 5.0  # seconds for one response
+LEAST = 0.1  # seconds for one response, even if the time is up
+MAX_RESPONSE = 16 << 20  # bytes; enough for thousands of servers
 
 State: TypeAlias = Literal["ready", "drain", "maint"]
 
@@ -44,7 +44,7 @@ class RuntimeApi:
 
     def servers(self) -> dict[str, Server]:
         """Return all servers by their names, as backend/server."""
-        states, open_now = self._ask("show servers state"), self._ask("show stat -1 4 -1")
+        states, open_now = self._command("show servers state"), self._command("show stat -1 4 -1")
         try:
             sessions = {
                 f"{row['pxname']}/{row['svname']}": int(row["scur"] or 0) + int(row["qcur"] or 0)
@@ -55,35 +55,39 @@ class RuntimeApi:
                 for row in _rows(states, " ", "be_id")
                 if (name := f"{row['be_name']}/{row['srv_name']}")
             }
-        except (KeyError, ValueError):  # half of an answer, mostly
-            raise Unreachable(f"HAProxy at {self.where} answers what is no table") from None
+        except (KeyError, ValueError):  # mostly an incomplete response
+            raise Unreachable(f"HAProxy at {self.where} returned an invalid table") from None
 
     def set(self, server: str, state: State) -> None:
-        if error := self._ask(f"set server {server} state {state}").strip():
-            raise Failure(f"HAProxy at {self.where} does not set {server} to {state}: {error}")
+        if error := self._command(f"set server {server} state {state}").strip():
+            raise Failure(f"HAProxy at {self.where} refused to set {server} to {state}: {error}")
 
     def level(self) -> str:
-        return self._ask("show cli level").strip()
+        return self._command("show cli level").strip()
 
-    def _ask(self, command: str) -> str:
+    def _command(self, command: str) -> str:
         now = guard.monotonic()
         until = max(now + LEAST, min(self._until, now + TIMEOUT))
         try:
             with self._connect(until) as connection:
                 connection.sendall(f"{command}\n".encode())
-                answer = bytearray()
-                while piece := connection.recv(65_536):
-                    answer += piece
-                    if len(answer) > MAX_ANSWER:
-                        raise Failure(f"HAProxy at {self.where} does not stop talking")
+                response = bytearray()
+                while chunk := connection.recv(65_536):
+                    response += chunk
+                    if len(response) > MAX_RESPONSE:
+                        raise Failure(
+                            f"HAProxy at {self.where} sent more than {MAX_RESPONSE:,} bytes"
+                        )
                     connection.settimeout(_left(until))
         except TimeoutError:
             raise Unreachable(f"HAProxy at {self.where} does not answer") from None
         except OSError as error:
             raise Unreachable(_describe(self.where, error)) from None
-        if not answer.endswith(b"\n"):  # every answer does
-            raise Unreachable(f"HAProxy at {self.where} hung up in the middle of an answer")
-        return answer.decode(errors="replace")
+        if not response.endswith(b"\n"):  # every complete response does
+            raise Unreachable(
+                f"HAProxy at {self.where} closed the connection in the middle of a response"
+            )
+        return response.decode(errors="replace")
 
     def _connect(self, until: float) -> socket.socket:
         if not self.where.startswith("/"):
@@ -111,23 +115,23 @@ def _state(flags: int) -> State:
     return "drain" if flags & _FORCED_DRAIN else "ready"
 
 
-def _rows(answer: str, separator: str, first: str) -> list[dict[str, str]]:
+def _rows(response: str, separator: str, first: str) -> list[dict[str, str]]:
     """Return the rows of a table, whose columns are named by a line that begins with #."""
     columns: list[str] = []
     rows = []
-    for line in answer.splitlines():
+    for line in response.splitlines():
         if line.startswith(f"# {first}"):
             columns = line[2:].split(separator)
         elif columns and line.strip():
             rows.append(dict(zip(columns, line.split(separator), strict=False)))
     if not columns:
-        raise Failure(f"this is not HAProxy's runtime API: {answer.strip()[:200]!r}")
+        raise Failure(f"this is not HAProxy's runtime API: {response.strip()[:200]!r}")
     return rows
 
 
 def _describe(where: str, error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return f"{where} may not be written to; put this user into the socket's group"
+        return f"{where} is not writable for this user; add it to the group of the socket"
     if isinstance(error, FileNotFoundError):
-        return f"there is no {where}; HAProxy makes it with `stats socket {where} level admin`"
+        return f"{where} does not exist; HAProxy creates it with `stats socket {where} level admin`"
     return f"HAProxy at {where} cannot be reached: {error.strerror or error}"

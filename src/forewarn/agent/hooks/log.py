@@ -1,5 +1,5 @@
 """The hook `log`: writes a line for each stage to the journal, with a field for each fact, or to
-syslog. The protocols are here; the text is `wording.py`'s."""
+syslog. The protocols are here; the text comes from `wording.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PRIORITIES = {"err": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
 
 
 def act(run: Run, options: Log) -> list[str]:
-    to = _where(options)
+    to = _destination(options)
     try:
         if to == "journal":
             _send_local(JOURNAL, journal_entry(run.call, options))
@@ -39,15 +39,15 @@ def act(run: Run, options: Log) -> list[str]:
             _send_udp(options.address, network_line(run.call, options, _now()))
     except OSError as error:
         where = JOURNAL if to == "journal" else options.address
-        raise Failure(f"{to} at {where} takes no line: {error.strerror or error}") from None
+        raise Failure(f"{to} at {where} cannot be written to: {error.strerror or error}") from None
     except UnicodeError:
-        raise Failure(f"{to} at {options.address}: no host can have this name") from None
+        raise Failure(f"{to} at {options.address}: the host name is not valid") from None
     return [f"logged to {to}: {wording.headline(run.call)}"]
 
 
 def check(options: Log) -> list[str]:
     try:
-        to = _where(options)
+        to = _destination(options)
         if to == "syslog" and not options.address.startswith("/"):
             socket.getaddrinfo(*address(options.address, "address"), type=socket.SOCK_DGRAM)
         else:
@@ -57,18 +57,20 @@ def check(options: Log) -> list[str]:
     except OSError as error:
         return [f"the log cannot be written to: {error.strerror or error}"]
     except UnicodeError:
-        return [f"address {options.address}: no host can have this name"]
+        return [f"address {options.address}: the host name is not valid"]
     return []
 
 
-def _where(options: Log) -> str:
+def _destination(options: Log) -> str:
     if options.to == "syslog" or (options.to == "auto" and not Path(JOURNAL).exists()):
         if options.address.startswith("/") and not Path(options.address).exists():
             neither = "neither a journal nor " if options.to == "auto" else "no "
-            raise Failure(f"there is {neither}{options.address} on this machine; is a log running?")
+            raise Failure(
+                f"there is {neither}{options.address} on this machine; is a syslog running?"
+            )
         return "syslog"
     if not Path(JOURNAL).exists():
-        raise Failure(f'there is no journal on this machine ({JOURNAL}); write to = "syslog"')
+        raise Failure(f'there is no journal on this machine ({JOURNAL}); set to = "syslog"')
     return "journal"
 
 
@@ -88,7 +90,7 @@ def journal_entry(call: Call, options: Log) -> bytes:
 def local_line(call: Call, options: Log, now: datetime) -> bytes:
     """Return a line as syslog(3) writes it, without a host name."""
     day = f"{now:%b} {now.day:2} {now:%H:%M:%S}"
-    head = f"<{_number(options)}>{day} {options.identifier}[{os.getpid()}]: "
+    head = f"<{_priority(options)}>{day} {options.identifier}[{os.getpid()}]: "
     text = visible(f"{wording.sentence(call)} [{' '.join(_pairs(call))}]")
     return _cut((head + text).encode(errors="replace"))
 
@@ -97,11 +99,11 @@ def network_line(call: Call, options: Log, now: datetime) -> bytes:
     """Return a line of RFC 5424 with the facts as structured data, as many as fit."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     host = socket.gethostname() or "-"
-    head = f"<{_number(options)}>1 {stamp} {host} {options.identifier} {os.getpid()}"
+    head = f"<{_priority(options)}>1 {stamp} {host} {options.identifier} {os.getpid()}"
     line = f"{head} {call.stage} [{ENTERPRISE}".encode(errors="replace")
     for pair in _pairs(call):
-        more = b" " + pair.encode(errors="replace")
-        line += more if len(line) + len(more) < MAX_FACTS else b""
+        parameter = b" " + pair.encode(errors="replace")
+        line += parameter if len(line) + len(parameter) < MAX_FACTS else b""
     return _cut(line + f"] {visible(wording.sentence(call))}".encode(errors="replace"))
 
 
@@ -138,7 +140,7 @@ def _field(name: str, value: bytes) -> bytes:
     return name.encode() + b"\n" + len(value).to_bytes(8, "little") + value + b"\n"
 
 
-def _number(options: Log) -> int:
+def _priority(options: Log) -> int:
     return _FACILITIES[options.facility] * 8 + _PRIORITIES[options.priority]
 
 
@@ -151,24 +153,24 @@ def _now() -> datetime:
 
 
 def _connect(path: str) -> socket.socket:
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    line.settimeout(TIMEOUT)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    connection.settimeout(TIMEOUT)
     try:
-        line.connect(path)
+        connection.connect(path)
     except OSError:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
 def _send_local(path: str, data: bytes) -> None:
-    with _connect(path) as line:
-        line.sendall(data)
+    with _connect(path) as connection:
+        connection.sendall(data)
 
 
 def _send_udp(where: str, data: bytes) -> None:
     host, port = address(where, "address")
     family, kind, *_, to = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as line:
-        line.settimeout(TIMEOUT)
-        line.sendto(data, to)
+    with socket.socket(family, kind) as connection:
+        connection.settimeout(TIMEOUT)
+        connection.sendto(data, to)

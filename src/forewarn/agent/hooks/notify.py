@@ -30,18 +30,18 @@ def act(run: Run, options: Notify) -> list[str]:
     lines, problems = [], []
     with _silent():
         for number, target in enumerate(_targets(options), 1):
-            what = _label(number, target)
+            label = _label(number, target)
             if number in sent:
-                lines.append(f"{what}: sent already")
+                lines.append(f"{label}: already sent")
             elif not run.left():
-                problems.append(f"{what} was not sent: there is no time left")
-            elif _delivered(target, title, body, run):
-                lines.append(f"{what}: sent")
+                problems.append(f"{label} was not sent: there is no time left")
+            elif _deliver(target, title, body, run):
+                lines.append(f"{label}: sent")
                 sent.append(number)
-                _save_sent(run, sent)  # another attempt is for the others only
+                _save_sent(run, sent)  # so that another attempt only notifies the others
             else:
                 problems.append(
-                    f"{what} was not sent: it is refused, unreachable or not understood"
+                    f"{label} was not sent: it is invalid, unreachable or refuses the message"
                 )
     if problems:
         raise Failure("; ".join([*problems, *lines]))
@@ -59,13 +59,13 @@ def check(options: Notify) -> list[str]:
         for number, target in enumerate(targets, 1):
             if library.Apprise.instantiate(target, suppress_exceptions=True) is None:
                 problems.append(
-                    f"{_label(number, target)} is none that Apprise understands;"
-                    " https://github.com/caronc/apprise/wiki shows how they are written"
+                    f"{_label(number, target)} is not a URL that Apprise supports; see"
+                    " https://github.com/caronc/apprise/wiki"
                 )
     return problems
 
 
-def _delivered(target: str, title: str, body: str, run: Run) -> bool:
+def _deliver(target: str, title: str, body: str, run: Run) -> bool:
     library = _library()
     kinds = library.NotifyType
     kind = kinds.INFO if run.call.stage in ("finished", "withdrawn", "undo") else kinds.WARNING
@@ -74,7 +74,7 @@ def _delivered(target: str, title: str, body: str, run: Run) -> bool:
         return False
     notifier = library.Apprise()
     notifier.add(service)
-    # What others have written is text, not markup or the name of a file.
+    # Descriptions of events come from others: they are text, not markup or names of files.
     return bool(notifier.notify(body=body, title=title, notify_type=kind, body_format="text"))
 
 
@@ -94,7 +94,7 @@ def _targets(options: Notify) -> list[str]:
     lines = [line.strip() for line in text.splitlines()]
     targets = [line for line in lines if line and not line.startswith("#")]
     if not targets:
-        raise Failure(f"urls_file {options.urls_file} names nobody; one address on each line")
+        raise Failure(f"urls_file {options.urls_file} contains no URL; write one on each line")
     return targets
 
 

@@ -1,6 +1,6 @@
 """The hook `systemd`: stops units before an event, and starts those that were running after it.
 
-It uses `systemctl`, which works for root and for users whom polkit allows it.
+It uses `systemctl`, which works for root and for users that polkit permits to do so.
 """
 
 from __future__ import annotations
@@ -37,35 +37,36 @@ def act(run: Run, options: Systemd) -> list[str]:
 
 def check(options: Systemd) -> list[str]:
     try:
-        found = _units(options, options.names(), guard.monotonic() + TIMEOUT)
+        units = _units(options, options.names(), guard.monotonic() + TIMEOUT)
     except Failure as failure:
         return [str(failure)]
-    problems = [text for unit in options.names() if (text := _unit_problem(unit, found[unit]))]
+    problems = [text for unit in options.names() if (text := _unit_problem(unit, units[unit]))]
     root = os.name != "posix" or os.geteuid() == 0
     if options.scope == "system" and not root and not any(map(Path.exists, map(Path, _POLKIT))):
         problems.append(
-            "only root may stop units here: install polkit and a rule that lets this user,"
-            " as deploy/agent/50-forewarn-agent.rules"
+            "only root can stop units here: install polkit and a rule for this user, such as"
+            " deploy/agent/50-forewarn-agent.rules"
         )
     return problems
 
 
 def _stop(run: Run, options: Systemd, until: float) -> list[str]:
     names = options.names()
-    found = _units(options, names, until)
-    if problems := [text for unit in names if (text := _unit_problem(unit, found[unit]))]:
-        raise Failure("nothing is stopped: " + "; ".join(problems))
+    units = _units(options, names, until)
+    if problems := [text for unit in names if (text := _unit_problem(unit, units[unit]))]:
+        raise Failure("nothing was stopped: " + "; ".join(problems))
     saved = run.load("systemd", SavedUnits)
     if saved is None:  # else an earlier attempt has saved what was running then
-        saved = SavedUnits([unit for unit in names if found[unit]["ActiveState"] in _RUNNING])
+        saved = SavedUnits([unit for unit in names if units[unit]["ActiveState"] in _RUNNING])
         run.save("systemd", saved)
     lines = []
     for unit in reversed(names):
-        if found[unit]["ActiveState"] in _RUNNING | {"deactivating"}:
+        if units[unit]["ActiveState"] in _RUNNING | {"deactivating"}:
             lines += [f"stopped {unit}", *_run_job(options, "stop", unit, until)]
         else:
-            ran = "stopped already" if unit in saved.active else "does not run, and is left alone"
-            lines.append(f"{unit} {ran}")
+            stopped = unit in saved.active
+            state = "is already stopped" if stopped else "is not running and is not changed"
+            lines.append(f"{unit} {state}")
     return lines
 
 
@@ -73,25 +74,25 @@ def _restore(run: Run, options: Systemd, until: float) -> list[str]:
     saved = run.load("systemd", SavedUnits)
     if saved is None:
         return ["nothing was stopped, so nothing is started"]
-    lines, wrong = [], []
+    lines, problems = [], []
     for unit in saved.active:
         try:
             lines += [f"started {unit}", *_run_job(options, "start", unit, until)]
-        except Failure as failure:  # the others are started all the same
-            wrong.append(str(failure))
-    if wrong:
-        raise Failure("; ".join([*wrong, *lines]))
+        except Failure as failure:  # the others are started nevertheless
+            problems.append(str(failure))
+    if problems:
+        raise Failure("; ".join([*problems, *lines]))
     run.forget("systemd")
-    return lines or ["nothing had been running, so nothing is started"]
+    return lines or ["nothing was running, so nothing is started"]
 
 
-def _unit_problem(unit: str, found: dict[str, str]) -> str:
+def _unit_problem(unit: str, properties: dict[str, str]) -> str:
     """Return why a unit cannot be stopped and started again; empty if it can."""
-    match found["LoadState"]:
+    match properties["LoadState"]:
         case "loaded":
             return ""
         case "not-found":
-            return f"there is no unit {unit}; `systemctl list-unit-files` shows those there are"
+            return f"there is no unit {unit}; `systemctl list-unit-files` lists the units"
         case "masked":
             return f"{unit} is masked and could not be started again; systemctl unmask {unit}"
         case state:
@@ -100,15 +101,15 @@ def _unit_problem(unit: str, found: dict[str, str]) -> str:
 
 def _units(options: Systemd, names: list[str], until: float) -> dict[str, dict[str, str]]:
     """Return the properties of units, by their names."""
-    asked = [f"--property={','.join(_PROPERTIES)}", "--", *names]
-    ended = _systemctl(options, ["show", *asked], min(until, guard.monotonic() + TIMEOUT))
+    arguments = ["show", f"--property={','.join(_PROPERTIES)}", "--", *names]
+    ended = _systemctl(options, arguments, min(until, guard.monotonic() + TIMEOUT))
     if ended.returncode != 0:
         raise Failure(f"systemd does not answer: {_error_text(ended)}")
     blocks = ended.stdout.strip("\n").split("\n\n")
-    shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
-    if len(shown) != len(names) or not all(set(_PROPERTIES) <= set(one) for one in shown):
-        raise Failure("systemctl says something else than was asked for; is it systemd's?")
-    return dict(zip(names, shown, strict=True))
+    units = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
+    if len(units) != len(names) or not all(set(_PROPERTIES) <= set(unit) for unit in units):
+        raise Failure("the output of systemctl is not as expected; is it systemd's?")
+    return dict(zip(names, units, strict=True))
 
 
 def _run_job(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
@@ -116,22 +117,22 @@ def _run_job(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
     try:
         ended = _systemctl(options, [verb, "--", unit], until)
     except Late:
-        raise Failure(f"{verb} of {unit} goes on, but the time for waiting is up") from None
+        raise Failure(f"{verb} of {unit} is still in progress, but the time is up") from None
     if ended.returncode == 0:
         return [f"systemctl: {line}" for line in ended.stderr.splitlines()]
-    said = _error_text(ended)
-    if "uthenti" in said or "enied" in said:  # Interactive authentication required, Access denied
-        said += " (see deploy/agent/50-forewarn-agent.rules for a user that is not root)"
+    text = _error_text(ended)
+    if "uthenti" in text or "enied" in text:  # Interactive authentication required, Access denied
+        text += " (see deploy/agent/50-forewarn-agent.rules for a user that is not root)"
     elif verb == "start":
         result = _units(options, [unit], guard.monotonic() + TIMEOUT)[unit]["Result"]
-        said = f"{result}; {said}" if result not in ("", "success") else said
-    raise Failure(f"{unit} does not {verb}: {said}")
+        text = f"{result}; {text}" if result not in ("", "success") else text
+    raise Failure(f"{unit} did not {verb}: {text}")
 
 
 def _systemctl(
-    options: Systemd, words: list[str], until: float
+    options: Systemd, arguments: list[str], until: float
 ) -> subprocess.CompletedProcess[str]:
-    argv = ["systemctl", f"--{options.scope}", "--no-pager", "--no-ask-password", *words]
+    argv = ["systemctl", f"--{options.scope}", "--no-pager", "--no-ask-password", *arguments]
     try:
         return subprocess.run(
             argv,
@@ -145,9 +146,7 @@ def _systemctl(
     except subprocess.TimeoutExpired:
         raise Late("systemd does not answer in time") from None
     except FileNotFoundError:
-        raise Failure(
-            "there is no systemctl here: this hook is for machines with systemd"
-        ) from None
+        raise Failure("systemctl was not found: this hook needs systemd") from None
 
 
 def _error_text(ended: subprocess.CompletedProcess[str]) -> str:

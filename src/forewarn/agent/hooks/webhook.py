@@ -1,7 +1,7 @@
 """The hook `webhook`: posts the call to a URL, signed if there is a secret.
 
-Redirects are not followed, the content of answers is ignored, and messages name no more of the URL
-than its host: the rest may be a secret.
+Redirects are not followed, and the body of a response is ignored. Messages contain only the scheme,
+host and port of the URL, because the rest may be a secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forewarn.agent.hooks.options import Webhook, seconds
 
 LEAST = 0.5  # seconds; with less left, no request is sent
 ATTEMPTS = 2  # within one run; the second only if the server sends Retry-After
-_AGAIN = {429, 502, 503, 504}
+_RETRY_STATUSES = {429, 502, 503, 504}
 
 Headers: TypeAlias = dict[str, str]
 
@@ -35,17 +35,17 @@ def act(run: Run, options: Webhook) -> list[str]:
     for attempt in range(1, ATTEMPTS + 1):
         left = min(seconds(options.timeout), run.left())
         if left < LEAST:
-            raise Failure(f"{where} was not asked: there is no time left")
+            raise Failure(f"{where} was not called: there is no time left")
         connection.timeout = left
-        status, after = _post(connection, where, path, run.body, headers)
+        status, retry_after = _post(connection, where, path, run.body, headers)
         if 200 <= status < 300:
             return [f"{where} answered {status}"]
-        waited = _seconds(after)
-        again = status in _AGAIN and waited is not None and waited + LEAST < run.left()
-        if attempt == ATTEMPTS or not again:
+        pause = _seconds(retry_after)
+        retry = status in _RETRY_STATUSES and pause is not None and pause + LEAST < run.left()
+        if attempt == ATTEMPTS or not retry:
             raise Failure(f"{where} answered {status}{_meaning(status)}")
-        wait(waited or 0.0)
-    raise AssertionError("an attempt either ends it or is the last")
+        wait(pause or 0.0)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def check(options: Webhook) -> list[str]:
@@ -74,8 +74,8 @@ def _headers(run: Run, options: Webhook, url: SplitResult) -> Headers:
     if options.secret_file:
         digest = hmac.new(_secret(options), run.body, hashlib.sha256).hexdigest()
         headers["X-Forewarn-Signature"] = f"sha256={digest}"
-    theirs = {name.lower() for name in options.headers}
-    return {k: v for k, v in headers.items() if k.lower() not in theirs} | options.headers
+    configured = {name.lower() for name in options.headers}
+    return {k: v for k, v in headers.items() if k.lower() not in configured} | options.headers
 
 
 def _secret(options: Webhook) -> bytes:
@@ -91,20 +91,20 @@ def _post(
     """Return the status and Retry-After."""
     try:
         connection.request("POST", path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.getheader("Retry-After", "")
+        response = connection.getresponse()
+        return response.status, response.getheader("Retry-After", "")
     except ssl.SSLCertVerificationError as error:
         raise Failure(f"{where} is not trusted: {error.verify_message}") from None
     except TimeoutError:
         raise Failure(f"{where} does not answer in time") from None
     except http.client.RemoteDisconnected:
-        raise Failure(f"{where} hung up without an answer") from None
+        raise Failure(f"{where} closed the connection without a response") from None
     except http.client.HTTPException as error:
-        raise Failure(f"{where} does not speak HTTP: {type(error).__name__}") from None
+        raise Failure(f"{where} did not answer with HTTP: {type(error).__name__}") from None
     except OSError as error:
         raise Failure(f"{where} cannot be reached: {error.strerror or error}") from None
     except UnicodeError:
-        raise Failure(f"{where} cannot be reached: no host can have this name") from None
+        raise Failure(f"{where} cannot be reached: the host name is not valid") from None
     finally:
         connection.close()
 
@@ -138,7 +138,7 @@ def _ssl_context(options: Webhook) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=options.ca or None)
     except ssl.SSLError:
-        raise Failure(f"ca {options.ca} has no certificate in it") from None
+        raise Failure(f"ca {options.ca} contains no certificate") from None
     except OSError as error:
         raise Failure(f"ca {options.ca} cannot be read: {error.strerror}") from None
 
@@ -172,7 +172,7 @@ def _parse_url(text: str) -> SplitResult:
             return url
     except ValueError:
         pass
-    raise Failure("url is not one; it is like https://example.org/hook")
+    raise Failure("url is not a valid URL; expected for example https://example.org/hook")
 
 
 def _origin(url: SplitResult) -> str:
@@ -180,14 +180,14 @@ def _origin(url: SplitResult) -> str:
     return f"{url.scheme}://{host}" + (f":{url.port}" if url.port else "")
 
 
-def _seconds(after: str) -> float | None:
+def _seconds(retry_after: str) -> float | None:
     """Return the seconds of a Retry-After; None for a date, which is by another clock."""
-    return float(after) if after.isdecimal() and len(after) < 9 else None
+    return float(retry_after) if retry_after.isdecimal() and len(retry_after) < 9 else None
 
 
 def _meaning(status: int) -> str:
     if 300 <= status < 400:
-        return ": another address would be asked, which is not done; write that one"
+        return ": the hook does not follow redirects; set url to the new address"
     if status in (401, 403):
-        return ": it does not accept who asks"
+        return ": it does not accept the credentials"
     return "; another attempt may help" if status == 429 or status >= 500 else ""

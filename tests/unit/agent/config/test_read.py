@@ -142,7 +142,7 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
             "hook.drain.retries: 99 is not from 0 to 20",
             "hook.drain.if_it_fails: 'halt' is not one of go on, stop",
             "hook.drain.haproxy.sockt: unknown key; did you mean 'socket'?",
-            "hook.b.systemd: 'a b' is not the name of a unit; it is like app.service",
+            "hook.b.systemd: 'a b' is not the name of a unit; expected for example app.service",
             'hook.c.undo: "x \'y" cannot be split into words: No closing quotation',
             "hook.c.undo: there is no prepare to undo, so it never runs",
             "hook.d: does nothing; add a command for prepare, undo, started, finished,"

@@ -81,7 +81,9 @@ def test_an_answer_is_waited_for_no_longer_than_there_is_time(answering: Answeri
 
 def test_a_balancer_without_servers_has_none_to_drain(answering: Answering, tmp_path: Path) -> None:
     options = Haproxy(server="web/{resource}", socket=answering(STATES))
-    assert haproxy.act(called("prepare", tmp_path), options) == ["web/web_0 is no server here"]
+    assert haproxy.act(called("prepare", tmp_path), options) == [
+        "web/web_0 is not a server of this HAProxy"
+    ]
 
 
 def test_a_server_that_is_gone_meanwhile_is_not_put_back(
@@ -90,7 +92,7 @@ def test_a_server_that_is_gone_meanwhile_is_not_put_back(
     run = called("undo", tmp_path)
     run.save("haproxy", {"web/web_0": haproxy.SavedState("ready", "maint")})
     options = Haproxy(server="web/web_0", socket=answering(STATES))
-    assert haproxy.act(run, options) == ["web/web_0 is not there any more"]
+    assert haproxy.act(run, options) == ["web/web_0 no longer exists"]
 
 
 def called(stage: Stage, state: Path) -> Run:
