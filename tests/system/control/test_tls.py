@@ -116,8 +116,8 @@ def test_the_client_believes_nobody_without_proof(scene: Scene, tmp_path: Path) 
     other = Authority(tmp_path, "impostor")
     assert "is not trusted" in refused(typed(scene, "machine", "list", ca=other.path))
     missing = typed(scene, "machine", "list", ca=tmp_path / "none.pem")
-    assert "there is no such file" in refused(missing)
-    assert "is no certificate" in refused(typed(scene, "machine", "list", ca=scene.pair.key))
+    assert "the file does not exist" in refused(missing)
+    assert "is not a certificate" in refused(typed(scene, "machine", "list", ca=scene.pair.key))
 
 
 def test_a_certificate_for_another_name_is_not_believed(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_certificate_for_another_name_is_not_believed(tmp_path: Path) -> None:
         line = refused(typed(Scene(authority, pair, service), "machine", "list", ca=authority.path))
     assert "is not trusted" in line
     assert "127.0.0.1" in line
-    assert "ask under a name that is in it" in line
+    assert "use a host name that the certificate contains" in line
 
 
 def test_a_certificate_that_has_expired_is_not_believed(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_client_says_if_a_service_does_not_speak_tls() -> None:
     with Service(FLEET, sockets=True) as service:
         url = service.control_url.replace("http", "https")
         result = CliRunner().invoke(app, ["machine", "list"], env={"FOREWARN_URL": url})
-    assert "does not speak TLS; ask with http://" in refused(result)
+    assert "does not use TLS; use http:// instead" in refused(result)
 
 
 def test_a_new_certificate_is_for_new_connections_and_others_go_on(scene: Scene) -> None:

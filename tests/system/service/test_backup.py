@@ -208,7 +208,7 @@ def test_a_copy_that_breaks_off_is_none(tmp_path: Path) -> None:
             server.shutdown()
             thread.join()
     assert done.exit_code == 1
-    assert "broke off, 98,400 bytes before the end" in done.output
+    assert "broke off 98,400 bytes before the end" in done.output
     assert not list(tmp_path.iterdir())
 
 

@@ -77,7 +77,7 @@ def history(
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:
-                _show(client.last_of_history(asked, limit or LINES))
+                _show(client.last_records(asked, limit or LINES))
             else:
                 _show(list(client.history_after(asked, after_seq, limit or LINES)))
             pace(client)
@@ -95,7 +95,7 @@ def _json_lines(
     if after_seq is not None:
         records = client.history_after(asked, after_seq, limit)
     else:
-        records = client.last_of_history(asked, limit or LINES)
+        records = client.last_records(asked, limit or LINES)
     for record in records:
         yield msgspec.json.encode(record) + b"\n"
 

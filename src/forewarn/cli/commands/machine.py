@@ -67,14 +67,14 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 def restart(name: Name, json: Json = False, url: Url = None) -> None:
     """Restart a machine as its user would: announced as a Reboot."""
     with service(url) as client:
-        told(client.maintain("restart", name), json, client)
+        told(client.restart(name), json, client)
 
 
 @app.command()
 def redeploy(name: Name, json: Json = False, url: Url = None) -> None:
     """Redeploy a machine to another host as its user would: announced as a Redeploy."""
     with service(url) as client:
-        told(client.maintain("redeploy", name), json, client)
+        told(client.redeploy(name), json, client)
 
 
 @app.command()

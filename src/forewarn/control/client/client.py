@@ -27,9 +27,9 @@ from forewarn.control.schema.fleet import FleetDifference, FleetProgress
 from forewarn.verdict.verdict import Verdict
 
 TIMEOUT = 60.0  # seconds; advancing a clock may take a while
-UNDER_WAY_TRIES = 30  # repetitions of a request whose connection broke and that is under way
-UNDER_WAY_PAUSE = 1.0  # seconds in between
-READ_AT_ONCE = 64 * 1024  # bytes of an export
+UNDER_WAY_TRIES = 30  # repetitions of a request that is under way after its connection broke
+UNDER_WAY_PAUSE = 1.0  # seconds between repetitions
+READ_AT_ONCE = 64 * 1024  # bytes of an export or a backup
 
 T = TypeVar("T")
 
@@ -39,6 +39,8 @@ _NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
 
 class ControlClient:
+    """The operations of the control API, as methods. Raises ControlError."""
+
     def __init__(self, where: str | ServiceAddress) -> None:
         self._address = ServiceAddress(where) if isinstance(where, str) else where
         self.url = self._address.url.rstrip("/")
@@ -54,9 +56,11 @@ class ControlClient:
     def machine(self, name: str) -> s.Machine:
         return self._call("GET", f"/v1/machines/{_segment(name)}", s.Machine)
 
-    def maintain(self, verb: str, name: str) -> s.Outcome:
-        """Restart or redeploy a machine as its user."""
-        return self._call("POST", f"/v1/machines/{_segment(name)}/{verb}", s.Outcome)
+    def restart(self, name: str) -> s.Outcome:
+        return self._call("POST", f"/v1/machines/{_segment(name)}/restart", s.Outcome)
+
+    def redeploy(self, name: str) -> s.Outcome:
+        return self._call("POST", f"/v1/machines/{_segment(name)}/redeploy", s.Outcome)
 
     def restore(self, name: str) -> s.Restored:
         return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.Restored)
@@ -90,6 +94,7 @@ class ControlClient:
         return self._call("POST", "/v1/events", s.Outcome, body=request)
 
     def on_event(self, verb: str, id: str, body: object = None) -> s.Outcome:
+        """Approve, cancel, retry or finish an event."""
         return self._call("POST", f"/v1/events/{_segment(id)}/{verb}", s.Outcome, body=body)
 
     def explain(self, id: str) -> s.Explanation:
@@ -124,7 +129,7 @@ class ControlClient:
         return self._call("GET", f"/v1/hosts/{_segment(name)}/explain", s.HostExplanation)
 
     def on_host(self, verb: str, name: str, body: object = None) -> s.Outcomes:
-        """maintain, degrade, fail or repair."""
+        """Maintain, degrade, fail or repair a host."""
         return self._call("POST", f"/v1/hosts/{_segment(name)}/{verb}", s.Outcomes, body=body)
 
     def rollouts(self) -> list[r.Rollout]:
@@ -140,6 +145,7 @@ class ControlClient:
         return self._call("POST", "/v1/rollouts/plan", r.RolloutPlan, body=request)
 
     def on_rollout(self, verb: str, id: str, body: object = None) -> r.RolloutReport:
+        """Pause, resume or abort a rollout."""
         return self._call("POST", f"/v1/rollouts/{_segment(id)}/{verb}", r.RolloutReport, body=body)
 
     def explain_rollout(self, id: str) -> r.RolloutExplanation:
@@ -201,7 +207,7 @@ class ControlClient:
         return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
 
     def play(self, by: float) -> s.Clock:
-        """Play the clock forward by so many seconds, in as many requests as that takes."""
+        """Play the clock forward by a number of seconds, with as many requests as that takes."""
         started, request = self.clock().now, s.AdvanceRequest(by=by)
         while True:
             clock = self._call("POST", "/v1/clock/play", s.Clock, body=request)
@@ -223,8 +229,8 @@ class ControlClient:
     def history(self, query: Mapping[str, str | None]) -> HistoryPage:
         return self._call("GET", "/v1/history", HistoryPage, query=query)
 
-    def last_of_history(self, query: Mapping[str, str | None], limit: int) -> list[HistoryRecord]:
-        """Return the last `limit` records that match, the newest last."""
+    def last_records(self, query: Mapping[str, str | None], limit: int) -> list[HistoryRecord]:
+        """Return the last `limit` matching records, the newest last."""
         records: list[HistoryRecord] = []
         before: str | None = None
         while len(records) < limit:
@@ -239,49 +245,48 @@ class ControlClient:
     def history_after(
         self, query: Mapping[str, str | None], seq: int, limit: int | None
     ) -> Iterator[HistoryRecord]:
-        """Yield the records that match and have a higher number, in the order they were written."""
-        left = limit
+        """Yield the matching records with a number higher than `seq`, ordered by number."""
+        remaining = limit
         after = str(seq)
-        while after and left != 0:
-            size = str(min(left or 1_000, 1_000))
+        while after and remaining != 0:
+            size = str(min(remaining or 1_000, 1_000))
             page = self.history({**query, "limit": size, "after_seq": after})
             yield from page.records
             after = page.next
-            left = None if left is None else left - len(page.records)
+            remaining = None if remaining is None else remaining - len(page.records)
 
     def history_lines(self, query: Mapping[str, str | None]) -> Iterator[bytes]:
-        """Yield all records that match as JSON lines, the oldest first."""
-        given = {key: value for key, value in query.items() if value is not None}
+        """Yield all matching records as JSON lines, the oldest first."""
         connection = self._connection()
         try:
-            target = f"/v1/history/export?{urlencode(given)}"
+            target = _target("/v1/history/export", query)
             connection.request("GET", urlsplit(self.url).path + target)
             response = connection.getresponse()
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/history/export", response.read())
             yield from _lines(response)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ControlError(f"{self.url} broke off: {error}") from error
+            raise ControlError(f"the response of {self.url} broke off: {error}") from error
         finally:
             connection.close()
 
     def changes(self, query: Mapping[str, str | None]) -> ChangesPage:
-        """Return what came after a commit (`after`), waiting for it (`wait`, seconds)."""
+        """Return the changes after a commit (`after`), waiting up to `wait` seconds for them."""
         return self._call("GET", "/v1/changes", ChangesPage, query=query)
 
     def follow(
         self,
         after: int | None = None,
         query: Mapping[str, str | None] | None = None,
-        away: Callable[[str], None] = lambda _: None,
+        on_interruption: Callable[[str], None] = lambda _: None,
     ) -> Iterator[FeedCommit]:
         """Yield every commit from now on, or after a commit, once and in order, across restarts of
-        the service. `away` is called with the reason when the service has to be waited for."""
+        the service. `on_interruption` is called with the reason before it reconnects."""
         self.timeout = follow.SILENCE
-        return follow.follow(self._connection, self.url, query or {}, after, away)
+        return follow.follow(self._connection, self.url, query or {}, after, on_interruption)
 
     def backup(self, write: Callable[[bytes], object]) -> s.BackupContents:
-        """Pass a backup of the state to `write`, block by block, and return what it contains."""
+        """Pass a backup of the state to `write`, chunk by chunk, and describe its contents."""
         connection = self._connection()
         try:
             try:
@@ -291,18 +296,18 @@ class ControlClient:
                 raise Unreachable(f"no service answers at {self.url}: {error}") from error
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/backup", response.read())
-            contents, left = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
-            while block := _block(response):
-                write(block)
-                left -= len(block)
+            contents, remaining = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
+            while chunk := _read_chunk(response):
+                write(chunk)
+                remaining -= len(chunk)
         finally:
             connection.close()
-        if left:
-            raise ControlError(f"{self.url} broke off, {left:,} bytes before the end of the copy")
-        try:
-            return msgspec.json.decode(contents, type=s.BackupContents)
-        except msgspec.MsgspecError as error:
-            raise ControlError(f"{self.url} is not a forewarn of this version: {error}") from error
+        if remaining:
+            raise ControlError(
+                f"the response of {self.url} broke off {remaining:,} bytes before the end of the"
+                " backup"
+            )
+        return self._decode(contents, s.BackupContents)
 
     def _call(
         self,
@@ -314,35 +319,35 @@ class ControlClient:
         query: Mapping[str, str | None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        given = {key: value for key, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(given)}" if given else path
+        target = _target(path, query or {})
         key = {KEY: str(uuid.uuid4())} if method == "POST" and _once_only(path) else {}
-        status, _, answer = self._send(method, target, body, {**key, **(headers or {})})
+        status, _, content = self._send(method, target, body, {**key, **(headers or {})})
         if status >= 400:
-            raise self._refusal(status, path, answer)
-        return self._decoded(answer, type)
+            raise self._refusal(status, path, content)
+        return self._decode(content, type)
 
     def _pages(self, path: str, type: type[T], query: Mapping[str, str | None]) -> Iterator[T]:
-        """Yield the items of a list, from as many pages as there are."""
-        given = {key: value for key, value in query.items() if value is not None}
-        target = f"{path}?{urlencode(given)}" if given else path
+        """Yield the items of all pages of a list."""
+        target = _target(path, query)
         while target:
-            status, headers, answer = self._send("GET", target, None, {})
+            status, headers, content = self._send("GET", target, None, {})
             if status >= 400:
-                raise self._refusal(status, path, answer)
-            yield from self._decoded(answer, list[type])  # type: ignore[valid-type]
+                raise self._refusal(status, path, content)
+            yield from self._decode(content, list[type])  # type: ignore[valid-type]
             link = _NEXT.search(headers.get("Link", ""))
             target = link[1] if link else ""
 
-    def _decoded(self, answer: bytes, type: type[T]) -> T:
+    def _decode(self, content: bytes | str, type: type[T]) -> T:
         try:
-            return msgspec.json.decode(answer, type=type)
+            return msgspec.json.decode(content, type=type)
         except msgspec.MsgspecError as error:
-            raise ControlError(f"{self.url} is not a forewarn of this version: {error}") from error
+            raise ControlError(
+                f"{self.url} is not a forewarn service of this version: {error}"
+            ) from error
 
-    def _refusal(self, status: int, path: str, answer: bytes) -> ControlError:
+    def _refusal(self, status: int, path: str, content: bytes) -> ControlError:
         try:
-            problem = msgspec.json.decode(answer, type=s.Problem)
+            problem = msgspec.json.decode(content, type=s.Problem)
         except msgspec.MsgspecError:
             return ControlError(f"{self.url}{path} answered {status}")
         return ControlError(problem.detail, problem)
@@ -351,47 +356,47 @@ class ControlClient:
         return self._address.connection(self.timeout)
 
     def _send(
-        self, method: str, target: str, body: object, more: Mapping[str, str]
+        self, method: str, target: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
-        """Send a request. One that has a key is repeated if its connection broke; if it is still
-        under way then, it is waited for."""
-        if KEY not in more:
-            return self._exchange(method, target, body, more)
+        """Send a request. If it has a key and its connection breaks, repeat it until the first one
+        is no longer under way."""
+        if KEY not in headers:
+            return self._exchange(method, target, body, headers)
         try:
-            return self._exchange(method, target, body, more)
-        except Unreachable as lost:
-            if isinstance(lost.__cause__, TimeoutError):
-                raise self._unknown("has not answered in time", lost) from lost
-            if not isinstance(lost.__cause__, _BROKEN):
+            return self._exchange(method, target, body, headers)
+        except Unreachable as error:
+            if isinstance(error.__cause__, TimeoutError):
+                raise self._unknown_outcome("did not answer in time", error) from error
+            if not isinstance(error.__cause__, _BROKEN):
                 raise
         try:
             for _ in range(UNDER_WAY_TRIES):
-                response = self._exchange(method, target, body, more)
+                response = self._exchange(method, target, body, headers)
                 if not _under_way(response):
                     return response
                 threading.Event().wait(UNDER_WAY_PAUSE)
         except Unreachable as error:
-            raise self._unknown("broke off before the answer", error) from error
-        raise self._unknown("broke off before the answer")
+            raise self._unknown_outcome("broke off before the response", error) from error
+        raise self._unknown_outcome("broke off before the response")
 
-    def _unknown(self, says: str, error: Unreachable | None = None) -> Unreachable:
-        now = "" if error is None or error.__cause__ is None else f" ({error.__cause__})"
-        still = "" if error is not None else ", and it is still under way"
+    def _unknown_outcome(self, failure: str, error: Unreachable | None = None) -> Unreachable:
+        cause = "" if error is None or error.__cause__ is None else f" ({error.__cause__})"
+        still = "" if error is not None else ", and the request is still under way"
         return Unreachable(
-            f"{self.url} {says}{now}{still}; whether it has been done is not known, so look before"
-            " you try again"
+            f"{self.url} {failure}{cause}{still}; it is unknown whether the request was carried"
+            " out, so check before you try again"
         )
 
     def _exchange(
-        self, method: str, target: str, body: object, more: Mapping[str, str]
+        self, method: str, target: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
         parts = urlsplit(self.url)
-        headers: dict[str, Any] = {"Content-Type": "application/json", **more}
+        all_headers: dict[str, Any] = {"Content-Type": "application/json", **headers}
         try:
             connection = self._connection()
             try:
                 data = None if body is None else msgspec.json.encode(body)
-                connection.request(method, parts.path + target, data, headers)
+                connection.request(method, parts.path + target, data, all_headers)
                 response = connection.getresponse()
                 return response.status, response.headers, response.read()
             finally:
@@ -400,8 +405,8 @@ class ControlClient:
             raise Unreachable(f"no service answers at {self.url}: {error}") from error
 
 
-def _block(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes; none where the response ends or breaks off."""
+def _read_chunk(response: http.client.HTTPResponse) -> bytes:
+    """Return the next bytes; none if the response has ended or broke off."""
     try:
         return response.read(READ_AT_ONCE)
     except (OSError, http.client.HTTPException):
@@ -409,28 +414,34 @@ def _block(response: http.client.HTTPResponse) -> bytes:
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a response. Its own iterator ends silently where the service broke off."""
+    """Yield the lines of a response. Unlike its own iterator, raise if the response broke off."""
     rest = b""
-    while block := response.read(READ_AT_ONCE):
-        *lines, rest = (rest + block).split(b"\n")
+    while chunk := response.read(READ_AT_ONCE):
+        *lines, rest = (rest + chunk).split(b"\n")
         yield from (line + b"\n" for line in lines)
 
 
 def _under_way(response: tuple[int, Message, bytes]) -> bool:
-    """Whether the same request, from before the connection broke, has not been answered yet."""
-    status, _, answer = response
+    """Whether the first request, whose connection broke, is still being carried out."""
+    status, _, content = response
     if status != 409:
         return False
     try:
-        return msgspec.json.decode(answer, type=s.Problem).type.endswith(s.UNDER_WAY)
+        return msgspec.json.decode(content, type=s.Problem).type.endswith(s.UNDER_WAY)
     except msgspec.MsgspecError:
         return False
 
 
 def _once_only(path: str) -> bool:
-    """Whether a POST to this path must not be carried out twice. The rest can be repeated."""
+    """Whether a POST to this path must not be carried out twice, and so needs a key."""
     repeatable = ("/v1/tokens", "/v1/clock", "/v1/faults", "/v1/verdict", "/v1/rollouts/plan")
     return not path.startswith(repeatable)
+
+
+def _target(path: str, query: Mapping[str, str | None]) -> str:
+    """Return the path with the parameters that are not None."""
+    parameters = {key: value for key, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def _segment(text: str) -> str:

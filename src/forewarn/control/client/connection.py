@@ -1,6 +1,6 @@
-"""Connections of the client to a service: plain or TLS, with a token on every request.
+"""Connections of the client to a service, with or without TLS, and with a token on every request.
 
-Errors are one clear line, which never contains a token.
+The message of an error is a single line that never contains a token.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _TOKEN = re.compile(r"[!-~]{1,200}", re.ASCII)
 
 
 class ControlError(Exception):
-    """The service refused, or is not there; the message is one clear line.
+    """The service refused a request, or could not be reached; the message is a single line.
 
-    If it refused, `problem` is what it answered.
+    If the service refused the request, `problem` is its response.
     """
 
     def __init__(self, message: str, problem: Problem | None = None) -> None:
@@ -30,7 +30,7 @@ class ControlError(Exception):
 
 
 class Unreachable(ControlError):
-    """The service is not there, or not now."""
+    """The service could not be reached, or did not answer."""
 
 
 class ServiceAddress(msgspec.Struct, frozen=True):
@@ -38,31 +38,33 @@ class ServiceAddress(msgspec.Struct, frozen=True):
 
     url: str
     token: str = ""
-    ca: str = ""  # a file with the certificate that vouches for the service's; empty: the system's
+    ca: str = ""  # CA bundle (PEM) that verifies the service's certificate; empty: the system's
 
     def __repr__(self) -> str:
         return f"ServiceAddress(url={self.url!r})"
 
     def connection(self, timeout: float) -> http.client.HTTPConnection:
         if self.token and not _TOKEN.fullmatch(self.token):
-            raise ControlError("the token has characters in it that no token has; copy it anew")
+            raise ControlError(
+                "the token contains characters that are not valid in a token; copy it again"
+            )
         parts = urlsplit(self.url)
         try:
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise ControlError(f"{self.url} is no address of a service: {error}") from error
+            raise ControlError(f"{self.url} is not the address of a service: {error}") from error
         if parts.scheme == "https":
             context = self._context()
-            return _Secured(host, port or 443, self, timeout=timeout, context=context)
-        return _Plain(host, port or 80, self, timeout=timeout)
+            return _TlsConnection(host, port or 443, self, timeout=timeout, context=context)
+        return _PlainConnection(host, port or 80, self, timeout=timeout)
 
     def _context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
         except FileNotFoundError as error:
-            raise ControlError(f"{self.ca}: there is no such file") from error
+            raise ControlError(f"{self.ca}: the file does not exist") from error
         except OSError as error:
-            raise ControlError(f"{self.ca} is no certificate (PEM): {error.strerror}") from error
+            raise ControlError(f"{self.ca} is not a certificate (PEM): {error.strerror}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
@@ -70,15 +72,15 @@ class ServiceAddress(msgspec.Struct, frozen=True):
         if isinstance(error, ssl.SSLCertVerificationError):
             return ControlError(
                 f"the certificate of {self.url} is not trusted: {error.verify_message.rstrip('.')};"
-                " name who vouches for it with --ca or FOREWARN_CA, and ask under a name that is"
-                " in it"
+                " pass the certificate of its CA with --ca or FOREWARN_CA, and use a host name that"
+                " the certificate contains"
             )
         if "WRONG_VERSION_NUMBER" in str(error):
-            return ControlError(f"{self.url} does not speak TLS; ask with http://")
+            return ControlError(f"{self.url} does not use TLS; use http:// instead")
         return Unreachable(f"no service answers at {self.url}: {error.reason or error}")
 
 
-class _Plain(http.client.HTTPConnection):
+class _PlainConnection(http.client.HTTPConnection):
     def __init__(self, host: str, port: int, address: ServiceAddress, **options: Any) -> None:
         super().__init__(host, port, **options)
         self._address = address
@@ -89,7 +91,7 @@ class _Plain(http.client.HTTPConnection):
             self.putheader("Authorization", f"Bearer {self._address.token}")
 
 
-class _Secured(http.client.HTTPSConnection):
+class _TlsConnection(http.client.HTTPSConnection):
     def __init__(self, host: str, port: int, address: ServiceAddress, **options: Any) -> None:
         super().__init__(host, port, **options)
         self._address = address

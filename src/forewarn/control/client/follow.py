@@ -1,7 +1,7 @@
-"""Reading the feed: one stream of it, or all of it across interruptions.
+"""Reading the feed: a single stream, or all changes across interruptions.
 
-A reader that resumes after the last number it received misses nothing and sees nothing twice: a
-message counts only when all of it has been received.
+A reader that resumes after the last number it received misses nothing and sees nothing twice,
+because a message counts only when it has been received completely.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from forewarn.control.client.connection import ControlError, Unreachable
 from forewarn.control.schema import core as s
 from forewarn.control.schema.feed import FeedCommit, FeedHello
 
-SILENCE = 60.0  # seconds without a word after which a stream is taken for dead
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds before coming back; it doubles in between
-MAX_LINE = 1024 * 1024 * 1024  # bytes; a fleet of a hundred thousand machines is one message
+SILENCE = 60.0  # seconds without any message after which a stream counts as broken
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds before reconnecting; doubled each time
+MAX_LINE = 1024 * 1024 * 1024  # bytes; a commit of a hundred thousand machines is one line
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class FeedInterrupted(Unreachable):
-    """A stream that had begun was broken off; it can be resumed."""
+    """A stream was interrupted after it had begun; it can be resumed."""
 
 
 def stream(
@@ -41,10 +41,10 @@ def stream(
     query: Mapping[str, str | None],
     after: int | None,
 ) -> Iterator[FeedHello | FeedCommit | int]:
-    """Read one stream to its end: first where it begins, then commit after commit; a number alone
-    means that nothing up to it matches. It ends when the service stops or breaks it off."""
-    given = {key: value for key, value in query.items() if value is not None}
-    target = f"{path}/v1/feed" + (f"?{urlencode(given)}" if given else "")
+    """Yield the items of one stream until it ends: a hello, then commits, or numbers up to which
+    nothing matches the filter. A stream ends when the service stops or interrupts it."""
+    parameters = {key: value for key, value in query.items() if value is not None}
+    target = f"{path}/v1/feed" + (f"?{urlencode(parameters)}" if parameters else "")
     headers = {"Accept": "text/event-stream"}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
@@ -69,10 +69,11 @@ def follow(
     url: str,
     query: Mapping[str, str | None],
     after: int | None,
-    away: Callable[[str], None] = lambda _: None,
+    on_interruption: Callable[[str], None] = lambda _: None,
 ) -> Iterator[FeedCommit]:
-    """Follow the feed for ever, across restarts of the service; `away` is called with the reason
-    when it has to be waited for. A service that was never reached is not waited for."""
+    """Yield the commits of the feed for ever, across restarts of the service. `on_interruption` is
+    called with the reason before each attempt to reconnect. Raises Unreachable if the service
+    cannot be reached at first."""
     path, pause = urlsplit(url).path, FIRST_PAUSE
     reached = False
     while True:
@@ -89,7 +90,7 @@ def follow(
         except Unreachable as error:
             if not reached:
                 raise Unreachable(f"no service answers at {url}: {error}") from error
-            away(str(error))
+            on_interruption(str(error))
         threading.Event().wait(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -103,11 +104,13 @@ def _items(response: http.client.HTTPResponse) -> Iterator[FeedHello | FeedCommi
                 case "change":
                     yield msgspec.json.decode(message.data, type=FeedCommit)
                 case "gone":
-                    raise FeedInterrupted("what comes next is no longer there")
+                    raise FeedInterrupted("the next changes have been deleted")
                 case "" if message.id.isdecimal():
                     yield int(message.id)
         except msgspec.MsgspecError as error:
-            raise ControlError(f"this is not a forewarn of this version: {error}") from error
+            raise ControlError(
+                f"this is not a forewarn service of this version: {error}"
+            ) from error
 
 
 def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
@@ -134,8 +137,8 @@ def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
 
 
 def _detail(response: http.client.HTTPResponse) -> str:
-    answer = response.read()
+    body = response.read()
     try:
-        return msgspec.json.decode(answer, type=s.Problem).detail
+        return msgspec.json.decode(body, type=s.Problem).detail
     except msgspec.MsgspecError:
         return f"it answered {response.status}"

@@ -104,7 +104,7 @@ async def play_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
     **Operation(
         id="resumeClock",
         tag="service",
-        summary="Let a virtual clock run by itself",
+        summary="Resume a virtual clock",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock resume",),
@@ -128,7 +128,7 @@ async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Cl
     **Operation(
         id="pauseClock",
         tag="service",
-        summary="Stop a virtual clock",
+        summary="Pause a virtual clock",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock pause",),

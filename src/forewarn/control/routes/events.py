@@ -68,7 +68,9 @@ async def list_events(
         str | None, query_time("Only events announced at or after this time: a time, or an age.")
     ] = None,
     past: Annotated[bool, query("Also list events that are over.")] = False,
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+    limit: Annotated[
+        int, QueryParameter(ge=1, le=MAX_LISTED, description="Maximum number of events on a page.")
+    ] = MAX_LISTED,
     after: TimedAfter = None,
 ) -> list[s.Event]:
     """Lists active events in the order in which they were announced. With `past`, or if `status` is
@@ -123,9 +125,9 @@ async def list_events(
     ).options,
 )
 async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-    authorization.require_machines(call, *data.machines)
     """The event is for machines of one group. Without `notice` and `not_before`, it gets the least
     notice of its type."""
+    authorization.require_machines(call, *data.machines)
     announced = outcome(
         await call.platform.schedule(
             type=parse_enum(EventType, "type", data.type),

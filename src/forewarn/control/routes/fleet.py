@@ -40,7 +40,7 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
     **Operation(
         id="putFleet",
         tag="fleet",
-        summary="Apply a fleet file to the inventory, or plan to",
+        summary="Apply a fleet file to the inventory, or plan it",
         keyless=REPEATABLE,
         conditional=True,
         fleet_text="fleet",

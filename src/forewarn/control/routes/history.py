@@ -92,7 +92,12 @@ async def get_history(
     what: ByWhat = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_HISTORY_PAGE)] = 100,
+    limit: Annotated[
+        int,
+        QueryParameter(
+            ge=1, le=MAX_HISTORY_PAGE, description="Maximum number of records on a page."
+        ),
+    ] = 100,
     oldest_first: Annotated[bool, query("Whether to list the oldest records first.")] = False,
     before: Annotated[
         str | None, query("`next` of the previous page.", pattern=_MARK.pattern)

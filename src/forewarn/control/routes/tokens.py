@@ -132,7 +132,7 @@ def get_token(id: Name) -> t.Token:
     ).options,
 )
 async def revoke_token(call: Call, id: Name, data: JSONBody[t.RevokeRequest]) -> t.Token:
-    """`id` is the id or the name of the token. Responses that are being sent to it are aborted."""
+    """`id` is the id or the name of the token. Streams and downloads that use it end."""
     return token_view(unwrap(await context().tokens.revoke(id, call.by, force=data.force)))
 
 
