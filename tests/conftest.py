@@ -72,7 +72,7 @@ LONGEST = (
     "system/guest_network/test_service.py",
     "system/docs/test_example_replica.py",
     "system/docs/test_example_batch.py",
-    "unit/judge/test_honest_services.py",
+    "unit/judge/test_judge_honest_services.py",
     "simulation/test_broken_services.py",
     "system/cli/test_feed.py",
     "system/agent/test_handling_events.py",
