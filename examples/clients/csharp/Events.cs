@@ -1,4 +1,4 @@
-// Asking for Scheduled Events and approving them. What to do about one is in Watcher.cs.
+// A client of Scheduled Events: it reads the document and approves events. Watcher.cs uses it.
 
 using System;
 using System.Collections.Generic;
@@ -15,12 +15,12 @@ public sealed class ScheduledEvent
 {
     [DataMember] public string EventId;
     [DataMember] public string EventType; // Freeze, Reboot, Redeploy, Preempt or Terminate
-    [DataMember] public string EventStatus; // Scheduled, then Started; an event that is over is gone
+    [DataMember] public string EventStatus; // Scheduled, then Started; an event that is over is not listed
     [DataMember] public List<string> Resources;
     [DataMember] public string NotBefore; // RFC 1123, empty once it has started
     [DataMember] public string Description;
     [DataMember] public string EventSource; // Platform or User
-    [DataMember] public int DurationInSeconds; // -1: not known
+    [DataMember] public int DurationInSeconds; // -1: unknown
 }
 
 [DataContract]
@@ -29,13 +29,13 @@ sealed class Document
     [DataMember] public List<ScheduledEvent> Events;
 }
 
-/// <summary>An answer that cannot be used. The service has bad days: ask again.</summary>
+/// <summary>There was no usable answer. Try again later.</summary>
 public sealed class NoAnswer : Exception
 {
-    public NoAnswer(string why, Exception cause = null) : base(why, cause) { }
+    public NoAnswer(string message, Exception cause = null) : base(message, cause) { }
 }
 
-/// <summary>Asks as the machine that it runs in.</summary>
+/// <summary>Sends requests as the machine that it runs in.</summary>
 public sealed class EventsClient : IDisposable
 {
     public const string Azure = "http://169.254.169.254";
@@ -46,7 +46,7 @@ public sealed class EventsClient : IDisposable
 
     public EventsClient(string address = Azure)
     {
-        // No proxy: the endpoint is for the machine itself and refuses what was forwarded.
+        // No proxy: the endpoint is only for the machine itself and refuses forwarded requests.
         http = new HttpClient(new HttpClientHandler { UseProxy = false })
         {
             BaseAddress = new Uri(address),
@@ -56,17 +56,17 @@ public sealed class EventsClient : IDisposable
         http.DefaultRequestHeaders.Add("Metadata", "true");
     }
 
-    /// <summary>What the events call this machine.</summary>
+    /// <summary>Returns the name of this machine in events.</summary>
     public async Task<string> NameAsync()
     {
-        return Encoding.UTF8.GetString(await AskAsync(HttpMethod.Get, Name));
+        return Encoding.UTF8.GetString(await SendAsync(HttpMethod.Get, Name));
     }
 
-    /// <summary>What stands in the document now. An answer that is no document is an exception,
-    /// never "no events".</summary>
+    /// <summary>Returns the events in the current document. An answer that is not a document is an
+    /// exception, never "no events".</summary>
     public async Task<List<ScheduledEvent>> EventsAsync()
     {
-        var answer = await AskAsync(HttpMethod.Get, Events);
+        var answer = await SendAsync(HttpMethod.Get, Events);
         Document document;
         try
         {
@@ -74,15 +74,15 @@ public sealed class EventsClient : IDisposable
         }
         catch (SerializationException error)
         {
-            throw new NoAnswer("no document: " + error.Message, error);
+            throw new NoAnswer("not a document: " + error.Message, error);
         }
-        return document?.Events ?? throw new NoAnswer("no document: there are no Events in it");
+        return document?.Events ?? throw new NoAnswer("not a document: it has no Events");
     }
 
-    /// <summary>Says that an event may start now. It cannot be taken back.</summary>
+    /// <summary>Allows an event to start now. An approval cannot be taken back.</summary>
     public Task ApproveAsync(string id)
     {
-        return AskAsync(HttpMethod.Post, Events, "{\"StartRequests\":[{\"EventId\":\"" + id + "\"}]}");
+        return SendAsync(HttpMethod.Post, Events, "{\"StartRequests\":[{\"EventId\":\"" + id + "\"}]}");
     }
 
     public void Dispose()
@@ -90,7 +90,7 @@ public sealed class EventsClient : IDisposable
         http.Dispose();
     }
 
-    async Task<byte[]> AskAsync(HttpMethod method, string target, string body = null)
+    async Task<byte[]> SendAsync(HttpMethod method, string target, string body = null)
     {
         try
         {
@@ -112,7 +112,7 @@ public sealed class EventsClient : IDisposable
     }
 }
 
-/// <summary>JSON by the serialiser that every .NET has.</summary>
+/// <summary>Reads JSON with the serializer that every .NET has.</summary>
 public static class Json
 {
     public static T Read<T>(byte[] text)

@@ -1,5 +1,5 @@
-// A forewarn of the tests' own, as a process on a virtual clock. Copy this file: it knows nothing
-// of the application.
+// Runs forewarn as a separate process on a virtual clock, for tests. Copy this file into your project:
+// it does not depend on the application.
 
 using System;
 using System.Diagnostics;
@@ -10,7 +10,7 @@ using System.Runtime.Serialization;
 using System.Runtime.Serialization.Json;
 using System.Text;
 
-/// <summary>The service with the sample fleet of forewarn dev, and an operator's hands.</summary>
+/// <summary>A running service with the sample fleet of forewarn dev, and a client of its control API.</summary>
 public sealed class Forewarn : IDisposable
 {
     [DataContract] sealed class Ready { [DataMember] public string control; }
@@ -18,21 +18,21 @@ public sealed class Forewarn : IDisposable
     [DataContract] sealed class Clock { [DataMember] public string now; }
 
     readonly Process process;
-    readonly string room = Path.Combine(Path.GetTempPath(), "forewarn-" + Guid.NewGuid());
+    readonly string directory = Path.Combine(Path.GetTempPath(), "forewarn-" + Guid.NewGuid());
     readonly HttpClient control;
 
     /// <summary>Returns when the service is ready.</summary>
     public Forewarn()
     {
-        Directory.CreateDirectory(room);
-        var words = "dev --clock virtual --metadata 127.0.0.1:0 --control 127.0.0.1:0";
-        var start = new ProcessStartInfo("forewarn", words)
+        Directory.CreateDirectory(directory);
+        var options = "dev --clock virtual --metadata 127.0.0.1:0 --control 127.0.0.1:0";
+        var start = new ProcessStartInfo("forewarn", options)
         {
             UseShellExecute = false,
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
         };
-        start.EnvironmentVariables["XDG_RUNTIME_DIR"] = room; // not the one you may have running
+        start.EnvironmentVariables["XDG_RUNTIME_DIR"] = directory; // separate from a service that already runs
         process = Process.Start(start);
         string line;
         while ((line = process.StandardOutput.ReadLine()) != null)
@@ -42,23 +42,23 @@ public sealed class Forewarn : IDisposable
             control = new HttpClient(handler) { BaseAddress = new Uri(Parse<Ready>(line.Substring(6)).control) };
             return;
         }
-        throw new InvalidOperationException("forewarn has ended before it was ready");
+        throw new InvalidOperationException("forewarn ended before it was ready");
     }
 
     public void Dispose()
     {
-        process.Kill(); // it keeps nothing
+        process.Kill(); // it stores nothing
         process.WaitForExit();
-        Directory.Delete(room, true);
+        Directory.Delete(directory, true);
     }
 
-    /// <summary>Where to ask as a machine.</summary>
+    /// <summary>Returns the address of the endpoint for a machine.</summary>
     public string Url(string machine)
     {
         return Get<Machine>("/v1/machines/" + machine).metadata_url;
     }
 
-    /// <summary>Winds the clock, and waits at every change until whoever polls has seen it.</summary>
+    /// <summary>Advances the clock, and waits at every change until the clients that poll have seen it.</summary>
     public void Play(TimeSpan length)
     {
         var now = Time(Get<Clock>("/v1/clock"));
@@ -78,7 +78,7 @@ public sealed class Forewarn : IDisposable
         return Answer(path, control.PostAsync(path, body).GetAwaiter().GetResult());
     }
 
-    /// <summary>What is refused says what would have been right.</summary>
+    /// <summary>Throws if the request was refused; the message says what would have been right.</summary>
     static string Answer(string path, HttpResponseMessage response)
     {
         var text = response.Content.ReadAsStringAsync().GetAwaiter().GetResult();

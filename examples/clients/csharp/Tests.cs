@@ -1,5 +1,5 @@
-// The application before real maintenance, with fifteen minutes of notice that take no time.
-// A plain program; in a project of yours each of these is a test of your runner.
+// Tests of the application with real maintenance; fifteen minutes of notice pass at once. This is a
+// plain program; in your project, make each of these a test of your runner.
 
 using System;
 using System.Collections.Generic;
@@ -18,7 +18,7 @@ public static class Tests
         {
             var tests = new Action<Forewarn>[]
             {
-                ARestartIsPreparedForAndApproved, AFreezeIsSatOut, ABadDayOfTheServiceIsSurvived,
+                ARestartIsPreparedForAndApproved, AFreezeIsIgnored, ErrorsOfTheServiceAreSurvived,
             };
             var failed = tests.Count(test => !Passes(test, forewarn));
             Console.WriteLine("{0} passed, {1} failed", tests.Length - failed, failed);
@@ -33,45 +33,45 @@ public static class Tests
         {
             forewarn.Post("/v1/machines/web_0/restart");
             forewarn.Play(HalfAnHour);
-            app.HasSaid("Reboot Scheduled", "Reboot approved", "Reboot Started", "Reboot gone");
+            app.HasLogged("Reboot Scheduled", "Reboot approved", "Reboot Started", "Reboot gone");
         }
-        Equal(1, prepared, "how often it has prepared");
+        Equal(1, prepared, "number of preparations");
         var course = Verdict(forewarn, "web_0");
-        Equal("web_0", course.approved_by, "who has approved");
+        Equal("web_0", course.approved_by, "approved by");
         Equal(true, course.in_time, "in time");
     }
 
-    static void AFreezeIsSatOut(Forewarn forewarn)
+    static void AFreezeIsIgnored(Forewarn forewarn)
     {
         using (var app = new Running(forewarn, "sql-0", _ => throw new Failure("there is nothing to prepare")))
         {
             forewarn.Post("/v1/events", "{\"type\": \"Freeze\", \"machines\": [\"sql-0\"], \"duration\": 5}");
             forewarn.Play(HalfAnHour);
-            app.HasSaid("Freeze Scheduled", "Freeze Started", "Freeze gone");
+            app.HasLogged("Freeze Scheduled", "Freeze Started", "Freeze gone");
         }
-        Equal("", Verdict(forewarn, "sql-0").approved_by, "who has approved");
+        Equal("", Verdict(forewarn, "sql-0").approved_by, "approved by");
     }
 
-    static void ABadDayOfTheServiceIsSurvived(Forewarn forewarn)
+    static void ErrorsOfTheServiceAreSurvived(Forewarn forewarn)
     {
         var rest = "\", \"machines\": [\"jumpbox\"], \"method\": \"GET\", \"times\": 1}";
         using (var app = new Running(forewarn, "jumpbox", _ => { }))
         {
             forewarn.Post("/v1/machines/jumpbox/redeploy");
             forewarn.Play(TimeSpan.FromSeconds(1));
-            // It has started now, and nothing of this means that it is over.
+            // The event has started, and none of these answers means that it is over.
             foreach (var kind in new[] { "reset", "truncated", "empty", "no-events" })
                 forewarn.Post("/v1/faults", "{\"kind\": \"" + kind + rest);
-            // The last one spares two polls, so that whoever took these for an end is found out.
+            // The last fault skips two polls, so that the test notices a client that takes them for the end.
             forewarn.Post("/v1/faults", "{\"skip\": 2, \"kind\": \"gone" + rest);
             while (forewarn.Get<List<Fault>>("/v1/faults").Any(fault => fault.consumed < 1)) { }
             forewarn.Play(HalfAnHour);
-            app.HasSaid("Redeploy Scheduled", "Redeploy approved", "Redeploy Started", "Redeploy gone");
+            app.HasLogged("Redeploy Scheduled", "Redeploy approved", "Redeploy Started", "Redeploy gone");
         }
         Verdict(forewarn, "jumpbox");
     }
 
-    /// <summary>The application as a machine, for as long as it takes.</summary>
+    /// <summary>Runs the application as a machine, until it is disposed.</summary>
     sealed class Running : IDisposable
     {
         readonly string machine;
@@ -85,15 +85,15 @@ public static class Tests
             this.machine = machine;
             client = new EventsClient(forewarn.Url(machine));
             var watcher = new Watcher(client, prepare, lines.Add);
-            watcher.LookAsync().GetAwaiter().GetResult(); // from its first poll on it is told of maintenance
+            watcher.PollAsync().GetAwaiter().GetResult(); // a machine gets events from its first poll on
             watching = Task.Run(() => watcher.WatchAsync(TimeSpan.FromMilliseconds(20), end.Token));
         }
 
-        public void HasSaid(params string[] wanted)
+        public void HasLogged(params string[] expected)
         {
             end.Cancel();
             watching.GetAwaiter().GetResult();
-            Equal(string.Join("\n", wanted.Select(line => machine + ": " + line)), string.Join("\n", lines), "what it said");
+            Equal(string.Join("\n", expected.Select(line => machine + ": " + line)), string.Join("\n", lines), "its lines");
         }
 
         public void Dispose()
@@ -116,29 +116,29 @@ public static class Tests
     }
 
     [DataContract]
-    sealed class Judged
+    sealed class VerdictReport
     {
         [DataMember] public List<Course> courses;
         [DataMember] public List<Complaint> complaints;
     }
 
-    /// <summary>Fails for whatever the application did wrong.</summary>
+    /// <summary>Fails if the application did anything wrong.</summary>
     static Course Verdict(Forewarn forewarn, string machine)
     {
-        var found = forewarn.Get<Judged>("/v1/verdict?machine=" + machine);
-        var wrong = found.complaints.Where(one => one.severity == "wrong").Select(one => one.rule + ": " + one.message);
-        Equal("", string.Join("\n", wrong), "what was wrong");
-        return found.courses.Single();
+        var report = forewarn.Get<VerdictReport>("/v1/verdict?machine=" + machine);
+        var wrong = report.complaints.Where(c => c.severity == "wrong").Select(c => c.rule + ": " + c.message);
+        Equal("", string.Join("\n", wrong), "complaints");
+        return report.courses.Single();
     }
 
     sealed class Failure : Exception
     {
-        public Failure(string what) : base(what) { }
+        public Failure(string message) : base(message) { }
     }
 
-    static void Equal<T>(T wanted, T found, string what)
+    static void Equal<T>(T expected, T actual, string subject)
     {
-        if (!Equals(wanted, found)) throw new Failure(what + ": not\n" + wanted + "\nbut\n" + found);
+        if (!Equals(expected, actual)) throw new Failure(subject + ": expected\n" + expected + "\nbut was\n" + actual);
     }
 
     static bool Passes(Action<Forewarn> test, Forewarn forewarn)

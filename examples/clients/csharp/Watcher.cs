@@ -1,5 +1,5 @@
-// Following the events of one machine: a Freeze is sat out, everything else is prepared for and
-// approved. How it is asked is in Events.cs.
+// Follows the events of one machine: it ignores a Freeze, and prepares for and approves every other
+// event. The requests are in Events.cs.
 
 using System;
 using System.Collections.Generic;
@@ -11,75 +11,75 @@ public sealed class Watcher
 {
     readonly EventsClient client;
     readonly Action<ScheduledEvent> prepare;
-    readonly Action<string> say;
+    readonly Action<string> log;
     readonly Dictionary<string, ScheduledEvent> seen = new Dictionary<string, ScheduledEvent>();
     readonly HashSet<string> approved = new HashSet<string>();
     string machine;
 
-    /// <param name="client">asks as this machine</param>
-    /// <param name="prepare">lets go of the work; the event is approved when it returns</param>
-    /// <param name="say">is told what becomes of events, one line each</param>
-    public Watcher(EventsClient client, Action<ScheduledEvent> prepare, Action<string> say)
+    /// <param name="client">sends requests as this machine</param>
+    /// <param name="prepare">stops the work; the event is approved when it returns</param>
+    /// <param name="log">is called with a line for every change of an event</param>
+    public Watcher(EventsClient client, Action<ScheduledEvent> prepare, Action<string> log)
     {
         this.client = client;
         this.prepare = prepare;
-        this.say = say;
+        this.log = log;
     }
 
-    /// <summary>Asks once and does what is to be done. After NoAnswer it can simply be called again.</summary>
-    public async Task LookAsync()
+    /// <summary>Reads the document once, prepares and approves. After NoAnswer it can be called again.</summary>
+    public async Task PollAsync()
     {
         machine = machine ?? await client.NameAsync();
         var document = await client.EventsAsync();
-        var ours = document.Where(one => one.Resources.Contains(machine)).ToList();
-        foreach (var one in ours)
+        var ours = document.Where(listed => listed.Resources.Contains(machine)).ToList();
+        foreach (var scheduled in ours)
         {
-            Notice(one);
-            await ApproveAsync(one);
+            ReportStatus(scheduled);
+            await ApproveAsync(scheduled);
         }
-        foreach (var gone in seen.Values.Where(one => ours.All(here => here.EventId != one.EventId)).ToList())
+        foreach (var gone in seen.Values.Where(known => ours.All(listed => listed.EventId != known.EventId)).ToList())
         {
-            Tell(gone, "gone"); // finished or withdrawn: they look the same
+            Report(gone, "gone"); // finished or withdrawn: they look the same
             seen.Remove(gone.EventId);
             approved.Remove(gone.EventId);
         }
     }
 
-    /// <summary>Looks every so often until it is cancelled. What goes wrong is told and tried again.</summary>
+    /// <summary>Polls at this interval until it is cancelled. After an error it tries again.</summary>
     public async Task WatchAsync(TimeSpan every, CancellationToken end)
     {
         while (!end.IsCancellationRequested)
         {
             try
             {
-                await LookAsync();
+                await PollAsync();
             }
             catch (NoAnswer error)
             {
-                Console.Error.WriteLine("asking again: " + error.Message);
+                Console.Error.WriteLine("retrying: " + error.Message);
             }
-            await Task.WhenAny(Task.Delay(every, end)); // which ends at once when cancelled, without a throw
+            await Task.WhenAny(Task.Delay(every, end)); // ends at once, without an exception, when cancelled
         }
     }
 
-    void Notice(ScheduledEvent one)
+    void ReportStatus(ScheduledEvent scheduled)
     {
-        if (seen.TryGetValue(one.EventId, out var before) && before.EventStatus == one.EventStatus) return;
-        Tell(one, one.EventStatus);
-        seen[one.EventId] = one;
+        if (seen.TryGetValue(scheduled.EventId, out var before) && before.EventStatus == scheduled.EventStatus) return;
+        Report(scheduled, scheduled.EventStatus);
+        seen[scheduled.EventId] = scheduled;
     }
 
-    async Task ApproveAsync(ScheduledEvent one)
+    async Task ApproveAsync(ScheduledEvent scheduled)
     {
-        if (one.EventStatus != "Scheduled" || one.EventType == "Freeze" || approved.Contains(one.EventId)) return;
-        prepare(one);
-        await client.ApproveAsync(one.EventId);
-        approved.Add(one.EventId);
-        Tell(one, "approved");
+        if (scheduled.EventStatus != "Scheduled" || scheduled.EventType == "Freeze" || approved.Contains(scheduled.EventId)) return;
+        prepare(scheduled);
+        await client.ApproveAsync(scheduled.EventId);
+        approved.Add(scheduled.EventId);
+        Report(scheduled, "approved");
     }
 
-    void Tell(ScheduledEvent one, string became)
+    void Report(ScheduledEvent scheduled, string change)
     {
-        say(machine + ": " + one.EventType + " " + became);
+        log(machine + ": " + scheduled.EventType + " " + change);
     }
 }

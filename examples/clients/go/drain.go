@@ -1,5 +1,5 @@
-// An application that lets go of its work before maintenance: sits a Freeze out, prepares for
-// everything else that is about its machine, approves it, and goes on asking.
+// An application that prepares for maintenance: it ignores a Freeze; for every other event of its
+// machine it stops its work and approves the event.
 package main
 
 import (
@@ -15,22 +15,22 @@ import (
 // Watcher follows the events of one machine.
 type Watcher struct {
 	Client  *Client
-	Prepare func(Event)  // lets go of the work; the event is approved when it returns
-	Say     func(string) // is told what becomes of events, one line each
+	Prepare func(Event)  // stops the work; the event is approved when it returns
+	Log     func(string) // is called with a line for every change of an event
 
 	machine  string
-	statuses map[string]Event
+	seen     map[string]Event
 	approved map[string]bool
 }
 
-// NewWatcher has seen nothing yet.
-func NewWatcher(client *Client, prepare func(Event), say func(string)) *Watcher {
+// NewWatcher returns a watcher that has not polled yet.
+func NewWatcher(client *Client, prepare func(Event), log func(string)) *Watcher {
 	seen, approved := map[string]Event{}, map[string]bool{}
-	return &Watcher{Client: client, Prepare: prepare, Say: say, statuses: seen, approved: approved}
+	return &Watcher{Client: client, Prepare: prepare, Log: log, seen: seen, approved: approved}
 }
 
-// Look asks once and does what is to be done. After an error it can simply be called again.
-func (w *Watcher) Look(ctx context.Context) error {
+// Poll reads the document once, prepares and approves. After an error it can be called again.
+func (w *Watcher) Poll(ctx context.Context) error {
 	if w.machine == "" {
 		name, err := w.Client.Name(ctx)
 		if err != nil {
@@ -42,24 +42,24 @@ func (w *Watcher) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	here := map[string]bool{}
+	listed := map[string]bool{}
 	for _, event := range document {
 		if !contains(event.Resources, w.machine) {
-			continue // a neighbour's
+			continue // an event of another machine
 		}
-		here[event.EventID] = true
-		if w.statuses[event.EventID].EventStatus != event.EventStatus {
-			w.say(event.EventType, event.EventStatus)
-			w.statuses[event.EventID] = event
+		listed[event.EventID] = true
+		if w.seen[event.EventID].EventStatus != event.EventStatus {
+			w.log(event.EventType, event.EventStatus)
+			w.seen[event.EventID] = event
 		}
 		if err := w.approve(ctx, event); err != nil {
 			return err
 		}
 	}
-	for id, event := range w.statuses {
-		if !here[id] { // finished or withdrawn: they look the same
-			w.say(event.EventType, "gone")
-			delete(w.statuses, id)
+	for id, event := range w.seen {
+		if !listed[id] { // finished or withdrawn: they look the same
+			w.log(event.EventType, "gone")
+			delete(w.seen, id)
 			delete(w.approved, id)
 		}
 	}
@@ -75,21 +75,21 @@ func (w *Watcher) approve(ctx context.Context, event Event) error {
 		return err
 	}
 	w.approved[event.EventID] = true
-	w.say(event.EventType, "approved")
+	w.log(event.EventType, "approved")
 	return nil
 }
 
-func (w *Watcher) say(what, became string) {
-	w.Say(fmt.Sprintf("%s: %s %s", w.machine, what, became))
+func (w *Watcher) log(eventType, change string) {
+	w.Log(fmt.Sprintf("%s: %s %s", w.machine, eventType, change))
 }
 
-// Watch looks every so often until the context ends. What goes wrong is told and tried again.
+// Watch polls at this interval until the context ends. After an error it tries again.
 func (w *Watcher) Watch(ctx context.Context, every time.Duration) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
-		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "asking again:", err)
+		if err := w.Poll(ctx); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "retrying:", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,8 +100,8 @@ func (w *Watcher) Watch(ctx context.Context, every time.Duration) {
 }
 
 func contains(names []string, name string) bool {
-	for _, one := range names {
-		if one == name {
+	for _, candidate := range names {
+		if candidate == name {
 			return true
 		}
 	}
@@ -109,8 +109,8 @@ func contains(names []string, name string) bool {
 }
 
 func main() {
-	every := flag.Duration("every", time.Second, "how often to ask")
-	once := flag.Bool("once", false, "ask once and end")
+	every := flag.Duration("every", time.Second, "time between two polls")
+	once := flag.Bool("once", false, "poll once and exit")
 	flag.Parse()
 	base := os.Getenv("FOREWARN_METADATA")
 	if base == "" {
@@ -118,11 +118,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	prepare := func(Event) {} // here your application lets go of its work
+	prepare := func(Event) {} // stop the work of your application here
 	watcher := NewWatcher(NewClient(base), prepare, func(line string) { fmt.Println(line) })
 	if !*once {
 		watcher.Watch(ctx, *every)
-	} else if err := watcher.Look(ctx); err != nil {
+	} else if err := watcher.Poll(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

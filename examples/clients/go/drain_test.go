@@ -1,4 +1,4 @@
-// The application before real maintenance, with fifteen minutes of notice that take no time.
+// Tests of the application with real maintenance; fifteen minutes of notice pass at once.
 package main
 
 import (
@@ -39,7 +39,7 @@ func TestARestartIsPreparedForAndApproved(t *testing.T) {
 	}
 }
 
-func TestAFreezeIsSatOut(t *testing.T) {
+func TestAFreezeIsIgnored(t *testing.T) {
 	end := watching(t, "sql-0", func(Event) { t.Error("there is nothing to prepare") })
 	do(t, "POST", "/v1/events", map[string]any{"type": "Freeze", "machines": []string{"sql-0"}, "duration": 5}, nil)
 	play(t, 30*time.Minute)
@@ -49,24 +49,24 @@ func TestAFreezeIsSatOut(t *testing.T) {
 	}
 }
 
-func TestABadDayOfTheServiceIsSurvived(t *testing.T) {
+func TestErrorsOfTheServiceAreSurvived(t *testing.T) {
 	end := watching(t, "Worker_IN_0", func(Event) {})
-	// The approval counts, and its answer is lost.
+	// The approval takes effect, but its answer is lost.
 	fault(t, map[string]any{"kind": "reset", "machines": []string{"Worker_IN_0"}, "method": "POST", "times": 1})
 	do(t, "POST", "/v1/machines/Worker_IN_0/redeploy", nil, nil)
 	play(t, time.Second)
-	// It has started now, and nothing of this means that it is over.
+	// The event has started, and none of these answers means that it is over.
 	for _, kind := range []string{"reset", "truncated", "empty", "no-events"} {
 		fault(t, map[string]any{"kind": kind, "machines": []string{"Worker_IN_0"}, "method": "GET", "times": 1})
 	}
-	// The last one spares two polls, so that whoever took these for an end is found out.
+	// The last fault skips two polls, so that the test notices a client that takes them for the end.
 	fault(t, map[string]any{"kind": "gone", "machines": []string{"Worker_IN_0"}, "skip": 2, "times": 1})
-	for met := 0; met < 6; {
+	for consumed := 0; consumed < 6; {
 		var faults []struct{ Consumed int }
 		do(t, "GET", "/v1/faults", nil, &faults)
-		met = 0
+		consumed = 0
 		for _, fault := range faults {
-			met += fault.Consumed
+			consumed += fault.Consumed
 		}
 	}
 	play(t, 30*time.Minute)
@@ -74,8 +74,8 @@ func TestABadDayOfTheServiceIsSurvived(t *testing.T) {
 	verdict(t, "Worker_IN_0")
 }
 
-// watching runs the application as a machine. The function that it returns ends it, and says what
-// it has said.
+// watching runs the application as a machine. The function that it returns ends the application and
+// returns its lines.
 func watching(t *testing.T, machine string, prepare func(Event)) func() []string {
 	t.Helper()
 	url, err := forewarn.URL(machine)
@@ -83,7 +83,7 @@ func watching(t *testing.T, machine string, prepare func(Event)) func() []string
 	var lines []string
 	watcher := NewWatcher(NewClient(url), prepare, func(line string) { lines = append(lines, line) })
 	ctx, cancel := context.WithCancel(context.Background())
-	check(t, watcher.Look(ctx)) // from its first poll on a machine is told of maintenance
+	check(t, watcher.Poll(ctx)) // a machine gets events from its first poll on
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -98,29 +98,29 @@ func watching(t *testing.T, machine string, prepare func(Event)) func() []string
 	return end
 }
 
-// Course is a machine's way through an event, as the verdict tells it.
+// Course is what a machine did about an event, as reported by the verdict.
 type Course struct {
 	InTime     *bool  `json:"in_time"`
 	ApprovedBy string `json:"approved_by"`
 }
 
-// verdict fails the test for whatever the application did wrong.
+// verdict fails the test if the application did anything wrong.
 func verdict(t *testing.T, machine string) Course {
 	t.Helper()
-	var found struct {
+	var report struct {
 		Courses    []Course
 		Complaints []struct{ Severity, Rule, Message string }
 	}
-	do(t, "GET", "/v1/verdict?machine="+machine, nil, &found)
-	for _, complaint := range found.Complaints {
+	do(t, "GET", "/v1/verdict?machine="+machine, nil, &report)
+	for _, complaint := range report.Complaints {
 		if complaint.Severity == "wrong" {
 			t.Errorf("%s: %s", complaint.Rule, complaint.Message)
 		}
 	}
-	if len(found.Courses) != 1 {
-		t.Fatalf("%d events, not one", len(found.Courses))
+	if len(report.Courses) != 1 {
+		t.Fatalf("%d events, not one", len(report.Courses))
 	}
-	return found.Courses[0]
+	return report.Courses[0]
 }
 
 func do(t *testing.T, method, path string, body, into any) {
@@ -128,9 +128,9 @@ func do(t *testing.T, method, path string, body, into any) {
 	check(t, forewarn.Do(method, path, body, into))
 }
 
-func fault(t *testing.T, words map[string]any) {
+func fault(t *testing.T, options map[string]any) {
 	t.Helper()
-	do(t, "POST", "/v1/faults", words, nil)
+	do(t, "POST", "/v1/faults", options, nil)
 }
 
 func play(t *testing.T, length time.Duration) {
@@ -138,10 +138,10 @@ func play(t *testing.T, length time.Duration) {
 	check(t, forewarn.Play(length))
 }
 
-func same(t *testing.T, lines []string, wanted ...string) {
+func same(t *testing.T, lines []string, want ...string) {
 	t.Helper()
-	if !reflect.DeepEqual(lines, wanted) {
-		t.Errorf("said %q\nnot %q", lines, wanted)
+	if !reflect.DeepEqual(lines, want) {
+		t.Errorf("got %q\nwant %q", lines, want)
 	}
 }
 

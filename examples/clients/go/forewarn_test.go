@@ -1,5 +1,5 @@
-// A forewarn of the tests' own, as a process on a virtual clock. Copy this file: it knows nothing
-// of the application.
+// Runs forewarn as a separate process on a virtual clock, for tests. Copy this file into your project:
+// it does not depend on the application.
 package main
 
 import (
@@ -16,59 +16,59 @@ import (
 	"time"
 )
 
-// Forewarn is the service, and an operator's hands.
+// Forewarn is a running service, and a client of its control API.
 type Forewarn struct {
-	command *exec.Cmd
-	control string
-	rooms   string
+	command   *exec.Cmd
+	control   string
+	directory string
 }
 
 // StartForewarn returns when the service is ready. It has the sample fleet of forewarn dev.
 func StartForewarn() (*Forewarn, error) {
-	room, err := os.MkdirTemp("", "forewarn")
+	directory, err := os.MkdirTemp("", "forewarn")
 	if err != nil {
 		return nil, err
 	}
 	ports := []string{"--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"}
 	command := exec.Command("forewarn", append([]string{"dev", "--clock", "virtual"}, ports...)...)
-	command.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+room) // not the one you may have running
+	command.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+directory) // separate from a service that already runs
 	command.Stderr = os.Stderr
-	said, err := command.StdoutPipe()
+	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if line := lines.Text(); strings.HasPrefix(line, "ready ") {
 			var ready struct{ Control string }
 			err := json.Unmarshal([]byte(strings.TrimPrefix(line, "ready ")), &ready)
-			go io.Copy(io.Discard, said)
-			return &Forewarn{command, ready.Control, room}, err
+			go io.Copy(io.Discard, stdout)
+			return &Forewarn{command, ready.Control, directory}, err
 		}
 	}
-	return nil, fmt.Errorf("forewarn has ended before it was ready: %v", command.Wait())
+	return nil, fmt.Errorf("forewarn ended before it was ready: %v", command.Wait())
 }
 
-// Stop ends it.
+// Stop ends the service.
 func (f *Forewarn) Stop() {
 	f.command.Process.Signal(syscall.SIGTERM)
 	f.command.Wait()
-	os.RemoveAll(f.rooms)
+	os.RemoveAll(f.directory)
 }
 
-// URL is where to ask as a machine.
+// URL returns the address of the endpoint for a machine.
 func (f *Forewarn) URL(machine string) (string, error) {
-	var found struct {
+	var details struct {
 		URL string `json:"metadata_url"`
 	}
-	err := f.Do("GET", "/v1/machines/"+machine, nil, &found)
-	return found.URL, err
+	err := f.Do("GET", "/v1/machines/"+machine, nil, &details)
+	return details.URL, err
 }
 
-// Play winds the clock, and waits at every change until whoever polls has seen it.
+// Play advances the clock, and waits at every change until the clients that poll have seen it.
 func (f *Forewarn) Play(length time.Duration) error {
 	var clock struct{ Now time.Time }
 	if err := f.Do("GET", "/v1/clock", nil, &clock); err != nil {
@@ -82,7 +82,8 @@ func (f *Forewarn) Play(length time.Duration) error {
 	return nil
 }
 
-// Do is any call of the control API. What is refused says what would have been right.
+// Do sends a request to the control API. The error for a refused request says what would have been
+// right.
 func (f *Forewarn) Do(method, path string, body, into any) error {
 	var sent io.Reader
 	if body != nil {

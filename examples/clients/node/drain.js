@@ -1,4 +1,4 @@
-// An application that lets go of its work before maintenance.
+// An application that prepares for maintenance.
 //
 //   node drain.js [--every SECONDS] [--once]
 
@@ -13,8 +13,8 @@ const ending = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => ending.abort());
 
 const client = new Client(process.env.FOREWARN_METADATA || AZURE);
-const prepare = async () => {}; // here your application lets go of its work
+const prepare = async () => {}; // stop the work of your application here
 const watcher = new Watcher(client, prepare, (line) => console.log(line));
-if (values.once) await watcher.look();
+if (values.once) await watcher.poll();
 else await watcher.watch(Number(values.every) * 1000, ending.signal);
 client.close();

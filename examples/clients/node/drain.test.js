@@ -1,4 +1,4 @@
-// The application before real maintenance, with fifteen minutes of notice that take no time.
+// Tests of the application with real maintenance; fifteen minutes of notice pass at once.
 
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -29,7 +29,7 @@ test("a restart is prepared for and approved", async () => {
   assert.equal(course.in_time, true);
 });
 
-test("a freeze is sat out", async () => {
+test("a freeze is ignored", async () => {
   let prepared = 0;
   const app = await running("sql-0", () => (prepared += 1));
   await forewarn.post("/v1/events", { type: "Freeze", machines: ["sql-0"], duration: 5 });
@@ -43,16 +43,16 @@ test("a freeze is sat out", async () => {
   assert.equal((await verdict("sql-0")).approved_by, "");
 });
 
-test("a bad day of the service is survived", async () => {
+test("errors of the service are survived", async () => {
   const app = await running("Worker_IN_0");
   await forewarn.post("/v1/machines/Worker_IN_0/redeploy");
   await forewarn.play(1);
-  // It has started now, and nothing of this means that it is over.
-  const one = { machines: ["Worker_IN_0"], method: "GET", times: 1 };
+  // The event has started, and none of these answers means that it is over.
+  const once = { machines: ["Worker_IN_0"], method: "GET", times: 1 };
   for (const kind of ["reset", "truncated", "empty", "no-events"])
-    await forewarn.post("/v1/faults", { ...one, kind });
-  // The last one spares two polls, so that whoever took these for an end is found out.
-  await forewarn.post("/v1/faults", { ...one, kind: "gone", skip: 2 });
+    await forewarn.post("/v1/faults", { ...once, kind });
+  // The last fault skips two polls, so that the test notices a client that takes them for the end.
+  await forewarn.post("/v1/faults", { ...once, kind: "gone", skip: 2 });
   while ((await forewarn.get("/v1/faults")).some((fault) => fault.consumed < 1));
   await forewarn.play(HALF_AN_HOUR);
   assert.deepEqual(await app.end(), [
@@ -80,7 +80,7 @@ test("a connection is kept, and one that the server closed is replaced", async (
   const server = http.createServer((request, response) => {
     response.end('{"DocumentIncarnation":1,"Events":[]}');
     answered += 1;
-    // Closed without a word, as a server does that stops waiting for the next request.
+    // Closed without a notice, as by a server that no longer waits for the next request.
     if (answered === 3) response.on("finish", () => request.socket.end());
   });
   server.on("connection", () => (connections += 1));
@@ -91,12 +91,12 @@ test("a connection is kept, and one that the server closed is replaced", async (
   assert.equal(connections, 2);
 });
 
-/** Runs the application as a machine, for as long as it takes. */
+/** Runs the application as a machine, until `end` is called. */
 async function running(machine, prepare = () => {}) {
   const client = new Client(await forewarn.url(machine));
   const lines = [];
   const watcher = new Watcher(client, prepare, (line) => lines.push(line));
-  await watcher.look(); // from its first poll on a machine is told of maintenance
+  await watcher.poll(); // a machine gets events from its first poll on
   const ending = new AbortController();
   const ended = watcher.watch(20, ending.signal);
   return {
@@ -109,11 +109,11 @@ async function running(machine, prepare = () => {}) {
   };
 }
 
-/** Fails the test for whatever the application did wrong. */
+/** Fails the test if the application did anything wrong. */
 async function verdict(machine) {
   const { courses, complaints } = await forewarn.get(`/v1/verdict?machine=${machine}`);
-  const wrong = complaints.filter((one) => one.severity === "wrong");
-  assert.deepEqual(wrong.map((one) => `${one.rule}: ${one.message}`), []);
+  const wrong = complaints.filter((complaint) => complaint.severity === "wrong");
+  assert.deepEqual(wrong.map(({ rule, message }) => `${rule}: ${message}`), []);
   assert.equal(courses.length, 1);
   return courses[0];
 }

@@ -1,5 +1,5 @@
-// A forewarn of the tests' own, as a process on a virtual clock. Copy this file: it knows nothing
-// of the application.
+// Runs forewarn as a separate process on a virtual clock, for tests. Copy this file into your project:
+// it does not depend on the application.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,12 +9,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 export class Forewarn {
-  /** The service with the sample fleet of forewarn dev, when it is ready. */
+  /** Starts a service with the sample fleet of forewarn dev, and returns when it is ready. */
   static async start() {
-    const room = await mkdtemp(join(tmpdir(), "forewarn-"));
+    const directory = await mkdtemp(join(tmpdir(), "forewarn-"));
     const ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"];
     const child = spawn("forewarn", ["dev", "--clock", "virtual", ...ports], {
-      env: { ...process.env, XDG_RUNTIME_DIR: room }, // not the one you may have running
+      env: { ...process.env, XDG_RUNTIME_DIR: directory }, // separate from a service that already runs
       stdio: ["ignore", "pipe", "pipe"],
     });
     let log = "";
@@ -22,28 +22,28 @@ export class Forewarn {
     for await (const line of createInterface({ input: child.stdout })) {
       if (!line.startsWith("ready ")) continue;
       child.stdout.resume();
-      return new Forewarn(child, room, JSON.parse(line.slice("ready ".length)).control);
+      return new Forewarn(child, directory, JSON.parse(line.slice("ready ".length)).control);
     }
-    throw new Error(`forewarn has ended before it was ready: ${log}`);
+    throw new Error(`forewarn ended before it was ready: ${log}`);
   }
 
-  constructor(child, room, control) {
-    Object.assign(this, { child, room, control });
+  constructor(child, directory, control) {
+    Object.assign(this, { child, directory, control });
   }
 
   async stop() {
     const ended = once(this.child, "exit");
     this.child.kill("SIGTERM");
     await ended;
-    await rm(this.room, { recursive: true });
+    await rm(this.directory, { recursive: true });
   }
 
-  /** Where to ask as a machine. */
+  /** Returns the address of the endpoint for a machine. */
   async url(machine) {
     return (await this.get(`/v1/machines/${machine}`)).metadata_url;
   }
 
-  /** Winds the clock, and waits at every change until whoever polls has seen it. */
+  /** Advances the clock, and waits at every change until the clients that poll have seen it. */
   async play(seconds) {
     let { now } = await this.get("/v1/clock");
     const to = new Date(Date.parse(now) + seconds * 1000).toISOString();
@@ -58,7 +58,7 @@ export class Forewarn {
     return this.#do("POST", path, body);
   }
 
-  /** Any call of the control API. What is refused says what would have been right. */
+  /** Sends a request to the control API. The error for a refused one says what would have been right. */
   async #do(method, path, body) {
     const answer = await fetch(this.control + path, {
       method,

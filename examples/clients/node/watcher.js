@@ -1,47 +1,47 @@
-// Following the events of one machine: a Freeze is sat out, everything else is prepared for and
-// approved. How it is asked is in events.js.
+// Follows the events of one machine: it ignores a Freeze, and prepares for and approves every other
+// event. The requests are in events.js.
 
 import { setTimeout as pause } from "node:timers/promises";
 
 export class Watcher {
   #machine;
-  #seen = new Map(); // by id, as last shown
+  #seen = new Map(); // events by id, as last listed
   #approved = new Set();
 
   /**
-   * @param client asks as this machine
-   * @param prepare lets go of the work; the event is approved when it has come to an end
-   * @param say is told what becomes of events, one line each
+   * @param client sends requests as this machine
+   * @param prepare stops the work; the event is approved when it has finished
+   * @param log is called with a line for every change of an event
    */
-  constructor(client, prepare, say) {
-    Object.assign(this, { client, prepare, say });
+  constructor(client, prepare, log) {
+    Object.assign(this, { client, prepare, log });
   }
 
-  /** Asks once and does what is to be done. After an error it can simply be called again. */
-  async look() {
+  /** Reads the document once, prepares and approves. After an error it can be called again. */
+  async poll() {
     this.#machine ??= await this.client.name();
     const document = await this.client.events();
     const ours = document.filter((event) => event.Resources.includes(this.#machine));
     for (const event of ours) {
       if (this.#seen.get(event.EventId)?.EventStatus !== event.EventStatus) {
-        this.#tell(event, event.EventStatus);
+        this.#report(event, event.EventStatus);
         this.#seen.set(event.EventId, event);
       }
       await this.#approve(event);
     }
-    const here = new Set(ours.map((event) => event.EventId));
+    const listed = new Set(ours.map((event) => event.EventId));
     for (const [id, event] of this.#seen) {
-      if (here.has(id)) continue;
-      this.#tell(event, "gone"); // finished or withdrawn: they look the same
+      if (listed.has(id)) continue;
+      this.#report(event, "gone"); // finished or withdrawn: they look the same
       this.#seen.delete(id);
       this.#approved.delete(id);
     }
   }
 
-  /** Looks every so often until the signal. What goes wrong is told and tried again. */
+  /** Polls at this interval until the signal. After an error it tries again. */
   async watch(every, signal) {
     while (!signal.aborted) {
-      await this.look().catch((error) => console.error(`asking again: ${error.message}`));
+      await this.poll().catch((error) => console.error(`retrying: ${error.message}`));
       await pause(every, undefined, { signal }).catch(() => {});
     }
   }
@@ -52,10 +52,10 @@ export class Watcher {
     await this.prepare(event);
     await this.client.approve(id);
     this.#approved.add(id);
-    this.#tell(event, "approved");
+    this.#report(event, "approved");
   }
 
-  #tell(event, became) {
-    this.say(`${this.#machine}: ${event.EventType} ${became}`);
+  #report(event, change) {
+    this.log(`${this.#machine}: ${event.EventType} ${change}`);
   }
 }
