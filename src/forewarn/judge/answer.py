@@ -1,7 +1,7 @@
-"""One answer beside its request: status, headers, error bodies.
+"""Judges each answer with its request: status, headers, error bodies.
 
-Everything here is proven by a single exchange, except that a request id and a tag must be
-compared with those of other answers; the two small registers for that live here too.
+Everything here is proven by a single exchange, except that request ids and tags are compared with
+those of other answers.
 """
 
 import json
@@ -23,7 +23,7 @@ _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
 # What a server may answer to something that is not HTTP.
 _MALFORMED_STATUSES = frozenset({400, 408, 413, 414, 431, 501})
 _NOT_READ = frozenset({408, 413})  # the request was too slow or too long to be read
-# Seconds; a request that took less was not too slow.
+# Seconds; a request that took less was not too slow to be read.
 REQUEST_TIMEOUT = 1.0
 
 
@@ -36,7 +36,7 @@ class Answers:
 
     def __init__(self, findings: Findings, complete: bool) -> None:
         self._findings = findings
-        self._one_recorder = complete
+        self._complete = complete
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
         self._body_of: dict[tuple[str, str, str], bytes] = {}
@@ -52,8 +52,8 @@ class Answers:
             if headers is not None:
                 self._check_endpoint_headers(exchange, headers, request, caller)
         elif exchange.status == 200 and request.version is not None:
-            if caller.standing == "unknown":
-                self._accuse_stranger(exchange, caller)
+            if caller.membership == "unknown":
+                self._report_unknown_caller(exchange, caller)
             if headers is not None:
                 self._check_endpoint_headers(exchange, headers, request, caller)
         elif request.not_found:
@@ -62,7 +62,7 @@ class Answers:
         if shows and exchange.method == "GET" and exchange.status == 304:
             self._check_304(exchange, header(headers or (), "etag"), request, caller)
 
-    def _accuse(self, rule: str, message: str, exchange: Exchange, caller: Caller) -> None:
+    def _report(self, rule: str, message: str, exchange: Exchange, caller: Caller) -> None:
         self._findings.add(rule, message, t=exchange.t, group=caller.group, machine=caller.machine)
 
     # Headers that every answer has, on whatever path.
@@ -70,44 +70,46 @@ class Answers:
     def _check_headers(
         self, exchange: Exchange, headers: Pairs, request: Request, caller: Caller
     ) -> None:
-        given = dict(headers)
-        date = given.get("date")
+        values = dict(headers)
+        date = values.get("date")
         if date is None:
-            self._accuse("date-header", "An answer has no Date.", exchange, caller)
+            self._report("date-header", "An answer has no Date.", exchange, caller)
         elif read_rfc1123(date) is None:
-            self._accuse("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
-        server = given.get("server")
+            self._report("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
+        server = values.get("server")
         if server is None or not server.startswith("IMDS/"):
-            self._accuse("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
-        length = given.get("content-length")
+            self._report("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
+        length = values.get("content-length")
         if length is None:
             # On other paths an answer may come in chunks.
             if exchange.status == 200 and (request.about_events or request.version is not None):
-                self._accuse("content-length", "A 200 has no Content-Length.", exchange, caller)
+                self._report("content-length", "A 200 has no Content-Length.", exchange, caller)
         elif length != str(len(exchange.answer)) and not _may_leave_out_body(exchange):
             message = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
-            self._accuse("content-length", message, exchange, caller)
-        self._check_request_id(exchange, given.get("x-ms-request-id"), caller)
+            self._report("content-length", message, exchange, caller)
+        self._check_request_id(exchange, values.get("x-ms-request-id"), caller)
 
-    def _check_request_id(self, exchange: Exchange, given: str | None, caller: Caller) -> None:
-        if not given:
-            self._accuse("request-id", "An answer has no x-ms-request-id.", exchange, caller)
+    def _check_request_id(self, exchange: Exchange, request_id: str | None, caller: Caller) -> None:
+        if not request_id:
+            self._report("request-id", "An answer has no x-ms-request-id.", exchange, caller)
             return
-        other = self._ids.setdefault(given, exchange)
-        if other is exchange:
+        first = self._ids.setdefault(request_id, exchange)
+        if first is exchange:
             return
-        if not self._one_recorder and _same_exchange(other, exchange):
+        if not self._complete and _same_exchange(first, exchange):
             return
         message = "An x-ms-request-id was given to two requests."
-        self._accuse("request-id", message, exchange, caller)
+        self._report("request-id", message, exchange, caller)
 
-    def _accuse_stranger(self, exchange: Exchange, caller: Caller) -> None:
-        message = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
-        self._accuse("unknown-caller", message, exchange, caller)
+    def _report_unknown_caller(self, exchange: Exchange, caller: Caller) -> None:
+        message = (
+            f"A caller from {exchange.source}, which is not a machine of the fleet, got a 200."
+        )
+        self._report("unknown-caller", message, exchange, caller)
 
-    def accuse_failed(self, exchange: Exchange, caller: Caller) -> None:
+    def report_failed(self, exchange: Exchange, caller: Caller) -> None:
         message = f"A {exchange.method} was answered {exchange.status}."
-        self._accuse("server-error", message, exchange, caller)
+        self._report("server-error", message, exchange, caller)
 
     # What the endpoint itself promises.
 
@@ -117,48 +119,52 @@ class Answers:
         if request.malformed and status in _MALFORMED_STATUSES:
             return
         if status == 408 and exchange.t - exchange.asked >= REQUEST_TIMEOUT:
-            return  # it may have been too slow
+            return  # it may have been sent too slowly
         if status == 503 and _closes(exchange):
             return  # the connection was over the limit
-        if caller.standing == "unknown":
+        if caller.membership == "unknown":
             if status == 200:
-                self._accuse_stranger(exchange, caller)
+                self._report_unknown_caller(exchange, caller)
             elif status != 404:
-                message = f"A caller that is no machine of the fleet got {status}, not 404."
-                self._accuse("wrong-status", message, exchange, caller)
+                message = f"A caller that is not a machine of the fleet got {status}, not 404."
+                self._report("wrong-status", message, exchange, caller)
             else:
                 self._check_error_body(exchange, request, caller)
             return
         if exchange.method == "POST" and status in (304, 412):
-            message = f"A POST was answered {status}; If-None-Match means nothing there."
-            self._accuse("post-precondition", message, exchange, caller)
+            message = f"A POST was answered {status}; If-None-Match has no meaning there."
+            self._report("post-precondition", message, exchange, caller)
             return
         if status == 500 and exchange.method == "GET":
             self.failed.append((exchange, caller))
             return
         if status >= 500 and not (status == 500 and exchange.method == "POST"):
-            self.accuse_failed(exchange, caller)
+            self.report_failed(exchange, caller)
             return
         if status in (404, 429):
-            if status == 404 and caller.standing == "known":
-                self._accuse("wrong-status", "A machine of the fleet got 404.", exchange, caller)
+            if status == 404 and caller.membership == "known":
+                self._report("wrong-status", "A machine of the fleet got 404.", exchange, caller)
             else:
                 self._check_error_body(exchange, request, caller)
             return
-        deserved = request.deserved
-        if deserved is None:
+        expected = request.expected
+        if expected is None:
             return
-        if status not in deserved.statuses:
-            wanted = " or ".join(str(s) for s in sorted(deserved.statuses) if s not in (408, 413))
-            message = f"A {exchange.method} was answered {status}, not {wanted}: {deserved.why}."
-            self._accuse("wrong-status", message, exchange, caller)
+        if status not in expected.statuses:
+            allowed = " or ".join(
+                str(code) for code in sorted(expected.statuses) if code not in (408, 413)
+            )
+            message = (
+                f"A {exchange.method} was answered {status}, not {allowed}: {expected.reason}."
+            )
+            self._report("wrong-status", message, exchange, caller)
         elif status == 400:
             self._check_error_body(exchange, request, caller)
         elif status == 200 and exchange.method == "POST" and exchange.answer:
             message = (
                 f"An accepted approval was answered with {len(exchange.answer)} bytes of body."
             )
-            self._accuse("approval-body", message, exchange, caller)
+            self._report("approval-body", message, exchange, caller)
 
     def _check_not_found(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         status = exchange.status
@@ -170,26 +176,30 @@ class Answers:
             and status < 500
             and not (request.malformed and status in _MALFORMED_STATUSES)
         ):
-            message = f"A {exchange.method} was answered {status}, not 404: nothing has this path."
-            self._accuse("wrong-status", message, exchange, caller)
+            message = (
+                f"A {exchange.method} was answered {status}, not 404: the path does not exist."
+            )
+            self._report("wrong-status", message, exchange, caller)
 
     def _check_error_body(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         answer = exchange.answer
         if exchange.method == "HEAD":
             return
         if exchange.status == 404:
-            fits = answer == NOT_FOUND
+            matches = answer == NOT_FOUND
         elif exchange.status == 429:
-            fits = THROTTLED in answer
+            matches = THROTTLED in answer
         else:
-            deserved = request.deserved
-            assert deserved is not None
-            # What is said of a wrong api-version is said of nothing else.
-            other = answer != BAD_VERSION and _is_bad_request(answer)
-            fits = answer in deserved.errors or (deserved.any_error and other)
-        if not fits:
-            shown = answer[:120].decode("utf-8", "replace")
-            self._accuse("error-body", f"A {exchange.status} says {shown!r}.", exchange, caller)
+            expected = request.expected
+            assert expected is not None
+            # The body for a wrong api-version is used for nothing else.
+            is_other_error = answer != BAD_VERSION and _is_bad_request(answer)
+            matches = answer in expected.errors or (expected.any_error and is_other_error)
+        if not matches:
+            text = answer[:120].decode("utf-8", "replace")
+            self._report(
+                "error-body", f"The body of a {exchange.status} is {text!r}.", exchange, caller
+            )
 
     def _check_endpoint_headers(
         self, exchange: Exchange, headers: Pairs, request: Request, caller: Caller
@@ -198,18 +208,18 @@ class Answers:
         if status in _JSON_STATUSES:
             kind = header(headers, "content-type")
             if kind is None:
-                # Nothing has no type.
-                wrong = bool(exchange.answer)
+                # An empty body needs no type.
+                is_wrong = bool(exchange.answer)
             else:
-                wrong = kind != CONTENT_TYPE and kind.lower() != CONTENT_TYPE
-            if wrong:
+                is_wrong = kind != CONTENT_TYPE and kind.lower() != CONTENT_TYPE
+            if is_wrong:
                 message = f"A {status} has Content-Type {kind!r}."
-                self._accuse("content-type", message, exchange, caller)
+                self._report("content-type", message, exchange, caller)
         if status == 405:
             verbs = {verb.strip() for verb in (header(headers, "allow") or "").split(",")}
             if not {"GET", "POST"} <= verbs:
                 message = "A 405 does not name GET and POST in Allow."
-                self._accuse("allow-header", message, exchange, caller)
+                self._report("allow-header", message, exchange, caller)
         if exchange.method == "GET" and status == 200 and request.version is not None:
             self._check_tag(exchange, header(headers, "etag"), request, caller)
 
@@ -217,35 +227,35 @@ class Answers:
         self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
     ) -> None:
         if tag is None or len(tag) < 3 or tag[0] != '"' or tag[-1] != '"' or '"' in tag[1:-1]:
-            self._accuse("etag-form", f"A document's ETag is {tag!r}.", exchange, caller)
+            self._report("etag-form", f"A document's ETag is {tag!r}.", exchange, caller)
             return
         if request.tags is not None and tag[1:-1] in request.tags:
-            message = "If-None-Match named the tag of the document, which was sent all the same."
-            self._accuse("missed-304", message, exchange, caller)
+            message = "If-None-Match named the tag of the document, but the document was sent."
+            self._report("missed-304", message, exchange, caller)
         if caller.key is None:
             return
         assert request.version is not None
-        place = (caller.key, request.version.name)
-        if self._tag_of.setdefault((*place, exchange.answer), tag) != tag:
+        key = (caller.key, request.version.name)
+        if self._tag_of.setdefault((*key, exchange.answer), tag) != tag:
             message = "The same document was served under two ETags."
-            self._accuse("etag-mismatch", message, exchange, caller)
-        if self._body_of.setdefault((*place, tag[1:-1]), exchange.answer) != exchange.answer:
+            self._report("etag-mismatch", message, exchange, caller)
+        if self._body_of.setdefault((*key, tag[1:-1]), exchange.answer) != exchange.answer:
             message = f"Two documents were served under the ETag {tag}."
-            self._accuse("etag-mismatch", message, exchange, caller)
+            self._report("etag-mismatch", message, exchange, caller)
 
     def _check_304(
         self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
     ) -> None:
         if exchange.answer:
-            self._accuse("wrong-304", "A 304 has a body.", exchange, caller)
+            self._report("wrong-304", "A 304 has a body.", exchange, caller)
         if request.tags is None:
-            self._accuse("wrong-304", "A 304 answers no If-None-Match.", exchange, caller)
+            self._report("wrong-304", "A 304 answers no If-None-Match.", exchange, caller)
         elif "0" in request.tags and len(request.tags) == 1:
             # What clients send first, before they know any tag; no hash is that short.
-            self._accuse("wrong-304", "A 304 answers If-None-Match: 0.", exchange, caller)
+            self._report("wrong-304", "A 304 answers If-None-Match: 0.", exchange, caller)
         elif tag is not None and plain_tag(tag) not in request.tags and "*" not in request.tags:
             message = "A 304 carries an ETag that If-None-Match does not name."
-            self._accuse("wrong-304", message, exchange, caller)
+            self._report("wrong-304", message, exchange, caller)
 
 
 def _closes(exchange: Exchange) -> bool:
@@ -258,15 +268,15 @@ def _may_leave_out_body(exchange: Exchange) -> bool:
     return exchange.method == "HEAD" or exchange.status == 304
 
 
-def _same_exchange(one: Exchange, other: Exchange) -> bool:
-    """Whether both could be one exchange that two recorders wrote down."""
+def _same_exchange(first: Exchange, second: Exchange) -> bool:
+    """Return whether both could be the same exchange, written by two recorders."""
     return (
-        one.asked <= other.t
-        and other.asked <= one.t
-        and one.target == other.target
-        and one.method == other.method
-        and one.status == other.status
-        and one.answer == other.answer
+        first.asked <= second.t
+        and second.asked <= first.t
+        and first.target == second.target
+        and first.method == second.method
+        and first.status == second.status
+        and first.answer == second.answer
     )
 
 

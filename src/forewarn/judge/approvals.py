@@ -1,20 +1,20 @@
-"""Approvals, and events that may go: what must have started, and which ids may be named.
+"""Judges approvals: which events must have started, and which ids may be approved.
 
-An event that was approved, or whose NotBefore has passed, may rightly wait for others. It is
-accused only when a document shows that nothing it could wait for is there, and an unchanged
-incarnation proves that nothing was there since it was free to go.
+An event that was approved, or whose NotBefore has passed, may correctly wait for others. It is
+reported only if a document shows nothing that it could wait for, and an unchanged incarnation
+proves that there was nothing since the event was free to start.
 """
 
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from .dialect import FULL_SIGHT, GUID, PATIENT
+from .dialect import GUID, LAST_WAVE, WAITING_TYPES
 from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK, Caller, Fleets
-from .joints import Company
+from .joints import JointProgress
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
@@ -25,7 +25,7 @@ from .windows import Windows
 APPROVAL_GRACE = 5.0
 # After an outage nothing starts by NotBefore for 60 s; twice that leaves no doubt.
 NOT_BEFORE_GRACE = 120.0
-# Who approved, what is over: kept for the history's retention, which is a day at the least.
+# Approvals and ended events are remembered for the retention of the history, at least a day.
 RETENTION = 24 * 3600.0
 # Responses after which an approval has, or may have, taken effect.
 _EFFECTIVE = frozenset({200, 500, None})
@@ -38,15 +38,15 @@ class EarliestApprovals:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._blur = trace.backstep
-        self._doubt = trace.doubt
-        self._approved: dict[str, float] = {}  # the earliest moment it may have been
+        self._clock_error = trace.backstep
+        self._uncertain_from = trace.approvals_uncertain_from
+        self._approved: dict[str, float] = {}  # the earliest possible time, by event
         slack = 0.0 if trace.complete else RECORD_SLACK
         for approval in trace.approvals:
             self._may_approve(approval.event, approval.t - slack)
 
-    def note(self, exchange: Exchange, request: Request) -> None:
-        """A POST, whatever came of it. A fault may hide an answer, not undo what was asked."""
+    def add(self, exchange: Exchange, request: Request) -> None:
+        """Add a POST, whatever its answer was: a fault may hide that it took effect."""
         if exchange.status in _EFFECTIVE or exchange.fault:
             for id in request.mentions:
                 self._may_approve(id, exchange.asked)
@@ -54,13 +54,13 @@ class EarliestApprovals:
     def _may_approve(self, id: str, t: float) -> None:
         self._approved[id] = min(t, self._approved.get(id, math.inf))
 
-    def named(self, id: str) -> bool:
-        """Whether an approval of it is in the recording."""
+    def is_recorded(self, id: str) -> bool:
+        """Return whether an approval of the event is in the recording."""
         return id in self._approved
 
-    def none(self, id: str, t: float) -> bool:
-        """Whether nobody can have approved the event by then."""
-        return t + self._blur < min(self._approved.get(id, math.inf), self._doubt)
+    def certainly_unapproved(self, id: str, t: float) -> bool:
+        """Return whether the event cannot have been approved by then."""
+        return t + self._clock_error < min(self._approved.get(id, math.inf), self._uncertain_from)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,8 +73,8 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class _Free:
-    """Since when an event was seen free to go, under one unchanged array."""
+class _FreeSince:
+    """Since when an event was seen free to start, with an unchanged list of events."""
 
     period: Period
     incarnation: int
@@ -83,15 +83,15 @@ class _Free:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What may hold an event that no document of its group shows."""
+    """What may hold an event although no document of its group shows it."""
 
-    company: Company
+    joint_progress: JointProgress
     windows: Windows
-    hidden: UnannouncedEvents
+    unannounced: UnannouncedEvents
 
 
-class Waits:
-    """Of one group: who may go and does not."""
+class WaitingEvents:
+    """The events of one group that should have started and have not."""
 
     def __init__(
         self,
@@ -103,89 +103,91 @@ class Waits:
         findings: Findings,
     ) -> None:
         self._holds = holds
-        self._breaks = trace.breaks
-        slack = order.blur + (0.0 if trace.complete else RECORD_SLACK)
-        self._approved_beside = {line.event: line.t + slack for line in trace.approvals}
+        self._interruptions = trace.interruptions
+        slack = order.clock_error + (0.0 if trace.complete else RECORD_SLACK)
+        self._operator_approvals = {line.event: line.t + slack for line in trace.approvals}
         self._order = order
         self._fleets = fleets
         self._facts = facts
         self._findings = findings
         self._acknowledged: dict[str, dict[str | None, Exchange]] = {}
         self._first: dict[tuple[Period, int], Exchange] = {}
-        self._free: dict[tuple[str, str], _Free] = {}
+        self._free: dict[tuple[str, str], _FreeSince] = {}
         self._seen_free: dict[int, tuple[tuple[tuple[str, str], float], ...]] = {}
 
     def settle_post(self, post: Post) -> None:
         if post.exchange.status == 200:
             for id in post.request.approves:
-                by = self._acknowledged.setdefault(id, {})
-                by.setdefault(post.caller.machine, post.exchange)
+                approvals = self._acknowledged.setdefault(id, {})
+                approvals.setdefault(post.caller.machine, post.exchange)
 
     def settle(self, sighting: Sighting) -> None:
         period, incarnation = sighting.period, sighting.document.incarnation
         if period is None or incarnation is None:
             return
-        if sighting.document.version.sight == FULL_SIGHT:
+        if sighting.document.version.wave == LAST_WAVE:
             self._first.setdefault((period, incarnation), sighting.exchange)
-        for key, cleared in self._seen_free.pop(sighting.exchange.index, ()):
+        for key, clear_since in self._seen_free.pop(sighting.exchange.index, ()):
             free = self._free.get(key)
             if free is None or (free.period, free.incarnation) != (period, incarnation):
-                free = self._free[key] = _Free(period, incarnation, sighting.exchange.t)
-            self._holds.company.found_free(key, max(free.t, cleared), sighting.exchange.asked)
+                free = self._free[key] = _FreeSince(period, incarnation, sighting.exchange.t)
+            self._holds.joint_progress.set_free(
+                key, max(free.t, clear_since), sighting.exchange.asked
+            )
 
     def judge(self, sighting: Sighting) -> None:
         document, asked = sighting.document, sighting.exchange.asked
         if sighting.period is None or document.incarnation is None:
             return
-        if document.version.sight < FULL_SIGHT:
+        if document.version.wave < LAST_WAVE:
             return  # what holds the event may be of a kind that this version hides
-        now = asked - TOLERANCE - self._order.blur
+        now = asked - TOLERANCE - self._order.clock_error
         due = document.first_due is not None and document.first_due < now
         if not due and self._acknowledged.keys().isdisjoint(document.scheduled):
             return
         assert document.events is not None
-        seen: list[tuple[tuple[str, str], float]] = []
+        free_events: list[tuple[tuple[str, str], float]] = []
         for event in document.events:
             due = event.not_before is not None and event.not_before < now
             approved = event.id in self._acknowledged
-            if event.started or not (due or approved) or self._held(event, document):
+            if event.started or not (due or approved) or self._may_be_held(event, document):
                 continue
             if not self._holds.windows.open(event.id, asked, sighting.exchange.t):
                 continue
-            cleared = self._cleared(event, sighting)
+            clear_since = self._unannounced_until(event, sighting)
             if due:
-                seen.append((("due", event.id), cleared))
-                self._judge_due(event, cleared, sighting)
+                free_events.append((("due", event.id), clear_since))
+                self._judge_due(event, clear_since, sighting)
             if approved and not self._coupled(event, document, None):
-                seen.append((("approved", event.id), cleared))
-                self._judge_approved(event, cleared, sighting)
-        if seen:
-            self._seen_free[sighting.exchange.index] = tuple(seen)
+                free_events.append((("approved", event.id), clear_since))
+                self._judge_approved(event, clear_since, sighting)
+        if free_events:
+            self._seen_free[sighting.exchange.index] = tuple(free_events)
 
     def approved(self, id: str, sighting: Sighting) -> bool:
-        """Whether it was certainly approved before this document was asked for."""
+        """Return whether it was certainly approved before this document was asked for."""
         asked = sighting.exchange.asked
-        return id in self._acknowledged or self._approved_beside.get(id, math.inf) < asked
+        return id in self._acknowledged or self._operator_approvals.get(id, math.inf) < asked
 
     def may_wait(self, event: Event, sighting: Sighting) -> bool:
-        """Whether an approved event that this document shows Scheduled may have to wait."""
+        """Return whether an approved event that this document shows Scheduled may have to wait."""
         return (
-            self._held(event, sighting.document)
+            self._may_be_held(event, sighting.document)
             or self._coupled(event, sighting.document, None)
-            or not self._holds.company.goes_alone(event.id)
+            or not self._holds.joint_progress.is_single(event.id)
             or not self._holds.windows.open(event.id, sighting.exchange.asked, math.inf)
-            or self._cleared(event, sighting) > -math.inf
+            or self._unannounced_until(event, sighting) > -math.inf
         )
 
-    def _judge_due(self, event: Event, cleared: float, sighting: Sighting) -> None:
-        if self._waited(("due", event.id), cleared, sighting) > NOT_BEFORE_GRACE:
+    def _judge_due(self, event: Event, clear_since: float, sighting: Sighting) -> None:
+        if self._time_free(("due", event.id), clear_since, sighting) > NOT_BEFORE_GRACE:
             message = "NotBefore has long passed, nothing holds it, and it is still Scheduled."
             self._findings.add_seen("late-start", message, sighting, event.id)
 
-    def _judge_approved(self, event: Event, cleared: float, sighting: Sighting) -> None:
+    def _judge_approved(self, event: Event, clear_since: float, sighting: Sighting) -> None:
         assert sighting.period is not None
         assert sighting.document.incarnation is not None
-        if self._waited(("approved", event.id), cleared, sighting) > APPROVAL_GRACE:
+        if self._time_free(("approved", event.id), clear_since, sighting) > APPROVAL_GRACE:
             message = "It was approved long since, nothing holds it, and it is still Scheduled."
             self._findings.add_seen("lost-approval", message, sighting, event.id)
             return
@@ -196,7 +198,7 @@ class Waits:
             return
         # What no document of the group shows may have held it then.
         exchange = sighting.exchange
-        if not self._holds.company.goes_alone(event.id) or cleared >= approval.asked:
+        if not self._holds.joint_progress.is_single(event.id) or clear_since >= approval.asked:
             return
         if not self._holds.windows.open(event.id, approval.asked, exchange.t):
             return
@@ -207,55 +209,57 @@ class Waits:
             )
             self._findings.add_seen("lost-approval", message, sighting, event.id)
 
-    def _waited(self, key: tuple[str, str], cleared: float, sighting: Sighting) -> float:
-        """How long it certainly was free and served, up to this sighting: it and all that start
-        with it. Until `cleared` something may have been there that no document shows."""
+    def _time_free(self, key: tuple[str, str], clear_since: float, sighting: Sighting) -> float:
+        """Return for how long the event, and all that start with it, were certainly free to start.
+
+        Until `clear_since` something may have held it that no document shows.
+        """
         free = self._free.get(key)
         if free is None or (free.period, free.incarnation) != (
             sighting.period,
             sighting.document.incarnation,
         ):
             return 0.0
-        together = self._holds.company.free(key)
+        together = self._holds.joint_progress.all_free(key)
         if together is None:
             return 0.0
         # What was asked for before an interruption may have waited through all of it.
-        broken = bisect_right(self._breaks, sighting.exchange.t + RECORD_SLACK)
-        since = max(free.t, cleared, together[0])
-        if broken:
-            since = max(since, self._breaks[broken - 1])
-        return min(sighting.exchange.asked, together[1]) - since - self._order.blur
+        count = bisect_right(self._interruptions, sighting.exchange.t + RECORD_SLACK)
+        since = max(free.t, clear_since, together[0])
+        if count:
+            since = max(since, self._interruptions[count - 1])
+        return min(sighting.exchange.asked, together[1]) - since - self._order.clock_error
 
-    def _held(self, event: Event, document: Document) -> bool:
-        """Whether another Started event may hold this one: its machines, or the domain slot."""
+    def _may_be_held(self, event: Event, document: Document) -> bool:
+        """Return whether another Started event may hold this one, by its machines or domain."""
         if not self._fleets.moved.isdisjoint(event.resources):
             return True
-        if event.type not in PATIENT:
+        if event.type not in WAITING_TYPES:
             return False
         assert document.events is not None
         return any(
-            other.started and self._in_the_way(event, other.resources) for other in document.events
+            other.started and self._may_hold(event, other.resources) for other in document.events
         )
 
-    def _in_the_way(self, event: Event, machines: tuple[str, ...] | None) -> bool:
-        """Whether something done to these machines (None: to which, is not known) may hold it."""
+    def _may_hold(self, event: Event, machines: tuple[str, ...] | None) -> bool:
+        """Return whether an impact on these machines (None: unknown) may hold the event."""
         if machines is None or not set(event.resources).isdisjoint(machines):
             return True
-        known = self._facts.known.get(event.id)
-        if known is not None and known.facts.get("source") == "User":
+        facts = self._facts.events.get(event.id)
+        if facts is not None and facts.facts.get("source") == "User":
             return False
-        mine = self._fleets.domain(event.resources)
-        return mine is None or mine != self._fleets.domain(machines)
+        domains = self._fleets.domain(event.resources)
+        return domains is None or domains != self._fleets.domain(machines)
 
-    def _cleared(self, event: Event, sighting: Sighting) -> float:
+    def _unannounced_until(self, event: Event, sighting: Sighting) -> float:
         """When the last thing was certainly over that no document shows and that may hold it."""
-        if event.type not in PATIENT:
+        if event.type not in WAITING_TYPES:
             return -math.inf
-        return self._holds.hidden.until(
+        return self._holds.unannounced.until(
             event.id,
             sighting.caller.group,
             sighting.exchange.t,
-            lambda machines: self._in_the_way(event, machines),
+            lambda machines: self._may_hold(event, machines),
         )
 
     def _coupled(self, event: Event, document: Document, since: Exchange | None) -> bool:
@@ -281,24 +285,29 @@ def judge_accepted(
     post: Post,
     facts: Facts,
     fleets: Fleets,
-    hidden: UnannouncedEvents,
+    unannounced: UnannouncedEvents,
     gapless: bool,
     findings: Findings,
 ) -> None:
-    """Accuse a 200 for an id that the group cannot have been shown."""
+    """Report a 200 for an id that the group cannot have been shown."""
     group, machine = post.caller.group, post.caller.machine
     if post.exchange.status != 200:
         return
     for id in post.request.approves:
-        known = facts.known.get(id)
-        shown = known.groups if known is not None else {}
+        facts_of_event = facts.events.get(id)
+        groups_shown = facts_of_event.groups if facts_of_event is not None else {}
         if not GUID.fullmatch(id):
-            message = f"An approval of {id[:60]!r}, which is no EventId, was accepted."
-        elif group is not None and machine not in fleets.moved and shown and group not in shown:
-            message = f"An approval from {group} of an event of {min(shown)} was accepted."
-        elif id in hidden.ids and known is None:
-            message = "An approval of an event that nobody is shown was accepted."
-        elif gapless and known is None:
+            message = f"An approval of {id[:60]!r}, which is not an EventId, was accepted."
+        elif (
+            group is not None
+            and machine not in fleets.moved
+            and groups_shown
+            and group not in groups_shown
+        ):
+            message = f"An approval from {group} of an event of {min(groups_shown)} was accepted."
+        elif id in unannounced.ids and facts_of_event is None:
+            message = "An approval of an unannounced event was accepted."
+        elif gapless and facts_of_event is None:
             message = "An approval of an event that was never shown was accepted."
         else:
             continue

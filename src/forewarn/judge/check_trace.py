@@ -1,7 +1,7 @@
-"""The bench: where a trace is read once, and every promise is held against it.
+"""Runs all checks of the judge on a trace.
 
-First each answer by itself, then what documents say together, then their course in time, then
-starts and impacts. The rules live in the other files; this one only hands things on.
+First each answer by itself, then documents compared with each other, then their order in time, then
+starts and impacts. The rules are in the other modules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from .fleet import Caller, Fleets
 from .host_maintenance import HostMaintenance
 from .impacts import Timing
 from .incarnation import judge_complete, judge_unchanged
-from .joints import Company, Joints
+from .joints import JointProgress, Joints
 from .order import Order, Periods, Sighting
 from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
@@ -35,16 +35,16 @@ _Read = tuple[Exchange, Request, Caller, Document | None]
 
 
 def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
-    """Say which promises a recording proves broken."""
-    return _TraceCheck(read_trace(records)).judge()
+    """Return the promises that a recording proves broken."""
+    return _TraceJudge(read_trace(records)).judge()
 
 
 def judge_files(paths: Sequence[Path]) -> Judgement:
-    """The same for JSON Lines files, merged by time; lines that cannot be read are counted."""
-    return _TraceCheck(read_trace(read_lines(paths))).judge()
+    """Judge JSON Lines files, merged by time; lines that cannot be read are counted."""
+    return _TraceJudge(read_trace(read_lines(paths))).judge()
 
 
-class _TraceCheck:
+class _TraceJudge:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._findings = Findings()
@@ -57,45 +57,49 @@ class _TraceCheck:
     def judge(self) -> Judgement:
         trace, findings = self._trace, self._findings
         approvals = EarliestApprovals(trace)
-        joints, windows, hidden = Joints(trace), Windows(trace), UnannouncedEvents(trace)
+        joints, windows, unannounced = Joints(trace), Windows(trace), UnannouncedEvents(trace)
         sightings = Sightings()
         couplings = Couplings(trace, self._order, approvals, findings)
         answers = Answers(findings, trace.complete)
         posts, reads, unclear = self._judge_answers(answers, approvals)
-        seen = self._seen(reads)
+        documents_seen = self._sightings(reads)
         facts = Facts(self._fleets, findings)
-        for sighting in seen:
-            facts.look(sighting)
-            sightings.note(sighting)
-            couplings.note(sighting)
+        for sighting in documents_seen:
+            facts.add(sighting)
+            sightings.add(sighting)
+            couplings.add(sighting)
         sightings.finish()
         facts.finish(sightings.first_scheduled, trace.short_notices)
-        holds = Holds(Company(joints), windows, hidden)
+        holds = Holds(JointProgress(joints), windows, unannounced)
         course = EventCourse(
             trace, self._order, self._fleets, facts, holds, approvals, sightings, findings
         )
-        located = [sighting for sighting in seen if sighting.caller.key is not None]
+        located = [sighting for sighting in documents_seen if sighting.caller.key is not None]
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
         judge_failed(answers, located, trace, self._order)
         judge_complete(trace, located, unclear, self._order, facts, findings)
         judge_unchanged(trace, located, findings)
         gapless = trace.gapless
         for post in posts:
-            judge_accepted(post, facts, self._fleets, hidden, gapless, findings)
+            judge_accepted(post, facts, self._fleets, unannounced, gapless, findings)
         pauses = Pauses(trace)
         timing = Timing(trace, approvals, pauses, joints, findings)
-        timing.judge(trace.impacts, sightings, facts, course.gone())
-        together = HostMaintenance(trace, self._order, approvals, pauses, findings)
-        together.judge(joints, sightings, trace.impacts, facts)
+        timing.judge(trace.impacts, sightings, facts, course.delisted())
+        host_maintenance = HostMaintenance(trace, self._order, approvals, pauses, findings)
+        host_maintenance.judge(joints, sightings, trace.impacts, facts)
         couplings.judge(trace.impacts)
         windows.judge(sightings, trace.impacts, findings)
-        judge_shown(hidden, facts, findings)
+        judge_shown(unannounced, facts, findings)
         return Judgement(
             findings.all(),
             exchanges=len(trace.exchanges),
-            events=len(facts.known.keys() | {impact.event for impact in trace.impacts}),
+            events=len(facts.events.keys() | {impact.event for impact in trace.impacts}),
             machines=len(
-                {c.machine for e in trace.exchanges if (c := self._fleets.caller(e)).machine}
+                {
+                    caller.machine
+                    for exchange in trace.exchanges
+                    if (caller := self._fleets.caller(exchange)).machine
+                }
             ),
             impacts=len(trace.impacts),
             unreadable=trace.unreadable,
@@ -104,15 +108,17 @@ class _TraceCheck:
     def _judge_answers(
         self, answers: Answers, approvals: EarliestApprovals
     ) -> tuple[list[Post], list[_Read], list[Exchange]]:
-        """Judge each answer by itself. Returns approvals, documents, and answers that should be
-        documents and are not."""
+        """Judge each answer by itself.
+
+        Return approvals, documents, and answers that should be documents and are not.
+        """
         posts: list[Post] = []
         reads: list[_Read] = []
         unclear: list[Exchange] = []
         for exchange in self._trace.exchanges:
             request = self._request(exchange)
             if exchange.method == "POST":
-                approvals.note(exchange, request)
+                approvals.add(exchange, request)
             if exchange.fault or exchange.status is None:
                 continue
             caller = self._fleets.caller(exchange)
@@ -162,26 +168,28 @@ class _TraceCheck:
             return
         key = (caller.key, document.version, plain_tag(tag))
         if self._tagged.setdefault(key, document) is not document:
-            self._tagged[key] = None  # two documents under one tag: it stands for neither
+            self._tagged[key] = None  # two documents under one tag: it identifies neither
 
-    def _seen(self, reads: list[_Read]) -> list[Sighting]:
+    def _sightings(self, reads: list[_Read]) -> list[Sighting]:
         periods = Periods(self._trace)
         sightings: list[Sighting] = []
         for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):
-            # A 304 is a sign of life even where it is not known what it stands for.
+            # A 304 counts as a poll even if its document is not known.
             period = periods.period(exchange, caller) if caller.key is not None else None
             if document is None:
-                document = self._meant(exchange, request, caller)
+                document = self._document_of_304(exchange, request, caller)
             if document is not None and document.events is not None:
                 sightings.append(Sighting(exchange, document, caller, period))
         return sightings
 
-    def _meant(self, exchange: Exchange, request: Request, caller: Caller) -> Document | None:
+    def _document_of_304(
+        self, exchange: Exchange, request: Request, caller: Caller
+    ) -> Document | None:
         """Return the document that a 304 declares to be current."""
-        given = header(exchange.answer_headers or (), "etag")
+        tag = header(exchange.answer_headers or (), "etag")
         tags = request.tags or ()
-        if given is not None and plain_tag(given) in tags:
-            tags = (plain_tag(given),)
+        if tag is not None and plain_tag(tag) in tags:
+            tags = (plain_tag(tag),)
         if len(tags) != 1 or caller.key is None or request.version is None:
             return None
         return self._tagged.get((caller.key, request.version, tags[0]))

@@ -1,9 +1,8 @@
-"""Machines that are evicted or deleted, and the other events that name them and nobody else.
+"""Finds events that outlive their machines: all their machines were evicted or deleted.
 
-A Preempt or Terminate that was Started and is gone was carried out. An event that stood beside it
-in a document was there before the machines were gone, so it is not about new machines that have
-the same names. One that is Started may have to end together with others, so only those count
-that are Scheduled.
+A Preempt or Terminate that was Started and has ended was carried out. An event that was listed
+beside it existed before the machines were deleted, so it is not about new machines with the same
+names. Only Scheduled events are reported: a Started one may have to end together with others.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,12 +12,12 @@ from .document import Document, Event
 
 
 class Deletions:
-    """Of one group."""
+    """The deletions of one group."""
 
     def __init__(self) -> None:
-        self._beside: dict[str, set[str]] = {}  # by the deleting event: what depends on it
+        self._beside: dict[str, set[str]] = {}  # events of the same machines, by deleting event
 
-    def note(self, document: Document) -> None:
+    def add(self, document: Document) -> None:
         assert document.events is not None
         for delete in document.events:
             if delete.started and delete.type in DELETING:
@@ -30,8 +29,8 @@ class Deletions:
                 )
 
     def outlived(self, document: Document, missing: Iterable[str]) -> Iterator[Event]:
-        """Events that are listed as Scheduled though what deleted their machines is `missing`."""
-        over = {id for delete in missing for id in self._beside.get(delete, ())}
-        if over:
+        """Yield Scheduled events of machines whose deleting event is `missing`, so has ended."""
+        ids = {id for delete in missing for id in self._beside.get(delete, ())}
+        if ids:
             assert document.events is not None
-            yield from (e for e in document.events if e.id in over and not e.started)
+            yield from (event for event in document.events if event.id in ids and not event.started)

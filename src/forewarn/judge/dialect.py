@@ -1,7 +1,7 @@
-"""The judge's own tables of the dialect: versions, keys, error bodies, forms of time.
+"""The judge's own tables of the protocol: versions, keys, error bodies, time formats.
 
-Derived from what the endpoint promises and from nothing else; the service has tables of its
-own, and the point of these is that they are not the same ones.
+Derived from what the endpoint promises. The service has tables of its own; these are separate on
+purpose, so that a mistake in one does not excuse the other.
 """
 
 import calendar
@@ -12,11 +12,11 @@ from functools import lru_cache
 
 PATH = "/metadata/scheduledevents"
 METADATA_ROOT = "metadata"
-# What stands below it, here or on Azure. Only the first of these is judged.
+# Paths below it, here or on Azure. Only the first of these is judged.
 METADATA_BRANCHES = frozenset(
     {"scheduledevents", "instance", "versions", "attested", "identity", "loadbalancer", "thim"}
 )
-WAIT_PATH = "/forewarn/v1/wait"  # beside the wire: the same document, once it is another one
+WAIT_PATH = "/forewarn/v1/wait"  # long-poll: the document as soon as it has changed
 PREVIEW = "2017-03-01"
 NEWEST = "2020-07-01"
 
@@ -24,16 +24,16 @@ _FIRST_KEYS = ("EventId", "EventStatus", "EventType", "ResourceType", "Resources
 _FIRST_TYPES = ("Freeze", "Reboot", "Redeploy")
 
 # Types became visible in three waves; a version that sees a wave sees all earlier ones.
-SIGHT = {**dict.fromkeys(_FIRST_TYPES, 0), "Preempt": 1, "Terminate": 2}
-FULL_SIGHT = 2
+WAVE = {**dict.fromkeys(_FIRST_TYPES, 0), "Preempt": 1, "Terminate": 2}
+LAST_WAVE = 2
 
 # The kinds that wait for a machine's other Started event; Preempt and Terminate never do.
-PATIENT = frozenset(_FIRST_TYPES)
+WAITING_TYPES = frozenset(_FIRST_TYPES)
 DELETING = frozenset({"Preempt", "Terminate"})
 USER_TYPES = frozenset({"Reboot", "Redeploy"})
 # A failure or a user may start a Reboot or a Redeploy without notice, and a Terminate is
 # unannounced if the group did not ask for it. These two types are always announced.
-NEVER_SUDDEN = frozenset({"Freeze", "Preempt"})
+ALWAYS_ANNOUNCED = frozenset({"Freeze", "Preempt"})
 
 # The least notice of each type, in seconds.
 NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Terminate": 300}
@@ -42,7 +42,7 @@ NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Termina
 @dataclass(frozen=True, slots=True)
 class Version:
     name: str
-    sight: int
+    wave: int
     keys: tuple[str, ...]
 
     @property
@@ -50,8 +50,8 @@ class Version:
         return self.name == PREVIEW
 
 
-def _version(name: str, sight: int, *added: str) -> tuple[str, Version]:
-    return name, Version(name, sight, _FIRST_KEYS + added)
+def _version(name: str, wave: int, *added: str) -> tuple[str, Version]:
+    return name, Version(name, wave, _FIRST_KEYS + added)
 
 
 VERSIONS: dict[str, Version] = dict(
@@ -90,7 +90,7 @@ _ISO8601 = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):(
 
 @lru_cache(maxsize=4096)  # many answers show the same times
 def read_rfc1123(text: str) -> int | None:
-    """Seconds since 1970, or None when the text is not of that form (weekday included)."""
+    """Return seconds since 1970; None if the text has another form or a wrong weekday."""
     match = _RFC1123.fullmatch(text)
     if match is None:
         return None

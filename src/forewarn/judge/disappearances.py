@@ -8,8 +8,8 @@ that would contain a withdrawal and does not.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .approvals import EarliestApprovals, Waits
-from .dialect import NEVER_SUDDEN
+from .approvals import EarliestApprovals, WaitingEvents
+from .dialect import ALWAYS_ANNOUNCED
 from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
@@ -19,7 +19,7 @@ from .order import TOLERANCE, Order, Sighting
 from .records import Trace
 from .sightings import Sightings
 
-_MADE = frozenset({"raise", "strike"})  # the moves that create an event
+_CREATING_MOVES = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")
 
 
@@ -37,18 +37,20 @@ class Evidence:
 class Disappearances:
     """Follows the events of one group."""
 
-    def __init__(self, found: Evidence, notices: Notices, waits: Waits, findings: Findings) -> None:
-        self._trace = found.trace
-        self._order = found.order
-        self._approvals = found.approvals
-        self._sightings = found.sightings
-        self._facts = found.facts
+    def __init__(
+        self, evidence: Evidence, notices: Notices, waits: WaitingEvents, findings: Findings
+    ) -> None:
+        self._trace = evidence.trace
+        self._order = evidence.order
+        self._approvals = evidence.approvals
+        self._sightings = evidence.sightings
+        self._facts = evidence.facts
         self._notices = notices
         self._waits = waits
         self._findings = findings
         # Whether a withdrawal would be known: every document, or every step, was recorded.
-        self._told = bool(found.trace.moves)
-        self._closed = found.trace.gapless or self._told
+        self._steps_recorded = bool(evidence.trace.moves)
+        self._withdrawals_known = evidence.trace.gapless or self._steps_recorded
         self._just_gone: tuple[tuple[str, ...], Document | None] = ((), None)
         self._renamed: set[str] = set()
         self._vanished: dict[str, Sighting] = {}
@@ -56,25 +58,30 @@ class Disappearances:
     def judge(
         self, sighting: Sighting, missing: tuple[str, ...], newcomers: Iterable[Event]
     ) -> set[str]:
-        """Return the ids of newcomers that are earlier events under a new id. `missing` are the ids
-        that were listed before."""
+        """Return the ids of newcomers that are earlier events under a new id.
+
+        `missing` are the ids that were listed before.
+        """
         gone = [id for id in missing if self._unstarted(id, sighting)]
         before = [id for id in self._just_gone[0] if self._unstarted(id, sighting)]
-        found: set[str] = set()
+        renamed: set[str] = set()
         for event in newcomers:
             if event.started:
-                old = next((id for id in (*gone, *before) if self._began(id, event, sighting)), "")
+                old = next(
+                    (id for id in (*gone, *before) if self._is_renamed_start(id, event, sighting)),
+                    "",
+                )
             else:
-                old = next((id for id in gone if self._replaced(id, event)), "")
+                old = next((id for id in gone if self._is_renamed(id, event)), "")
             if old:
-                found.add(event.id)
+                renamed.add(event.id)
                 self._renamed.add(old)
                 message = f"It replaced {old}, which is the same event under another id."
                 self._findings.add_seen("changed-id", message, sighting, event.id)
         for id in gone:
-            if self._lost(id, sighting):
+            if self._approval_lost(id, sighting):
                 self._vanished.setdefault(id, sighting)
-        return found
+        return renamed
 
     def settle(self, sighting: Sighting, missing: tuple[str, ...]) -> None:
         if missing:
@@ -105,41 +112,41 @@ class Disappearances:
 
     # The same event under another id.
 
-    def _began(self, id: str, event: Event, sighting: Sighting) -> bool:
+    def _is_renamed_start(self, id: str, event: Event, sighting: Sighting) -> bool:
         """Whether the Started newcomer can only be the event that is gone."""
-        last, known = self._sightings.last_scheduled[id].exchange, self._facts.known[id]
+        last, old_facts = self._sightings.last_scheduled[id].exchange, self._facts.events[id]
         if event.id in self._sightings.first_scheduled or not self._same(id, event):
             return False
-        if _MADE & self._moves(event.id):
+        if _CREATING_MOVES & self._moves(event.id):
             return False
-        if event.id in self._trace.short_notices or self._approvals.named(event.id):
+        if event.id in self._trace.short_notices or self._approvals.is_recorded(event.id):
             return False
         t = sighting.exchange.t
-        lived = t - last.asked + TOLERANCE + self._order.blur
-        if not self._trace.gapless and lived >= self._notices.minimum(event.type):
+        age = t - last.asked + TOLERANCE + self._order.clock_error
+        if not self._trace.gapless and age >= self._notices.minimum(event.type):
             return False  # it may have been announced and become due in between
         # A failure of the same machine at that moment looks the same, unless the description or the
         # type rule out a failure, or the event that is gone was about to start.
-        due = known.not_before is not None and known.not_before <= t
+        due = old_facts.not_before is not None and old_facts.not_before <= t
         return (
-            event.type in NEVER_SUDDEN
+            event.type in ALWAYS_ANNOUNCED
             or due
-            or bool(known.facts.get("description") and event.description)
-            or known.facts.get("source") == "User"
+            or bool(old_facts.facts.get("description") and event.description)
+            or old_facts.facts.get("source") == "User"
             or self._waits.approved(id, sighting)
         )
 
-    def _replaced(self, id: str, event: Event) -> bool:
+    def _is_renamed(self, id: str, event: Event) -> bool:
         """Whether the Scheduled newcomer is the event that is gone."""
         return (
-            self._closed
+            self._withdrawals_known
             and self._same(id, event)
-            and self._facts.known[id].not_before == event.not_before
-            and not _MADE & self._moves(event.id)
+            and self._facts.events[id].not_before == event.not_before
+            and not _CREATING_MOVES & self._moves(event.id)
         )
 
     def _same(self, id: str, event: Event) -> bool:
-        old, new = self._facts.known[id], self._facts.known[event.id]
+        old, new = self._facts.events[id], self._facts.events[event.id]
         if old.facts.get("type") != event.type or old.machines() != new.machines():
             return False
         return all(
@@ -150,32 +157,34 @@ class Disappearances:
 
     # Approved, and gone.
 
-    def _lost(self, id: str, sighting: Sighting) -> bool:
-        if not self._closed or not self._waits.approved(id, sighting):
+    def _approval_lost(self, id: str, sighting: Sighting) -> bool:
+        if not self._withdrawals_known or not self._waits.approved(id, sighting):
             return False
         last = self._sightings.last_scheduled[id]
         if not self._trace.gapless:
             carried_out = any(impact.event == id for impact in self._trace.impacts)
             interrupted = any(
                 last.exchange.asked - RECORD_SLACK <= t <= sighting.exchange.t + RECORD_SLACK
-                for t in self._trace.breaks
+                for t in self._trace.interruptions
             )
             if carried_out or interrupted or "finish" in self._moves(id):
-                return False  # it may have been over too soon to be seen
-        if self._told:
+                return False  # it may have ended too soon to be seen
+        if self._steps_recorded:
             return True
-        event = next(e for e in last.document.events or () if e.id == id)
-        return not self._waits.may_wait(event, last) and not self._moot(event)
+        event = next(listed for listed in last.document.events or () if listed.id == id)
+        return not self._waits.may_wait(event, last) and not self._may_be_moot(event)
 
-    def _moot(self, event: Event) -> bool:
-        """Whether something else may have made it pointless: another event of one of its machines,
-        or the removal of one."""
+    def _may_be_moot(self, event: Event) -> bool:
+        """Return whether the event may have become pointless.
+
+        That is by another event of one of its machines, or the removal of one.
+        """
         machines = set(event.resources)
         if any(not machines <= line.machines.keys() for line in self._trace.fleets):
             return True
         return any(
             not machines.isdisjoint(names)
-            for id, other in self._facts.known.items()
+            for id, other in self._facts.events.items()
             if id != event.id
             for names in other.machines()
         )

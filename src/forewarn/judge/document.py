@@ -1,7 +1,7 @@
-"""One document: its bytes, read for one api-version, and what is wrong with their shape.
+"""Reads one document for one api-version, and finds flaws in its form.
 
-A flaw here needs no other answer to prove it. A document that is too broken to be compared
-with others has no events (`events` is None) and takes no part in what follows.
+A flaw is proven by the document alone. A document that is too broken to be compared with others has
+no events (`events` is None) and is not used further.
 """
 
 import json
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from .dialect import GUID, SIGHT, USER_TYPES, Version, read_iso8601, read_rfc1123
+from .dialect import GUID, USER_TYPES, WAVE, Version, read_iso8601, read_rfc1123
 
 _TOP_KEYS = ("DocumentIncarnation", "Events")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _SPACE = re.compile(r"\s")
 _EVENT_SOURCES = ("Platform", "User")
 
-_Noter = Callable[[str, str], None]
+_AddFlaw = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class Document:
     ids: frozenset[str] = frozenset()
     scheduled: frozenset[str] = frozenset()
     first_due: int | None = None  # the earliest NotBefore shown
-    array: tuple[tuple[str, str, str], ...] = field(default=())  # what an incarnation stands for
+    array: tuple[tuple[str, str, str], ...] = field(
+        default=()
+    )  # id, status and type of each event: what an incarnation identifies
 
 
 class _Object(list[tuple[str, object]]):
@@ -70,31 +72,31 @@ def read_document(answer: bytes, version: Version) -> Document:
         text = answer.decode("utf-8")
         value = json.loads(text, object_pairs_hook=_Object, parse_constant=_constant)
     except (ValueError, RecursionError):
-        return Document(version, (Flaw("not-a-document", _quoted("is no JSON", answer)),))
+        return Document(version, (Flaw("not-a-document", _quoted("is not JSON", answer)),))
     if not isinstance(value, _Object) or sorted(key for key, _ in value) != sorted(_TOP_KEYS):
-        flaw = Flaw("not-a-document", _quoted("has not its two keys and no others", answer))
+        flaw = Flaw("not-a-document", _quoted("does not have exactly the two keys", answer))
         return Document(version, (flaw,))
     flaws: list[Flaw] = []
     if _SPACE.search(_STRING.sub("", text)):
         flaws.append(Flaw("not-compact", "The document has white space outside its strings."))
     if tuple(key for key, _ in value) != _TOP_KEYS:
-        flaws.append(Flaw("key-order", "DocumentIncarnation must stand before Events."))
+        flaws.append(Flaw("key-order", "DocumentIncarnation must come before Events."))
     content = dict(value)
     incarnation = content["DocumentIncarnation"]
     if type(incarnation) is not int or incarnation < 1:
-        shown = json.dumps(incarnation)
-        flaws.append(Flaw("incarnation-form", f"DocumentIncarnation is {shown}."))
+        text_shown = json.dumps(incarnation)
+        flaws.append(Flaw("incarnation-form", f"DocumentIncarnation is {text_shown}."))
         incarnation = None
     listed = content["Events"]
     if not isinstance(listed, list) or isinstance(listed, _Object):
         flaws.append(Flaw("not-a-document", "Events is not a list."))
         return Document(version, tuple(flaws), incarnation)
-    read = [_read_event(entry, version, flaws) for entry in listed]
-    events = tuple(event for event in read if event is not None)
+    entries = [_read_event(entry, version, flaws) for entry in listed]
+    events = tuple(event for event in entries if event is not None)
     ids = frozenset(event.id for event in events)
     if len(ids) < len(events):
-        flaws.append(Flaw("duplicate-event", "An event stands twice in one document."))
-    if len(ids) < len(read):
+        flaws.append(Flaw("duplicate-event", "An event is listed twice in one document."))
+    if len(ids) < len(entries):
         return Document(version, tuple(flaws), incarnation)
     return Document(
         version,
@@ -103,20 +105,20 @@ def read_document(answer: bytes, version: Version) -> Document:
         events,
         ids,
         frozenset(event.id for event in events if not event.started),
-        min((e.not_before for e in events if e.not_before is not None), default=None),
+        min((event.not_before for event in events if event.not_before is not None), default=None),
         tuple((event.id, event.status, event.type) for event in events),
     )
 
 
 def _read_event(entry: object, version: Version, flaws: list[Flaw]) -> Event | None:
-    """The event, or None if it lacks what is needed to compare it; flaws are noted either way."""
+    """Return the event, or None if it cannot be compared with others; add flaws either way."""
     if not isinstance(entry, _Object):
         flaws.append(Flaw("keys", "An entry of Events is not an object."))
         return None
     keys = tuple(key for key, _ in entry)
     values = dict(entry)
-    given = values.get("EventId")
-    name = given if isinstance(given, str) else None
+    event_id = values.get("EventId")
+    name = event_id if isinstance(event_id, str) else None
 
     def flaw(rule: str, message: str) -> None:
         flaws.append(Flaw(rule, message, name))
@@ -125,21 +127,21 @@ def _read_event(entry: object, version: Version, flaws: list[Flaw]) -> Event | N
         extra = [key for key in keys if key not in version.keys]
         missing = [key for key in version.keys if key not in values]
         twice = "" if extra or missing else "a key twice"
-        told = [f"also {', '.join(extra)}"] if extra else []
-        told += [f"no {', '.join(missing)}"] if missing else []
-        flaw("keys", f"An event of {version.name} has {' and '.join(told) or twice}.")
+        differences = [f"also {', '.join(extra)}"] if extra else []
+        differences += [f"no {', '.join(missing)}"] if missing else []
+        flaw("keys", f"An event of {version.name} has {' and '.join(differences) or twice}.")
     elif keys != version.keys:
-        flaw("key-order", f"An event's keys stand as {', '.join(keys)}.")
+        flaw("key-order", f"The keys of an event are in the order {', '.join(keys)}.")
     if "EventId" in values and (name is None or not GUID.fullmatch(name) or name != name.upper()):
-        flaw("event-id-form", f"EventId is {json.dumps(given)}, not an upper-case GUID.")
+        flaw("event-id-form", f"EventId is {json.dumps(event_id)}, not an upper-case GUID.")
     status, kind = values.get("EventStatus"), values.get("EventType")
     if "EventStatus" in values and status not in ("Scheduled", "Started"):
         flaw("event-status", f"EventStatus is {json.dumps(status)}.")
         status = None
-    if "EventType" in values and not (isinstance(kind, str) and kind in SIGHT):
+    if "EventType" in values and not (isinstance(kind, str) and kind in WAVE):
         flaw("event-type", f"EventType is {json.dumps(kind)}.")
         kind = None
-    elif isinstance(kind, str) and SIGHT[kind] > version.sight:
+    elif isinstance(kind, str) and WAVE[kind] > version.wave:
         flaw("hidden-type", f"{version.name} does not know {kind}, but lists one.")
     if "ResourceType" in values and values["ResourceType"] != "VirtualMachine":
         flaw("resource-type", f"ResourceType is {json.dumps(values['ResourceType'])}.")
@@ -167,31 +169,31 @@ def _read_event(entry: object, version: Version, flaws: list[Flaw]) -> Event | N
 
 
 def _read_not_before(
-    values: dict[str, object], version: Version, status: object, flaw: _Noter
+    values: dict[str, object], version: Version, status: object, flaw: _AddFlaw
 ) -> tuple[int | None, bool]:
-    """The time shown, and whether it was one that this status may show."""
+    """Return the time, and whether the value is allowed for this status."""
     if "NotBefore" not in values:
         return None, False
-    shown = values["NotBefore"]
-    if not isinstance(shown, str):
-        flaw("not-before-form", f"NotBefore is {json.dumps(shown)}, not a string.")
+    value = values["NotBefore"]
+    if not isinstance(value, str):
+        flaw("not-before-form", f"NotBefore is {json.dumps(value)}, not a string.")
         return None, False
-    if shown == "":
+    if value == "":
         if status == "Scheduled":
             flaw("not-before-status", "A Scheduled event shows no NotBefore.")
         return None, status == "Started"
-    moment = read_iso8601(shown) if version.preview else read_rfc1123(shown)
+    moment = read_iso8601(value) if version.preview else read_rfc1123(value)
     if moment is None:
         form = "ISO 8601" if version.preview else "RFC 1123"
-        flaw("not-before-form", f"NotBefore is {shown!r}, not {form} as in {version.name}.")
+        flaw("not-before-form", f"NotBefore is {value!r}, not {form} as in {version.name}.")
     if status == "Started":
-        flaw("not-before-status", f"A Started event shows NotBefore {shown!r}.")
+        flaw("not-before-status", f"A Started event shows NotBefore {value!r}.")
         return None, False
     return moment, moment is not None
 
 
 def _read_newer(
-    values: dict[str, object], kind: object, flaw: _Noter
+    values: dict[str, object], kind: object, flaw: _AddFlaw
 ) -> tuple[str | None, str | None, int | None]:
     description = values.get("Description")
     if "Description" in values and not isinstance(description, str):
@@ -200,7 +202,7 @@ def _read_newer(
     if "EventSource" in values and source not in _EVENT_SOURCES:
         flaw("event-source", f"EventSource is {json.dumps(source)}.")
     elif source == "User" and isinstance(kind, str) and kind not in USER_TYPES:
-        flaw("event-source", f"A {kind} is shown as a user's.")
+        flaw("event-source", f"A {kind} has EventSource User.")
     duration = values.get("DurationInSeconds")
     if "DurationInSeconds" in values:
         if type(duration) is not int or duration < -1:
@@ -214,6 +216,6 @@ def _read_newer(
     )
 
 
-def _quoted(what: str, answer: bytes) -> str:
-    shown = answer[:60].decode("utf-8", "replace")
-    return f"A 200 to a GET {what}: {shown!r}{'…' if len(answer) > 60 else ''}."
+def _quoted(problem: str, answer: bytes) -> str:
+    text = answer[:60].decode("utf-8", "replace")
+    return f"A 200 to a GET {problem}: {text!r}{'…' if len(answer) > 60 else ''}."

@@ -1,21 +1,21 @@
-"""Events over time: never backwards, never back, new ones last and announced in time.
+"""Judges the course of events over time: their status, their return, their position, their notice.
 
-Walks through the sightings and approvals of each group in the order that is certain, and lets
-incarnations and waiting events be judged on the same walk.
+Goes through the sightings and approvals of each group in the order that is certain; incarnations
+and waiting events are judged at the same time.
 """
 
 from collections.abc import Iterable
 
-from .approvals import RETENTION, EarliestApprovals, Holds, Post, Waits
+from .approvals import RETENTION, EarliestApprovals, Holds, Post, WaitingEvents
 from .deletions import Deletions
-from .dialect import SIGHT
+from .dialect import WAVE
 from .disappearances import Disappearances, Evidence
 from .document import Document, Event
 from .facts import Facts
 from .findings import Findings
 from .fleet import Fleets
 from .incarnation import Incarnations
-from .joints import Company
+from .joints import JointProgress
 from .notice import Notices
 from .order import Order, Sighting
 from .records import Trace
@@ -49,7 +49,7 @@ class EventCourse:
             item = step.item
             group = self._group(item.caller.key or "")
             match item:
-                case Sighting() if step.what == "judge":
+                case Sighting() if step.action == "judge":
                     group.incarnations.judge(item)
                     group.waits.judge(item)
                     group.judge(item)
@@ -57,7 +57,7 @@ class EventCourse:
                     group.incarnations.settle(item)
                     group.waits.settle(item)
                     group.settle(item)
-                case Post() if step.what == "judge":
+                case Post() if step.action == "judge":
                     group.judge_refused(item)
                 case Post():
                     group.waits.settle_post(item)
@@ -67,83 +67,83 @@ class EventCourse:
     def _group(self, key: str) -> "_GroupCourse":
         group = self._groups.get(key)
         if group is None:
-            waits = Waits(
+            waits = WaitingEvents(
                 self._trace, self._order, self._fleets, self._facts, self._holds, self._findings
             )
-            found = Evidence(
+            evidence = Evidence(
                 self._trace, self._order, self._approvals, self._sightings, self._facts
             )
             notices = Notices(
                 self._trace, self._order, self._approvals, self._sightings, self._findings
             )
-            disappearances = Disappearances(found, notices, waits, self._findings)
-            company = self._holds.company
+            disappearances = Disappearances(evidence, notices, waits, self._findings)
+            joint_progress = self._holds.joint_progress
             group = self._groups[key] = _GroupCourse(
-                self._findings, waits, notices, disappearances, company
+                self._findings, waits, notices, disappearances, joint_progress
             )
         return group
 
-    def gone(self) -> dict[str, float]:
-        """When each event was certainly gone, for those that certainly were."""
-        found: dict[str, float] = {}
+    def delisted(self) -> dict[str, float]:
+        """Return when each event was first certainly not listed any more."""
+        times: dict[str, float] = {}
         for group in self._groups.values():
-            for id, t in group.gone.items():
-                found[id] = min(t, found.get(id, t))
-        return found
+            for id, t in group.delisted.items():
+                times[id] = min(t, times.get(id, t))
+        return times
 
 
 class _GroupCourse:
-    """What is certain about the events of one group so far."""
+    """The certain facts about the events of one group so far."""
 
     def __init__(
         self,
         findings: Findings,
-        waits: Waits,
+        waits: WaitingEvents,
         notices: Notices,
         disappearances: Disappearances,
-        company: Company,
+        joint_progress: JointProgress,
     ) -> None:
         self._findings = findings
-        self._company = company
+        self._company = joint_progress
         self.waits = waits
         self.disappearances = disappearances
         self._notices = notices
         self.incarnations = Incarnations(findings)
         self._deletions = Deletions()
-        self.gone: dict[str, float] = {}
-        self._listed: dict[str, int] = {}  # the widest sight of a version that listed it
+        self.delisted: dict[str, float] = {}
+        self._listed: dict[str, int] = {}  # the highest wave of a version that listed it
         self._started: set[str] = set()
         self._live: dict[str, str] = {}
         self._last = float("-inf")
-        # Most polls repeat what is known; these make them cheap.
+        # Most polls repeat a document; these sets make them cheap.
         self._settled: set[Document] = set()
-        self._agreed: set[Document] = set()
+        self._consistent: set[Document] = set()
         self._missing: dict[int, tuple[str, ...]] = {}
 
     def judge(self, sighting: Sighting) -> None:
         document = sighting.document
-        if document in self._agreed:
+        if document in self._consistent:
             return
         assert document.events is not None
-        agreed = True
+        consistent = True
         for event in document.events:
-            if event.id in self.gone:
-                message = "The event was gone and is listed again."
+            if event.id in self.delisted:
+                message = "The event had ended and is listed again."
                 self._findings.add_seen("came-back", message, sighting, event.id)
-                agreed = False
+                consistent = False
             elif not event.started and event.id in self._started:
                 message = "The event was Started and is Scheduled again."
                 self._findings.add_seen("backwards", message, sighting, event.id)
-                agreed = False
+                consistent = False
         newcomer = self._newcomer_ahead(document)
         if newcomer is not None:
-            message = "A new event stands before one that was there already."
+            message = "A new event is listed before an older one."
             self._findings.add_seen("events-order", message, sighting, newcomer.id)
-            agreed = False
+            consistent = False
         missing = tuple(
             id
             for id, kind in self._live.items()
-            if id not in document.ids and SIGHT[kind] <= document.version.sight
+            if id not in document.ids and WAVE[kind] <= document.version.wave
         )
         for event in self._deletions.outlived(document, missing):
             message = (
@@ -157,18 +157,18 @@ class _GroupCourse:
                 self._notices.judge(event, sighting)
         if missing:
             self._missing[sighting.exchange.index] = missing
-        elif agreed:
-            self._agreed.add(document)
+        elif consistent:
+            self._consistent.add(document)
 
     def _newcomer_ahead(self, document: Document) -> Event | None:
-        # Listed before by a version that would have listed the newcomer too, had it been there.
+        # Listed before by a version that would also have listed the newcomer, had it existed.
         assert document.events is not None
         widest = -1
         for event in reversed(document.events):
-            known = self._listed.get(event.id)
-            if known is not None:
-                widest = max(widest, known)
-            elif SIGHT[event.type] <= widest:
+            wave = self._listed.get(event.id)
+            if wave is not None:
+                widest = max(widest, wave)
+            elif WAVE[event.type] <= widest:
                 return event
         return None
 
@@ -181,18 +181,18 @@ class _GroupCourse:
         if not missing and document in self._settled:
             return
         self._settled.add(document)
-        self._agreed.clear()
-        self._deletions.note(document)
+        self._consistent.clear()
+        self._deletions.add(document)
         for id in missing:
-            self.gone.setdefault(id, sighting.exchange.t)
-            self._company.found_gone(id, sighting.exchange.t)
+            self.delisted.setdefault(id, sighting.exchange.t)
+            self._company.set_gone(id, sighting.exchange.t)
             self._live.pop(id, None)
         assert document.events is not None
         for event in document.events:
-            self._listed[event.id] = max(self._listed.get(event.id, 0), document.version.sight)
+            self._listed[event.id] = max(self._listed.get(event.id, 0), document.version.wave)
             if event.started:
                 self._started.add(event.id)
-            if event.id not in self.gone:
+            if event.id not in self.delisted:
                 self._live[event.id] = event.type
 
     def judge_refused(self, post: Post) -> None:
@@ -200,8 +200,8 @@ class _GroupCourse:
         if exchange.status != 400 or exchange.asked - self._last > RETENTION:
             return
         for id in post.request.approves:
-            over = self.gone.get(id, exchange.asked)
-            if id not in self._listed or exchange.asked - over > RETENTION:
+            ended = self.delisted.get(id, exchange.asked)
+            if id not in self._listed or exchange.asked - ended > RETENTION:
                 return
         self._findings.add(
             "approval-refused",

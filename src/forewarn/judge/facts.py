@@ -1,17 +1,17 @@
-"""What needs no order in time: two documents contradict each other whichever came first.
+"""Judges what does not depend on time: documents that contradict each other in any order.
 
-An event's own facts, the order of events among themselves, who may see whom, and which events
-were Started side by side. Each distinct document is looked at once per group.
+That is the facts of an event, the order of events in a document, which groups see an event, and
+which events were Started at the same time. Each distinct document is checked once per group.
 """
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-from .dialect import NEVER_SUDDEN, PATIENT, USER_TYPES
+from .dialect import ALWAYS_ANNOUNCED, USER_TYPES, WAITING_TYPES
 from .document import Document, Event
 from .findings import Findings
-from .fleet import Fleets, bare
+from .fleet import Fleets, machine_names
 from .order import Sighting
 
 _NAMES = {
@@ -24,14 +24,16 @@ _NAMES = {
 
 
 @dataclass(slots=True)
-class Known:
-    """What is known of one event from all the documents that show it."""
+class EventFacts:
+    """The facts of one event, from all documents that list it."""
 
     facts: dict[str, object] = field(default_factory=dict)
-    resources: tuple[str, ...] | None = None  # as later versions name them, if known
-    preview_resources: tuple[str, ...] | None = None  # as the preview names them
-    groups: dict[str, str] = field(default_factory=dict)  # group: a machine of it that was shown
-    seen: float | None = None  # when a document first showed it
+    resources: tuple[str, ...] | None = None  # in later versions, if known
+    preview_resources: tuple[str, ...] | None = None  # in the preview version
+    groups: dict[str, str] = field(
+        default_factory=dict
+    )  # group -> a machine of it that was shown the event
+    seen: float | None = None  # time of the first document that lists it
 
     @property
     def not_before(self) -> int | None:
@@ -39,116 +41,123 @@ class Known:
         return value if isinstance(value, int) else None
 
     def machines(self) -> tuple[tuple[str, ...], ...]:
-        """The names the event may mean: two readings where only the preview was seen."""
+        """Return the possible machine names: two readings if only the preview version was seen."""
         if self.resources is not None:
             return (self.resources,)
-        shown = self.preview_resources or ()
-        return shown, tuple(name.removeprefix("_") for name in shown)
+        names = self.preview_resources or ()
+        return names, tuple(name.removeprefix("_") for name in names)
 
 
 class Facts:
     def __init__(self, fleets: Fleets, findings: Findings) -> None:
         self._fleets = fleets
         self._findings = findings
-        self._looked: set[tuple[str | None, bool | None, str | None, Document]] = set()
-        self._ranks: dict[str, _Ranks] = {}
-        self._beside = _SideBySide()
-        self.known: dict[str, Known] = {}
+        self._checked: set[tuple[str | None, bool | None, str | None, Document]] = set()
+        self._ranks: dict[str, _ListOrder] = {}
+        self._started_pairs = _StartedPairs()
+        self.events: dict[str, EventFacts] = {}
 
-    def look(self, sighting: Sighting) -> None:
+    def add(self, sighting: Sighting) -> None:
         caller, document = sighting.caller, sighting.document
         # A machine that changed its group saw more than one group's documents, rightly.
         group = None if caller.machine in self._fleets.moved else caller.group
         key = (caller.key, caller.cloud_service, group, document)
-        if key in self._looked:
+        if key in self._checked:
             return
-        self._looked.add(key)
+        self._checked.add(key)
         assert document.events is not None
         for event in document.events:
-            known = self.known.setdefault(event.id, Known(seen=sighting.exchange.t))
-            self._compare(event, known, sighting)
+            event_facts = self.events.setdefault(event.id, EventFacts(seen=sighting.exchange.t))
+            self._compare(event, event_facts, sighting)
             if group is not None:
-                self._keep_apart(event, known, group, sighting)
+                self._check_groups(event, event_facts, group, sighting)
             self._check_names(event, sighting)
         if caller.key is not None:
             ids = tuple(event.id for event in document.events)
-            clash = self._ranks.setdefault(caller.key, _Ranks()).clash(ids)
+            clash = self._ranks.setdefault(caller.key, _ListOrder()).clash(ids)
             if clash is not None:
-                message = f"{clash[0]} and {clash[1]} have changed places."
+                message = f"The order of {clash[0]} and {clash[1]} has changed."
                 self._findings.add_seen("events-order", message, sighting, clash[0])
-        self._beside.look(sighting)
+        self._started_pairs.add(sighting)
 
-    def _compare(self, event: Event, known: Known, sighting: Sighting) -> None:
+    def _compare(self, event: Event, event_facts: EventFacts, sighting: Sighting) -> None:
         for name, title in _NAMES.items():
             value = getattr(event, name)
             if value is None:
                 continue
-            before = known.facts.setdefault(name, value)
-            if before != value:
-                message = f"{title} was {before!r} and is {value!r}."
+            first = event_facts.facts.setdefault(name, value)
+            if first != value:
+                message = f"{title} was {first!r} and is {value!r}."
                 self._findings.add_seen("changed-facts", message, sighting, event.id)
         preview = sighting.document.version.preview
-        shown = bare(event.resources, preview, sighting.caller.cloud_service)
+        resources = machine_names(event.resources, preview, sighting.caller.cloud_service)
         if preview and sighting.caller.cloud_service is None:
-            if known.preview_resources is None:
-                known.preview_resources = shown
-            other = known.preview_resources
+            if event_facts.preview_resources is None:
+                event_facts.preview_resources = resources
+            first_resources = event_facts.preview_resources
         else:
-            if known.resources is None:
-                known.resources = shown
-            other = known.resources
-        fits = other == shown
-        if fits and known.resources is not None and known.preview_resources is not None:
-            with_mark = tuple(f"_{name}" for name in known.resources)
-            other = known.resources
-            fits = known.preview_resources in (known.resources, with_mark)
-        if not fits:
-            message = f"Resources were {_list(other)} and are {_list(shown)}."
+            if event_facts.resources is None:
+                event_facts.resources = resources
+            first_resources = event_facts.resources
+        matches = first_resources == resources
+        if (
+            matches
+            and event_facts.resources is not None
+            and event_facts.preview_resources is not None
+        ):
+            with_mark = tuple(f"_{name}" for name in event_facts.resources)
+            first_resources = event_facts.resources
+            matches = event_facts.preview_resources in (event_facts.resources, with_mark)
+        if not matches:
+            message = f"Resources were {_list(first_resources)} and are {_list(resources)}."
             self._findings.add_seen("changed-facts", message, sighting, event.id)
 
-    def _keep_apart(self, event: Event, known: Known, group: str, sighting: Sighting) -> None:
+    def _check_groups(
+        self, event: Event, event_facts: EventFacts, group: str, sighting: Sighting
+    ) -> None:
         machine = sighting.caller.machine
         assert machine is not None
-        for other, witness in known.groups.items():
-            if other != group:
+        for other_group, witness in event_facts.groups.items():
+            if other_group != group:
                 message = (
-                    f"The event was shown to {witness} of {other} and to {machine} of {group}."
+                    f"The event was shown to {witness} of {other_group} and to {machine} of"
+                    f" {group}."
                 )
                 self._findings.add_seen("leak-event", message, sighting, event.id)
-        known.groups.setdefault(group, machine)
+        event_facts.groups.setdefault(group, machine)
         preview = sighting.document.version.preview
         if preview and sighting.caller.cloud_service is None:
             return
-        names = bare(event.resources, preview, sighting.caller.cloud_service)
+        names = machine_names(event.resources, preview, sighting.caller.cloud_service)
         for name in names:
-            seat = self._fleets.seats.get(name)
-            if seat is not None and seat.group != group and name not in self._fleets.moved:
-                message = f"{machine} of {group} was shown {name} of {seat.group}."
+            listed = self._fleets.machines.get(name)
+            if listed is not None and listed.group != group and name not in self._fleets.moved:
+                message = f"{machine} of {group} was shown {name} of {listed.group}."
                 self._findings.add_seen("leak-resource", message, sighting, event.id)
         domains = self._fleets.domain(names)
         if domains is not None and len(domains) > 1:
-            message = f"{_list(names)} lie in {len(domains)} update domains."
+            message = f"{_list(names)} are in {len(domains)} update domains."
             self._findings.add_seen("domain-split", message, sighting, event.id)
 
     def _check_names(self, event: Event, sighting: Sighting) -> None:
         cloud, version = sighting.caller.cloud_service, sighting.document.version
         for name in event.resources:
             if version.preview and cloud is False:
-                wrong = not name.startswith("_")
+                is_wrong = not name.startswith("_")
             else:
                 # The underscore is not part of the name if only the name without it is known.
-                wrong = (
+                is_wrong = (
                     name.startswith("_")
                     and (cloud is True or not version.preview)
-                    and name not in self._fleets.seats
-                    and name.removeprefix("_") in self._fleets.seats
+                    and name not in self._fleets.machines
+                    and name.removeprefix("_") in self._fleets.machines
                 )
-            if wrong:
+            if is_wrong:
                 message = f"A machine is named {name} in {version.name}."
                 self._findings.add_seen("resource-name", message, sighting, event.id)
 
     def finish(self, scheduled: Container[str], sudden: Container[str]) -> None:
-        """Accuse events that started beside one they had to wait for.
+        """Report events that started beside one that they had to wait for.
 
         `scheduled` are those that were ever seen Scheduled, `sudden` those that are known to have
         started without notice. Of two that both had to wait, one had to wait for the other,
@@ -156,109 +165,114 @@ class Facts:
         """
 
         def waits(event: Event) -> bool:
-            announced = event.id in scheduled or event.type in NEVER_SUDDEN
-            return event.type in PATIENT and announced and event.id not in sudden
+            announced = event.id in scheduled or event.type in ALWAYS_ANNOUNCED
+            return event.type in WAITING_TYPES and announced and event.id not in sudden
 
-        for one, other, sighting in self._beside.started_together():
-            for late, early in ((one, other), (other, one)):
-                if self._beside.waited(late, early):
-                    if late.type in PATIENT:
+        for first, second, sighting in self._started_pairs.started_together():
+            for late, early in ((first, second), (second, first)):
+                if self._started_pairs.waited(late, early):
+                    if late.type in WAITING_TYPES:
                         self._judge_pair(late, early, sighting, known_order=True)
                     break
             else:
-                if waits(one) and waits(other):
-                    self._judge_pair(other, one, sighting, known_order=False)
+                if waits(first) and waits(second):
+                    self._judge_pair(second, first, sighting, known_order=False)
 
     def _judge_pair(
         self, late: Event, early: Event, sighting: Sighting, *, known_order: bool
     ) -> None:
         caller, preview = sighting.caller, sighting.document.version.preview
-        mine = bare(late.resources, preview, caller.cloud_service)
-        theirs = bare(early.resources, preview, caller.cloud_service)
-        shared = [name for name in mine if name in theirs]
+        late_machines = machine_names(late.resources, preview, caller.cloud_service)
+        early_machines = machine_names(early.resources, preview, caller.cloud_service)
+        shared = [name for name in late_machines if name in early_machines]
         if shared:
-            how = "It started while" if known_order else "It is Started while"
-            message = f"{how} {early.id} was Started on {shared[0]} too."
+            prefix = "It started while" if known_order else "It is Started while"
+            message = f"{prefix} {early.id} was Started on {shared[0]}, too."
             self._findings.add_seen("machine-overlap", message, sighting, late.id)
             return
         # Users do not wait for the domain slot. Where the order of the two is not known, neither
         # of them may be a user's.
         if not self._by_platform(late) or not (known_order or self._by_platform(early)):
             return
-        one, other = self._fleets.domain(mine), self._fleets.domain(theirs)
-        if one is not None and other is not None and one != other:
-            how = "It started while" if known_order else "It is Started while"
-            message = f"{how} {early.id} was Started in another update domain."
+        late_domains, early_domains = (
+            self._fleets.domain(late_machines),
+            self._fleets.domain(early_machines),
+        )
+        if late_domains is not None and early_domains is not None and late_domains != early_domains:
+            prefix = "It started while" if known_order else "It is Started while"
+            message = f"{prefix} {early.id} was Started in another update domain."
             self._findings.add_seen("domain-overlap", message, sighting, late.id)
 
     def _by_platform(self, event: Event) -> bool:
-        """Whether the platform asked for it. EventSource is shown from 2019-08-01 on."""
-        source = self.known[event.id].facts.get("source")
+        """Return whether the platform raised it. EventSource is shown from 2019-08-01 on."""
+        source = self.events[event.id].facts.get("source")
         return source == "Platform" or (source is None and event.type not in USER_TYPES)
 
 
-class _Ranks:
+class _ListOrder:
     """The order in which events were raised, as far as documents have shown it."""
 
     def __init__(self) -> None:
         self._rank: dict[str, int] = {}
-        self._seen: set[tuple[str, ...]] = set()
-        self._with: dict[str, list[tuple[str, ...]]] = {}
+        self._lists: set[tuple[str, ...]] = set()
+        self._lists_with: dict[str, list[tuple[str, ...]]] = {}
 
     def clash(self, ids: tuple[str, ...]) -> tuple[str, str] | None:
-        if ids in self._seen:
+        if ids in self._lists:
             return None
-        self._seen.add(ids)
+        self._lists.add(ids)
         ranks = [self._rank.get(id, len(self._rank)) for id in ids]
-        found = None
-        if any(one > other for one, other in pairwise(ranks)):
+        pair = None
+        if any(first > second for first, second in pairwise(ranks)):
             # Either a clash, or events that were never seen together were ranked by chance.
-            others = {seen for id in ids for seen in self._with.get(id, ())}
-            found = min(filter(None, (_swapped(ids, seen) for seen in others)), default=None)
+            others = {earlier for id in ids for earlier in self._lists_with.get(id, ())}
+            pair = min(
+                filter(None, (_swapped_pair(ids, earlier) for earlier in others)), default=None
+            )
         for id in ids:
             self._rank.setdefault(id, len(self._rank))
-            self._with.setdefault(id, []).append(ids)
-        return found
+            self._lists_with.setdefault(id, []).append(ids)
+        return pair
 
 
-def _swapped(ids: tuple[str, ...], seen: tuple[str, ...]) -> tuple[str, str] | None:
-    place = {id: number for number, id in enumerate(seen)}
-    common = [id for id in ids if id in place]
-    for one, other in pairwise(common):
-        if place[one] > place[other]:
-            return one, other
+def _swapped_pair(ids: tuple[str, ...], earlier: tuple[str, ...]) -> tuple[str, str] | None:
+    position = {id: number for number, id in enumerate(earlier)}
+    common = [id for id in ids if id in position]
+    for first, second in pairwise(common):
+        if position[first] > position[second]:
+            return first, second
     return None
 
 
-class _SideBySide:
-    """Pairs of events that stood Started in one document.
+class _StartedPairs:
+    """Pairs of events that were Started in one document.
 
     Since no event goes backwards, a document that shows one Scheduled while the other was Started
     proves in which order they started, whatever the clocks say. Ids are unique, so documents of
-    all groups, and those of which nobody knows who asked for them, are kept together.
+    all groups and unknown callers are kept together.
     """
 
     def __init__(self) -> None:
-        self._waited: set[tuple[str, str]] = set()
+        self._time_free: set[tuple[str, str]] = set()
         self._both: dict[tuple[str, str], tuple[Event, Event, Sighting]] = {}
 
-    def look(self, sighting: Sighting) -> None:
+    def add(self, sighting: Sighting) -> None:
         assert sighting.document.events is not None
         started = [event for event in sighting.document.events if event.started]
         if not started:
             return
         for event in sighting.document.events:
             if not event.started:
-                self._waited.update((event.id, early.id) for early in started)
-        for one, other in combinations(sorted(started, key=lambda event: event.id), 2):
-            self._both.setdefault((one.id, other.id), (one, other, sighting))
+                self._time_free.update((event.id, early.id) for early in started)
+        for first, second in combinations(sorted(started, key=lambda event: event.id), 2):
+            self._both.setdefault((first.id, second.id), (first, second, sighting))
 
     def waited(self, late: Event, early: Event) -> bool:
-        """Whether the one was seen Scheduled while the other was Started."""
-        return (late.id, early.id) in self._waited
+        """Return whether `late` was seen Scheduled while `early` was Started."""
+        return (late.id, early.id) in self._time_free
 
     def started_together(self) -> Iterable[tuple[Event, Event, Sighting]]:
-        """Each pair once, with the first document that shows both Started."""
+        """Return each pair once, with the first document that shows both Started."""
         return self._both.values()
 
 

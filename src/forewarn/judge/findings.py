@@ -1,7 +1,7 @@
 """What the judge returns: findings, and the judgement that holds them.
 
 `Findings` collects them. The same message about the same thing is kept once, at its first
-occurrence: a service that is wrong at every poll is wrong once.
+occurrence, and counted.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .rules import RULES
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken promise. `times` counts how often the same was seen; the rest is the first."""
+    """One broken promise. `times` counts repetitions; the other values are of the first one."""
 
     rule: str
     message: str
@@ -35,8 +35,8 @@ class Finding:
         }
 
     def render(self) -> str:
-        about = [f"{self.rule}: {_printable(self.message)}"]
-        where = [
+        lines = [f"{self.rule}: {_printable(self.message)}"]
+        details = [
             f"{name} {_printable(str(value))}"
             for name, value in (
                 ("at", None if self.t is None else _clock(self.t)),
@@ -47,9 +47,9 @@ class Finding:
             )
             if value is not None
         ]
-        if where:
-            about.append("    " + ", ".join(where))
-        return "\n".join(about)
+        if details:
+            lines.append("    " + ", ".join(details))
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Judgement:
         return not self.findings
 
     def render(self) -> str:
-        found = "no promise broken" if self.ok else _count(len(self.findings), "finding")
-        read = ", ".join(
+        result = "no promise broken" if self.ok else _count(len(self.findings), "finding")
+        totals = ", ".join(
             _count(number, noun)
             for number, noun in (
                 (self.exchanges, "exchange"),
@@ -78,8 +78,11 @@ class Judgement:
                 (self.impacts, "impact"),
             )
         )
-        torn = f"; {_count(self.unreadable, 'unreadable line')}" if self.unreadable else ""
-        lines = [f"{found} ({read}{torn})", *(finding.render() for finding in self.findings)]
+        unreadable = f"; {_count(self.unreadable, 'unreadable line')}" if self.unreadable else ""
+        lines = [
+            f"{result} ({totals}{unreadable})",
+            *(finding.render() for finding in self.findings),
+        ]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
@@ -98,8 +101,8 @@ class Findings:
     """Collects findings, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str | None, str | None, str | None], list[float | None]]
-        self._found = {}
+        self._times: dict[tuple[str, str, str | None, str | None, str | None], list[float | None]]
+        self._times = {}
 
     def add(
         self,
@@ -113,7 +116,7 @@ class Findings:
     ) -> None:
         if rule not in RULES:
             raise KeyError(rule)
-        self._found.setdefault((rule, message, event, group, machine), []).append(t)
+        self._times.setdefault((rule, message, event, group, machine), []).append(t)
 
     def add_seen(
         self,
@@ -135,24 +138,23 @@ class Findings:
         )
 
     def all(self) -> tuple[Finding, ...]:
-        found = [
+        findings = [
             Finding(rule, message, _first(times), event, group, machine, len(times))
-            for (rule, message, event, group, machine), times in self._found.items()
+            for (rule, message, event, group, machine), times in self._times.items()
         ]
-        return tuple(sorted(found, key=lambda f: (f.t is None, f.t or 0.0)))
+        return tuple(sorted(findings, key=lambda finding: (finding.t is None, finding.t or 0.0)))
 
 
 def _printable(text: str) -> str:
-    """Return the text with control characters and line ends escaped, since it may come from an
-    untrusted recording."""
+    """Escape control characters and line ends: the recording may be untrusted."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _first(times: list[float | None]) -> float | None:
-    known = [t for t in times if t is not None]
-    return min(known) if known else None
+    known_times = [t for t in times if t is not None]
+    return min(known_times) if known_times else None
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,7 +1,7 @@
-"""Who asked: from an exchange and the fleet in force to a machine and its group.
+"""Finds the machine and group of a caller, from an exchange and the fleet at that time.
 
-A fleet line takes effect somewhere around its time, not to the microsecond, so an exchange
-close to a change is judged only where the fleets before and after agree.
+A fleet line takes effect at about its time, not to the microsecond, so an exchange close to a
+change is judged only if the fleets before and after agree.
 """
 
 from bisect import bisect_right
@@ -9,28 +9,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .records import Exchange, Seat, Trace
+from .records import Exchange, FleetMachine, Trace
 
-# How far a line that is no exchange may stand from the moment it speaks of. A complete trace
-# comes from one recorder that writes as things happen, so there it is nothing.
+# Seconds by which the time of a line other than an exchange may be wrong. A complete trace is
+# written by one recorder as things happen, so there it is 0.
 RECORD_SLACK = 2.0
 
-Standing = Literal["known", "unknown", "unsure"]
+Membership = Literal["known", "unknown", "unsure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`key` names the group for comparisons: the fleet's, or one per caller if there is none."""
+    """The caller of an exchange. `key` identifies its group: by the fleet, or one for each caller.
+
+    `membership` says whether it is a machine of the fleet.
+    """
 
     machine: str | None
     group: str | None
     key: str | None
-    standing: Standing
+    membership: Membership
     cloud_service: bool | None  # None: the kind of the group is not known
 
 
 class Fleets:
-    """All fleet lines of a trace, and what can be read off them."""
+    """All fleet lines of a trace, and the callers found with them."""
 
     def __init__(self, trace: Trace) -> None:
         self._lines = trace.fleets
@@ -39,15 +42,15 @@ class Fleets:
         self._callers: dict[tuple[object, ...], Caller] = {}
         self._by_address = [_addresses(line.machines) for line in self._lines]
         self._addressed = [
-            bool(line.machines) and all(seat.addresses for seat in line.machines.values())
+            bool(line.machines) and all(machine.addresses for machine in line.machines.values())
             for line in self._lines
         ]
-        self.seats: dict[str, Seat] = {}
+        self.machines: dict[str, FleetMachine] = {}
         self.moved: set[str] = set()
         for line in self._lines:
-            for name, seat in line.machines.items():
-                before = self.seats.setdefault(name, seat)
-                if (before.group, before.domain) != (seat.group, seat.domain):
+            for name, machine in line.machines.items():
+                before = self.machines.setdefault(name, machine)
+                if (before.group, before.domain) != (machine.group, machine.domain):
                     self.moved.add(name)
 
     def caller(self, exchange: Exchange) -> Caller:
@@ -57,26 +60,26 @@ class Fleets:
         early = bisect_right(self._times, exchange.asked) == 0
         host = next((value for name, value in exchange.headers if name == "host"), "")
         key = (exchange.machine, exchange.source, host, max(first, 0), last, early)
-        found = self._callers.get(key)
-        if found is None:
-            found = self._resolve(exchange, host, range(max(first, 0), last + 1), early)
-            self._callers[key] = found
-        return found
+        caller = self._callers.get(key)
+        if caller is None:
+            caller = self._resolve(exchange, host, range(max(first, 0), last + 1), early)
+            self._callers[key] = caller
+        return caller
 
     def _resolve(self, exchange: Exchange, host: str, lines: range, early: bool) -> Caller:
         if not lines:
             return self._without_fleet(exchange, host)
         names = {self._name(exchange, line) for line in lines}
         if names == {None}:
-            # Only a caller that the recorder did not name, whose address is no machine's while
-            # every machine's address is known, is certainly a stranger.
-            stranger = (
+            # A caller is certainly no machine of the fleet only if the recorder did not name it and
+            # its address is not a machine's while the addresses of all machines are known.
+            is_unknown = (
                 not early
                 and exchange.machine is None
                 and exchange.source is not None
                 and all(self._addressed[line] for line in lines)
             )
-            if stranger:
+            if is_unknown:
                 return Caller(None, None, None, "unknown", None)
             return self._without_fleet(exchange, host)
         name = names.pop()
@@ -102,29 +105,31 @@ class Fleets:
         if exchange.machine is not None:
             key: str | None = f"machine {exchange.machine}"
         elif exchange.source is not None:
-            # One address may ask as several machines where each has an address to be asked at.
+            # One address may send requests for several machines, each at an endpoint of its own.
             key = f"address {exchange.source} {host}"
         else:
             key = None
         return Caller(exchange.machine, None, key, "unsure", None)
 
     def domain(self, machines: tuple[str, ...]) -> frozenset[object] | None:
-        """The update domains of these machines; None unless every one is known and lasting."""
+        """Return the update domains of these machines; None if one is unknown or has changed."""
         domains: set[object] = set()
         for name in machines:
-            seat = self.seats.get(name)
-            if seat is None or seat.domain is None or name in self.moved:
+            machine = self.machines.get(name)
+            if machine is None or machine.domain is None or name in self.moved:
                 return None
-            domains.add(str(seat.domain))
+            domains.add(str(machine.domain))
         return frozenset(domains)
 
 
-def _addresses(machines: Mapping[str, Seat]) -> dict[str, str]:
-    return {address: name for name, seat in machines.items() for address in seat.addresses}
+def _addresses(machines: Mapping[str, FleetMachine]) -> dict[str, str]:
+    return {address: name for name, machine in machines.items() for address in machine.addresses}
 
 
-def bare(names: tuple[str, ...], preview: bool, cloud_service: bool | None) -> tuple[str, ...]:
-    """Resources as machine names: without the underscore that the preview put in front."""
+def machine_names(
+    names: tuple[str, ...], preview: bool, cloud_service: bool | None
+) -> tuple[str, ...]:
+    """Return Resources as machine names, without the leading underscore of the preview."""
     if preview and cloud_service is False:
         return tuple(name.removeprefix("_") for name in names)
     return names

@@ -1,7 +1,7 @@
-"""A host is worked on for all its groups at once: one NotBefore, one start.
+"""Judges host maintenance: the events of all groups have one NotBefore and start together.
 
-It starts early only with the approval of every group that listens. A group whose machines have
-stopped asking has no vote, and an event that was withdrawn needs none.
+They start early only if every enabled group has approved. The approval of a disabled group, or for
+an event that was withdrawn, is not needed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,8 @@ _Ids = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sign:
-    """Of a start: by then it had happened."""
+class _StartProof:
+    """Proof that an event had started by `t`."""
 
     t: float
     event: str
@@ -49,80 +49,88 @@ class HostMaintenance:
     ) -> None:
         if not joints.all:
             return
-        struck: dict[str, float] = {}
+        impact_times: dict[str, float] = {}
         for impact in impacts:
-            struck[impact.event] = min(impact.t, struck.get(impact.event, impact.t))
+            impact_times[impact.event] = min(impact.t, impact_times.get(impact.event, impact.t))
         for ids in joints.all:
-            self._judge_start(ids, sightings, struck)
+            self._judge_start(ids, sightings, impact_times)
             due = self._not_before(ids, sightings, facts)
             if due is not None:
-                self._judge_votes(ids, due, sightings, struck)
+                self._judge_approvals(ids, due, sightings, impact_times)
 
     def _not_before(self, ids: _Ids, sightings: Sightings, facts: Facts) -> int | None:
-        """The one they all show. Accuses if there are two."""
-        shown: dict[str, int] = {}
+        """Return the common NotBefore; report if there are two."""
+        times: dict[str, int] = {}
         for id in ids:
-            known = facts.known.get(id)
-            if known is not None and known.not_before is not None:
-                shown[id] = known.not_before
-        if len(set(shown.values())) > 1:
-            one, *rest = shown
-            other = next(id for id in rest if shown[id] != shown[one])
-            apart = abs(shown[other] - shown[one])
-            message = f"Its NotBefore is {apart} s from that of {one}, with which it starts."
+            facts_of_event = facts.events.get(id)
+            if facts_of_event is not None and facts_of_event.not_before is not None:
+                times[id] = facts_of_event.not_before
+        if len(set(times.values())) > 1:
+            first, *others = times
+            other = next(id for id in others if times[id] != times[first])
+            difference = abs(times[other] - times[first])
+            message = f"Its NotBefore is {difference} s from that of {first}, with which it starts."
             self._findings.add_seen(
                 "joint-not-before", message, sightings.last_scheduled[other], other
             )
             return None
-        return next(iter(shown.values()), None)
+        return next(iter(times.values()), None)
 
-    def _judge_start(self, ids: _Ids, sightings: Sightings, struck: Mapping[str, float]) -> None:
+    def _judge_start(
+        self, ids: _Ids, sightings: Sightings, impact_times: Mapping[str, float]
+    ) -> None:
         for late in ids:
             waiting = sightings.last_scheduled.get(late)
             if waiting is None:
                 continue
             for id in ids:
-                begun = sightings.started.get(id)
+                started = sightings.started.get(id)
                 if id == late:
                     continue
-                if begun is not None and self._order.before(begun.exchange, waiting.exchange):
+                if started is not None and self._order.before(started.exchange, waiting.exchange):
                     message = (
                         f"It was still Scheduled after {id}, with which it starts, was Started."
                     )
                 elif (
-                    id in struck
-                    and struck[id] + self._margin + self._slack < waiting.exchange.asked
+                    id in impact_times
+                    and impact_times[id] + self._margin + self._slack < waiting.exchange.asked
                 ):
-                    message = f"It was still Scheduled after {id}, with which it starts, was done."
+                    message = (
+                        f"It was still Scheduled after {id}, with which it starts, was carried out."
+                    )
                 else:
                     continue
                 self._findings.add_seen("joint-start", message, waiting, late)
                 break
 
-    def _judge_votes(
-        self, ids: _Ids, due: int, sightings: Sightings, struck: Mapping[str, float]
+    def _judge_approvals(
+        self, ids: _Ids, due: int, sightings: Sightings, impact_times: Mapping[str, float]
     ) -> None:
-        signs = [
-            _Sign(sightings.started[id].exchange.t, id) for id in ids if id in sightings.started
+        proofs = [
+            _StartProof(sightings.started[id].exchange.t, id)
+            for id in ids
+            if id in sightings.started
         ]
-        signs += [_Sign(struck[id], id) for id in ids if id in struck]
-        if not signs:
+        proofs += [_StartProof(impact_times[id], id) for id in ids if id in impact_times]
+        if not proofs:
             return
-        t = min(sign.t for sign in signs)
-        if all(self._approvals.none(id, t) for id in ids):
-            return  # each of them started early, which is another matter
-        begun = {sign.event for sign in signs}
+        t = min(proof.t for proof in proofs)
+        if all(self._approvals.certainly_unapproved(id, t) for id in ids):
+            return  # each of them started early, which another rule reports
+        started = {proof.event for proof in proofs}
         for id in ids:
-            seen = sightings.last_scheduled.get(id)
-            # Seen Scheduled, its group listened; seen Started, it was not withdrawn before.
-            if seen is None or id not in begun or seen.exchange.asked > t:
+            scheduled = sightings.last_scheduled.get(id)
+            # Seen Scheduled: its group was enabled. Seen Started: it had not been withdrawn.
+            if scheduled is None or id not in started or scheduled.exchange.asked > t:
                 continue
-            if not self._approvals.none(id, t) or not self._pauses.listening(seen, t):
+            if not self._approvals.certainly_unapproved(id, t) or not self._pauses.was_enabled(
+                scheduled, t
+            ):
                 continue
             if t + self._margin < due:
                 message = f"It was started {due - t:.3f} s early, and its group had not approved."
-                self._findings.add_seen("joint-approval", message, seen, id)
-            elif (began := self._pauses.began(t, due, seen)) is not None:
-                after = f"{t - began:.3f} s after an interruption"
+                self._findings.add_seen("joint-approval", message, scheduled, id)
+            elif (pause_start := self._pauses.pause_start(t, due, scheduled)) is not None:
+                after = f"{t - pause_start:.3f} s after an interruption"
                 message = f"It was started {after}, and its group had not approved."
-                self._findings.add_seen("grace-start", message, seen, id)
+                self._findings.add_seen("grace-start", message, scheduled, id)

@@ -1,4 +1,4 @@
-"""DocumentIncarnation over time: one number for one array, upwards, and only when it must.
+"""Judges DocumentIncarnation over time: one number per list of events, which only goes up.
 
 Two answers of different versions see different parts of one array, so they are compared in
 the part that both can see.
@@ -7,7 +7,7 @@ the part that both can see.
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from .dialect import FULL_SIGHT, SIGHT
+from .dialect import LAST_WAVE, WAVE
 from .document import Document
 from .facts import Facts
 from .findings import Findings
@@ -16,17 +16,17 @@ from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
 
 # Seconds; a first GET that took longer may have enabled the group before the event was raised.
-AT_ONCE = 1.0
+MAX_FIRST_GET = 1.0
 
 _Array = tuple[tuple[str, str, str], ...]
 
 
 class Incarnations:
-    """Of one group."""
+    """The incarnations of one group."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._looked: set[tuple[Period, Document]] = set()
+        self._checked: set[tuple[Period, Document]] = set()
         self._arrays: dict[tuple[Period, int], dict[int, _Array]] = {}
         self._highest: dict[Period, int] = {}
 
@@ -39,18 +39,18 @@ class Incarnations:
         if highest is not None and incarnation < highest:
             message = f"The incarnation went down from {highest} to {incarnation}."
             self._findings.add_seen("incarnation-down", message, sighting)
-        if (period, document) in self._looked:
+        if (period, document) in self._checked:
             return
-        self._looked.add((period, document))
-        sight = document.version.sight
+        self._checked.add((period, document))
+        wave = document.version.wave
         arrays = self._arrays.setdefault((period, incarnation), {})
-        for other, array in arrays.items():
-            both = min(sight, other)
-            if _visible(array, both) != _visible(document.array, both):
-                message = f"Incarnation {incarnation} stood for two different arrays of events."
+        for other_wave, array in arrays.items():
+            common_wave = min(wave, other_wave)
+            if _visible(array, common_wave) != _visible(document.array, common_wave):
+                message = f"Incarnation {incarnation} was used for two different lists of events."
                 self._findings.add_seen("incarnation-same", message, sighting)
                 break
-        arrays.setdefault(sight, document.array)
+        arrays.setdefault(wave, document.array)
 
     def settle(self, sighting: Sighting) -> None:
         period, incarnation = sighting.period, sighting.document.incarnation
@@ -58,8 +58,8 @@ class Incarnations:
             self._highest[period] = max(self._highest.get(period, 0), incarnation)
 
 
-def _visible(array: _Array, sight: int) -> _Array:
-    return tuple(entry for entry in array if SIGHT[entry[2]] <= sight)
+def _visible(array: _Array, wave: int) -> _Array:
+    return tuple(entry for entry in array if WAVE[entry[2]] <= wave)
 
 
 def judge_complete(
@@ -70,37 +70,41 @@ def judge_complete(
     facts: Facts,
     findings: Findings,
 ) -> None:
-    """Judge what only a trace without gaps can prove: that nothing happened in between. `unclear`
-    are polls whose answers cannot be read."""
+    """Judge what only a trace without gaps can prove: that nothing happened in between.
+
+    `unclear` are polls whose answers cannot be read.
+    """
     if not trace.gapless:
         return
     by_group: dict[str, list[Sighting]] = {}
-    for sighting in sorted(sightings, key=lambda s: s.exchange.place):
+    for sighting in sorted(sightings, key=lambda sighting: sighting.exchange.position):
         if sighting.caller.key is not None:
             by_group.setdefault(sighting.caller.key, []).append(sighting)
     seen = {sighting.exchange.index for sighting in sightings}
     others = [exchange for exchange in unclear if exchange.index not in seen]
     for group in by_group.values():
-        for one, other in pairwise(_apart(group, order)):
-            if _idle(one, other):
+        for earlier, later in pairwise(_certain_run(group, order)):
+            if _changed_without_reason(earlier, later):
                 message = (
-                    f"The incarnation went from {one.document.incarnation} to "
-                    f"{other.document.incarnation}, but the events are the same."
+                    f"The incarnation went from {earlier.document.incarnation} to "
+                    f"{later.document.incarnation}, but the events are the same."
                 )
-                findings.add_seen("incarnation-idle", message, other)
-        named = group[0].caller.group
-        if named is None:
+                findings.add_seen("incarnation-idle", message, later)
+        group_name = group[0].caller.group
+        if group_name is None:
             continue
         _judge_start(None, group, others, order, findings)
         for disabled in trace.disabled:
-            if disabled.group == named:
+            if disabled.group == group_name:
                 _judge_start(disabled, group, others, order, findings)
         _judge_pending(group, facts, findings)
 
 
 def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findings) -> None:
-    """Where every step of an event is recorded and none was taken since a group was disabled, its
-    document is still the first one, whoever asked for it before."""
+    """Judge documents after a group was disabled, if every step of its events is recorded.
+
+    Without a step since then, the document is still the first one.
+    """
     if not trace.moves or trace.unreadable or trace.steps:
         return
     slack = 0.0 if trace.complete else RECORD_SLACK
@@ -112,31 +116,34 @@ def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findi
         disabled = [line.t for line in trace.disabled if line.group == group][period[0] - 1]
         changes = (*trace.changes.get(group, ()), *trace.changes.get(None, ()))
         if not any(disabled - slack <= t <= sighting.exchange.t + slack for t in changes):
-            message = f"No event has changed since the group was disabled; it is {incarnation}."
+            message = (
+                "No event has changed since the group was disabled, but the incarnation is"
+                f" {incarnation}."
+            )
             findings.add_seen("incarnation-start", message, sighting)
 
 
-def _apart(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:
-    """A run of sightings, each certainly after the one before; what overlaps is left out."""
+def _certain_run(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:
+    """Return sightings that are each certainly after the one before; leave out overlaps."""
     run: list[Sighting] = []
     for number, sighting in enumerate(group):
         before = number == 0 or order.before(group[number - 1].exchange, sighting.exchange)
         after = number + 1 == len(group) or order.before(
             sighting.exchange, group[number + 1].exchange
         )
-        if before and after and sighting.document.version.sight == FULL_SIGHT:
+        if before and after and sighting.document.version.wave == LAST_WAVE:
             run.append(sighting)
     return run
 
 
-def _idle(one: Sighting, other: Sighting) -> bool:
+def _changed_without_reason(earlier: Sighting, later: Sighting) -> bool:
     return (
-        one.period is not None
-        and one.period == other.period
-        and one.document.incarnation is not None
-        and other.document.incarnation is not None
-        and one.document.incarnation != other.document.incarnation
-        and one.document.array == other.document.array
+        earlier.period is not None
+        and earlier.period == later.period
+        and earlier.document.incarnation is not None
+        and later.document.incarnation is not None
+        and earlier.document.incarnation != later.document.incarnation
+        and earlier.document.array == later.document.array
     )
 
 
@@ -147,19 +154,25 @@ def _judge_start(
     order: Order,
     findings: Findings,
 ) -> None:
-    """Judge the first document after a disabling, or, with None, the first of all."""
-    after = [s for s in group if disabled is None or _follows(disabled, s.exchange)]
+    """Judge the first document after a group was disabled, or, with None, the first of all."""
+    after = [
+        sighting for sighting in group if disabled is None or _follows(disabled, sighting.exchange)
+    ]
     if not after:
         return
     first = after[0]
     if any(
-        (disabled is None or disabled.place < other.place)
+        (disabled is None or disabled.position < other.position)
         and not order.before(first.exchange, other)
         for other in others
     ):
         return  # some other GET may have enabled the group before
     # If several overlap, any of them may have been the first.
-    firsts = [s.document.incarnation for s in after if not order.before(first.exchange, s.exchange)]
+    firsts = [
+        sighting.document.incarnation
+        for sighting in after
+        if not order.before(first.exchange, sighting.exchange)
+    ]
     if 1 in firsts or None in firsts:
         return
     when = "the group was disabled" if disabled is not None else "the service began"
@@ -168,8 +181,11 @@ def _judge_start(
 
 
 def _judge_pending(group: Sequence[Sighting], facts: Facts, findings: Findings) -> None:
-    """What a user asks for while the group is not enabled happens at once and is never shown, so
-    the first document of a period has no user's event but those that an earlier one showed."""
+    """Judge user events in the first document of an enabled period.
+
+    What a user requests while the group is not enabled happens at once and is never listed. So the
+    first document has no user event except those that were listed before.
+    """
     listed: dict[str, Period] = {}
     for sighting in group:
         period, document = sighting.period, sighting.document
@@ -180,12 +196,12 @@ def _judge_pending(group: Sequence[Sighting], facts: Facts, findings: Findings) 
             if (
                 document.incarnation == 1
                 and not earlier
-                and facts.known[event.id].facts.get("source") == "User"
-                and sighting.exchange.t - sighting.exchange.asked <= AT_ONCE
+                and facts.events[event.id].facts.get("source") == "User"
+                and sighting.exchange.t - sighting.exchange.asked <= MAX_FIRST_GET
             ):
-                message = "A user asked for it while the group was not enabled, but it is shown."
+                message = "A user requested it while the group was not enabled, but it is listed."
                 findings.add_seen("unannounced-shown", message, sighting, event.id)
 
 
 def _follows(disabled: Disabled, exchange: Exchange) -> bool:
-    return disabled.t <= exchange.asked and disabled.place < exchange.place
+    return disabled.t <= exchange.asked and disabled.position < exchange.position

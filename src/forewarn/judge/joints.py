@@ -1,64 +1,64 @@
-"""Events of several groups that go as one: which they are, and what was proven of each.
+"""Joint events: events of several groups that start together, since they are one host maintenance.
 
-A host is worked on once, for all its machines. Its events wait for one another, so that one of
-them is late only if the documents of every group together show that nothing holds any.
+They wait for one another, so one of them is late only if the documents of all groups together show
+that nothing holds any of them.
 """
 
 import math
 
 from .records import Trace
 
-_Key = tuple[str, str]  # free in what sense, and which event
+_Key = tuple[str, str]  # free because it is `due` or `approved`, and the id of the event
 
 
 class Joints:
     def __init__(self, trace: Trace) -> None:
         self._members: dict[str, frozenset[str]] = {}
-        told: dict[str, set[str]] = {}
+        by_joint: dict[str, set[str]] = {}
         for joint in trace.joints:
-            told.setdefault(joint.id, set()).update(joint.events)
-        self.all = tuple(tuple(sorted(events)) for events in told.values() if len(events) > 1)
+            by_joint.setdefault(joint.id, set()).update(joint.events)
+        self.all = tuple(tuple(sorted(events)) for events in by_joint.values() if len(events) > 1)
         for ids in self.all:
             self._members.update(dict.fromkeys(ids, frozenset(ids)))
 
     def members(self, id: str) -> frozenset[str]:
-        """The event and all that start with it: most go alone."""
+        """Return the event and all events that start with it."""
         return self._members.get(id) or frozenset((id,))
 
     def others(self, id: str) -> frozenset[str]:
         return self._members.get(id, frozenset()) - {id}
 
 
-class Company:
-    """For how long each of them was certainly free to go, as far as its own group shows it."""
+class JointProgress:
+    """For how long each joint event was certainly free to start, as far as its own group shows."""
 
     def __init__(self, joints: Joints) -> None:
         self._joints = joints
         self._free: dict[_Key, tuple[float, float]] = {}
         self._gone: dict[str, float] = {}
 
-    def found_free(self, key: _Key, since: float, until: float) -> None:
+    def set_free(self, key: _Key, since: float, until: float) -> None:
         if since < until and self._joints.others(key[1]):
             self._free[key] = since, until
 
-    def found_gone(self, id: str, t: float) -> None:
-        """It is over: the others wait for it no longer."""
+    def set_gone(self, id: str, t: float) -> None:
+        """Record that an event has ended: the others do not wait for it any more."""
         self._gone.setdefault(id, t)
 
-    def goes_alone(self, id: str) -> bool:
+    def is_single(self, id: str) -> bool:
         return not self._joints.others(id)
 
-    def free(self, key: _Key) -> tuple[float, float] | None:
-        """When all the others were free, at the same time; None if one may have been held."""
-        what, id = key
+    def all_free(self, key: _Key) -> tuple[float, float] | None:
+        """Return the time in which all the others were free; None if one may have been held."""
+        sense, id = key
         since, until = -math.inf, math.inf
         for other in self._joints.others(id):
-            gone = self._gone.get(other)
-            if gone is not None:
-                since = max(since, gone)
+            ended = self._gone.get(other)
+            if ended is not None:
+                since = max(since, ended)
                 continue
-            found = self._free.get((what, other))
-            if found is None:
+            span = self._free.get((sense, other))
+            if span is None:
                 return None
-            since, until = max(since, found[0]), min(until, found[1])
+            since, until = max(since, span[0]), min(until, span[1])
         return since, until

@@ -1,8 +1,8 @@
-"""What is certainly before what.
+"""The certain order of exchanges in time.
 
-An exchange took effect somewhere between being asked and being answered. One is certainly
-before another only if it was answered before the other was asked; exchanges that overlap have
-no order. Everything that accuses by sequence goes through this file.
+An exchange took effect at some time between its request and its answer. One is certainly before
+another only if it was answered before the other was requested; exchanges that overlap have no
+order. Every rule about a sequence uses this module.
 """
 
 from bisect import bisect_left
@@ -14,23 +14,23 @@ from .document import Document
 from .fleet import RECORD_SLACK, Caller
 from .records import Disabled, Exchange, Trace
 
-# Clocks of one machine read by two programs; an accusation is never about less than this.
+# Seconds by which two programs on one machine may read the clock differently.
 TOLERANCE = 0.01
 
-# Without a GET for this long a group is disabled, and its documents start over.
-SILENCE = 24 * 3600.0
+# Seconds without a GET after which a group is disabled, and its incarnations start again.
+DISABLED_AFTER = 24 * 3600.0
 
 Period = tuple[int, int]  # how often disabled, how often silent
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sighting:
-    """A document that a caller saw (or was told, by a 304, to go on believing)."""
+    """A document that a caller got, or that a 304 confirmed."""
 
     exchange: Exchange
     document: Document
     caller: Caller
-    period: Period | None  # None: too close to a disabling to say
+    period: Period | None  # None: too close to the disabling of the group
 
 
 class _Timed(Protocol):
@@ -43,9 +43,9 @@ T = TypeVar("T", bound=_Timed)
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
-    """`judge` an item by all that is certainly before it, or let it count as `settled`."""
+    """`judge` an item by all settled ones, or `settle` it: it is certainly before the next."""
 
-    what: Literal["judge", "settle"]
+    action: Literal["judge", "settle"]
     item: T
 
 
@@ -53,28 +53,32 @@ class Order:
     def __init__(self, trace: Trace) -> None:
         # Where the clock was stepped back, times say less: only what lies further apart than
         # all the steps together has a certain order.
-        self.blur = trace.backstep
+        self.clock_error = trace.backstep
         self._by_line = trace.complete and not trace.backstep
 
-    def before(self, one: Exchange, other: Exchange) -> bool:
-        if one.t + self.blur < other.asked:
+    def before(self, earlier: Exchange, later: Exchange) -> bool:
+        if earlier.t + self.clock_error < later.asked:
             return True
         # A virtual clock stands still while much happens. One recorder of everything writes
         # in order, so among exchanges that took no time the order of lines is proof.
         return (
             self._by_line
-            and one.t == other.asked == other.t
-            and one.asked == one.t
-            and one.index < other.index
+            and earlier.t == later.asked == later.t
+            and earlier.asked == earlier.t
+            and earlier.index < later.index
         )
 
     def sweep(self, items: Iterable[T]) -> Iterator[Step[T]]:
-        """Every item once to judge; before it, as settled, exactly what is certainly earlier."""
-        by_end = sorted(items, key=lambda i: (i.exchange.t, i.exchange.index))
+        """Yield every item once to judge, and before it the certainly earlier ones to settle."""
+        by_end = sorted(items, key=lambda item: (item.exchange.t, item.exchange.index))
         # Among those asked at one instant, the ones that took time settle nothing that took none.
         by_start = sorted(
             by_end,
-            key=lambda i: (i.exchange.asked, i.exchange.asked == i.exchange.t, i.exchange.index),
+            key=lambda item: (
+                item.exchange.asked,
+                item.exchange.asked == item.exchange.t,
+                item.exchange.index,
+            ),
         )
         settled = 0
         slow: list[T] = []  # ended at the instant at which others begin
@@ -85,7 +89,7 @@ class Order:
                 slow = []
             while settled < len(by_end):
                 earlier = by_end[settled].exchange
-                if earlier.t + self.blur < exchange.asked or self.before(earlier, exchange):
+                if earlier.t + self.clock_error < exchange.asked or self.before(earlier, exchange):
                     yield Step("settle", by_end[settled])
                 elif self._by_line and earlier.t == exchange.t and earlier.index < exchange.index:
                     slow.append(by_end[settled])
@@ -97,13 +101,13 @@ class Order:
 
 
 class Periods:
-    """Which enabled period of its group a document belongs to. To be asked in order of `asked`."""
+    """Finds the enabled period of a document. Exchanges have to come in the order of `asked`."""
 
     def __init__(self, trace: Trace) -> None:
         self._complete = trace.complete
         self._slack = 0.0 if trace.complete else RECORD_SLACK + trace.backstep
         self._disabled = trace.disabled
-        self._of: dict[str | None, tuple[list[Disabled], list[float]]] = {}
+        self._by_group: dict[str | None, tuple[list[Disabled], list[float]]] = {}
         self._silent: dict[str, int] = {}
         self._last: dict[str, float] = {}
 
@@ -111,7 +115,7 @@ class Periods:
         assert caller.key is not None
         silent = self._silent.setdefault(caller.key, 0)
         last = self._last.get(caller.key, exchange.asked)
-        if not self._complete and exchange.asked - last >= SILENCE:
+        if not self._complete and exchange.asked - last >= DISABLED_AFTER:
             silent = self._silent[caller.key] = silent + 1
         self._last[caller.key] = max(last, exchange.t)
         if not self._disabled:
@@ -125,22 +129,22 @@ class Periods:
         return count, silent
 
     def _lines(self, group: str | None) -> tuple[list[Disabled], list[float]]:
-        # A caller of no known group may belong to any that was disabled.
-        found = self._of.get(group)
-        if found is None:
-            lines = [d for d in self._disabled if group is None or d.group == group]
-            found = self._of[group] = (lines, [line.t for line in lines])
-        return found
+        # A caller of an unknown group may belong to any group that was disabled.
+        entry = self._by_group.get(group)
+        if entry is None:
+            lines = [line for line in self._disabled if group is None or line.group == group]
+            entry = self._by_group[group] = (lines, [line.t for line in lines])
+        return entry
 
     def _before(self, disabled: Disabled, exchange: Exchange) -> bool:
         if disabled.t + self._slack < exchange.asked:
             return True
-        return self._at_once(disabled, exchange) and disabled.index < exchange.index
+        return self._same_instant(disabled, exchange) and disabled.index < exchange.index
 
     def _after(self, disabled: Disabled, exchange: Exchange) -> bool:
         if exchange.t + self._slack < disabled.t:
             return True
-        return self._at_once(disabled, exchange) and disabled.index > exchange.index
+        return self._same_instant(disabled, exchange) and disabled.index > exchange.index
 
-    def _at_once(self, disabled: Disabled, exchange: Exchange) -> bool:
+    def _same_instant(self, disabled: Disabled, exchange: Exchange) -> bool:
         return self._complete and disabled.t == exchange.asked == exchange.t

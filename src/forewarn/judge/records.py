@@ -1,4 +1,4 @@
-"""The values a trace is made of, as the judge sees them.
+"""The lines of a trace as immutable values.
 
 Times are seconds on the service's clock. Nothing here reads or judges.
 """
@@ -28,14 +28,14 @@ class Exchange:
     fault: bool
 
     @property
-    def place(self) -> tuple[float, int]:
-        """Where it stands in the trace: by time, and among equals in the order given."""
+    def position(self) -> tuple[float, int]:
+        """Its position in the trace: by time, then by line."""
         return self.t, self.index
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A machine as the fleet names it."""
+class FleetMachine:
+    """A machine in a fleet line."""
 
     group: str
     domain: object | None
@@ -46,7 +46,7 @@ class Seat:
 class FleetLine:
     t: float
     kinds: Mapping[str, str]
-    machines: Mapping[str, Seat]
+    machines: Mapping[str, FleetMachine]
     complete: bool
     grace: float | None  # how long nothing starts by its NotBefore after an interruption
     speed: float = 1.0  # durations, notice among them, are divided by it
@@ -73,17 +73,17 @@ class Disabled:
     group: str
 
     @property
-    def place(self) -> tuple[float, int]:
+    def position(self) -> tuple[float, int]:
         return self.t, self.index
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Events of several groups that go as one: a host is worked on for all its machines."""
+    """Events of several groups that start together, since they are one host maintenance."""
 
     t: float
     id: str
-    events: Mapping[str, str]  # to the group of each
+    events: Mapping[str, str]  # event -> group
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Unannounced:
-    """An event that is carried out and shown to nobody."""
+    """An event that is carried out without being listed."""
 
     t: float
     event: str
     group: str | None
-    machines: tuple[str, ...] | None  # None, here and above: not said
+    machines: tuple[str, ...] | None  # None, here and above: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The end of an event that no document can show."""
+    """The end of an unannounced event."""
 
     t: float
     event: str
@@ -134,26 +134,26 @@ class Trace:
     ups: tuple[float, ...]
     downs: tuple[float, ...]
     steps: tuple[Step, ...]
-    breaks: tuple[float, ...]  # moments at which serving or the clock was interrupted
+    interruptions: tuple[float, ...]  # moments at which serving or the clock was interrupted
     backstep: float  # how far, in all, the clock was stepped back
     complete: bool
     unreadable: int
-    doubt: float  # from here on an approval may have come that could not be read
+    approvals_uncertain_from: float  # from then on there may be unreadable approvals
     joints: tuple[Joint, ...] = ()
     windows: tuple[Window, ...] = ()
     unannounced: tuple[Unannounced, ...] = ()
     overs: tuple[Over, ...] = ()
     short_notices: frozenset[str] = frozenset()  # events that have less notice on purpose
     moves: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by event, as recorded
-    # When an event of a group took a step, as recorded; None: it is not said of which group.
+    # When an event of a group took a step, as recorded; None: the group is unknown.
     changes: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
-    partial: bool = False  # others may have approved, at any time
+    partial: bool = False  # other clients may have approved at any time
 
     @property
     def grace(self) -> float | None:
-        """The shortest that any fleet line names; None unless every one names it."""
-        named = [fleet.grace for fleet in self.fleets if fleet.grace is not None]
-        return min(named) if named and len(named) == len(self.fleets) else None
+        """The shortest start grace of all fleet lines; None if one has none."""
+        values = [fleet.grace for fleet in self.fleets if fleet.grace is not None]
+        return min(values) if values and len(values) == len(self.fleets) else None
 
     @property
     def speed(self) -> float:
@@ -162,5 +162,7 @@ class Trace:
 
     @property
     def gapless(self) -> bool:
-        """Complete, and nothing in it hides what the service would have answered."""
-        return self.complete and not any(e.fault or e.status is None for e in self.exchanges)
+        """Whether it is complete, and no fault hides an answer of the service."""
+        return self.complete and not any(
+            exchange.fault or exchange.status is None for exchange in self.exchanges
+        )

@@ -1,8 +1,8 @@
-"""What a request deserves, read off its bytes alone.
+"""The answers that a request may get, derived from its bytes alone.
 
-The first thing that is wrong answers, in the promised order: verb, X-Forwarded-For, Metadata
-header, duplicate parameter, api-version, body. Who asked is another matter and judged
-elsewhere. Where the promises leave it open, nothing is deserved in particular.
+The first thing that is wrong decides, in the promised order: verb, X-Forwarded-For, Metadata
+header, duplicate parameter, api-version, body. The caller is judged elsewhere. Where the promises
+leave an answer open, none is expected in particular.
 
 A target is taken byte for byte: `%3F` is not a question mark. A service may or may not serve a path
 that matches the endpoint's only after decoding, or without its last slash.
@@ -30,10 +30,10 @@ from .dialect import (
 )
 from .records import Pairs
 
-# A body up to this size is no reason for 413; what is too large is the service's to say.
-MODEST_BODY = 4096
-# Beyond this an HTTP server may refuse the head as malformed before anything else counts.
-MODEST_HEAD = 4096
+# Bytes; a body up to this size is no reason for 413.
+SMALL_BODY = 4096
+# Bytes; a longer head may be refused as malformed before any other check.
+SMALL_HEAD = 4096
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD = re.compile(r"[\t -~\x80-\U0010ffff]*")  # what may stand in the value of a header
@@ -43,32 +43,39 @@ _ONCE = ("host", "content-length")  # headers that no request has twice
 
 
 @dataclass(frozen=True, slots=True)
-class Deserved:
-    """`why` is for people; `errors` are the exact bodies a 400 may have, none meaning any of
-    the form {"error":"Bad request. …"}."""
+class Expected:
+    """The statuses that an answer may have, and the reason for it.
+
+    `errors` are the exact bodies that a 400 may have; with `any_error`, any body of the form
+    {"error":"Bad request. …"}.
+    """
 
     statuses: frozenset[int]
-    why: str
+    reason: str
     errors: tuple[bytes, ...] = ()
     any_error: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`version` is that of the document which a 200 to a GET must be; None if none must."""
+    """A request, as far as it can be judged by itself.
 
-    about_events: bool  # asked of the endpoint itself, not of a path beside it
+    `version` is the api-version of the document that a 200 to a GET must contain; None if it need
+    not contain one.
+    """
+
+    about_events: bool  # whether its path is the endpoint's
     version: Version | None = None
-    deserved: Deserved | None = None
+    expected: Expected | None = None
     approves: tuple[str, ...] = ()  # ids, upper case, of a well-formed approval
-    mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
+    mentions: frozenset[str] = frozenset()  # everything in the body of a POST that looks like an id
     tags: tuple[str, ...] | None = None  # If-None-Match (or etag), without quotes and W/
     malformed: bool = False  # possibly not valid HTTP: it may be refused before any other check
-    not_found: bool = False  # its path is below /metadata/, and there is nothing
+    not_found: bool = False  # its path is below /metadata/ and does not exist
 
     @property
     def well_formed_approval(self) -> bool:
-        return bool(self.approves) and self.deserved is not None and 200 in self.deserved.statuses
+        return bool(self.approves) and self.expected is not None and 200 in self.expected.statuses
 
 
 def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Request:
@@ -86,9 +93,9 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
     request = Request(about_events=False, mentions=mentions, malformed=_malformed(method, headers))
     if _decoded(path) != PATH:
         odd = not _TARGET.fullmatch(target) or "#" in target or "%" in path
-        long = len(target) + sum(len(name) + len(value) for name, value in headers) > MODEST_HEAD
+        long = len(target) + sum(len(name) + len(value) for name, value in headers) > SMALL_HEAD
         return replace(
-            request, not_found=_nothing_there(path), malformed=request.malformed or odd or long
+            request, not_found=_is_not_found(path), malformed=request.malformed or odd or long
         )
     versions = [value for name, value in query if name == "api-version"]
     version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
@@ -97,18 +104,18 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
         return request
     approval, ids = _read_approval(body) if method == "POST" else ("none", ())
     head = len(target) + sum(len(name) + len(value) for name, value in headers)
-    deserved = None
-    if head > MODEST_HEAD:
+    expected = None
+    if head > SMALL_HEAD:
         request = replace(request, malformed=True)
     elif method.isupper() and not request.malformed and not _encoded(raw_query, query):
         length = _length(headers, body)
         if length is not None and length > len(body):
             approval = "unsettled"  # not all of it was read
-        deserved = _deserved(method, query, headers, version, approval, length)
-    return replace(request, about_events=True, deserved=deserved, approves=ids)
+        expected = _expected(method, query, headers, version, approval, length)
+    return replace(request, about_events=True, expected=expected, approves=ids)
 
 
-def _nothing_there(path: str) -> bool:
+def _is_not_found(path: str) -> bool:
     root, _, rest = path[1:].partition("/")
     branch = unquote(rest.partition("/")[0], "latin-1").lower()
     return (
@@ -133,7 +140,11 @@ def _encoded(raw: str, query: list[tuple[str, str]]) -> bool:
     plain = [tuple(part.partition("=")[::2]) for part in raw.split("&") if part]
     important = [pair for pair in query if pair[0].lower() == "api-version"]
     as_sent = [pair for pair in plain if pair[0].lower() == "api-version"]
-    return ";" in raw or important != as_sent or [n for n, _ in plain] != [n for n, _ in query]
+    return (
+        ";" in raw
+        or important != as_sent
+        or [name for name, _ in plain] != [name for name, _ in query]
+    )
 
 
 def _malformed(method: str, headers: Pairs) -> bool:
@@ -141,7 +152,7 @@ def _malformed(method: str, headers: Pairs) -> bool:
     lengths = [value.strip() for name, value in headers if name == "content-length"]
     return (
         not _TOKEN.fullmatch(method)
-        or any(not _TOKEN.fullmatch(name) or not _FIELD.fullmatch(v) for name, v in headers)
+        or any(not _TOKEN.fullmatch(name) or not _FIELD.fullmatch(value) for name, value in headers)
         or any(names.count(name) > 1 for name in _ONCE)
         or not all(length.isascii() and length.isdigit() for length in lengths)
         or ("content-length" in names and "transfer-encoding" in names)
@@ -149,8 +160,10 @@ def _malformed(method: str, headers: Pairs) -> bool:
 
 
 def _length(headers: Pairs, body: bytes) -> int | None:
-    """Return the length of the body that was sent or announced; None if it is not known. A service
-    need not read a body that is too long or too slow."""
+    """Return the length of the body that was sent or announced; None if it is not known.
+
+    A service need not read a body that is too long or too slow.
+    """
     if any(name == "transfer-encoding" for name, _ in headers):
         return None
     announced = [int(value) for name, value in headers if name == "content-length"]
@@ -158,23 +171,23 @@ def _length(headers: Pairs, body: bytes) -> int | None:
 
 
 def _read_wait(query: list[tuple[str, str]], headers: Pairs) -> Request:
-    """A long-poll shows the document as any GET does. What it refuses is for itself to say."""
+    """Read a long-poll. It returns the document like a GET; its errors are not judged."""
     versions = [value for name, value in query if name == "api-version"] or [NEWEST]
     version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
-    named = [("if-none-match", value) for name, value in query if name == "etag" and value]
-    return Request(about_events=False, version=version, tags=_tags((*headers, *named)))
+    etags = [("if-none-match", value) for name, value in query if name == "etag" and value]
+    return Request(about_events=False, version=version, tags=_tags((*headers, *etags)))
 
 
-def _deserved(
+def _expected(
     method: str,
     query: list[tuple[str, str]],
     headers: Pairs,
     version: Version | None,
     approval: str,
     length: int | None,
-) -> Deserved | None:
+) -> Expected | None:
     if method not in ("GET", "POST"):
-        return Deserved(frozenset({405}), f"the verb {method} is not served")
+        return Expected(frozenset({405}), f"the verb {method} is not served")
     names = {name for name, _ in headers}
     if "x-forwarded-for" in names:
         return _refused("it came with X-Forwarded-For", method)
@@ -185,7 +198,7 @@ def _deserved(
     metadata = [value.strip().lower() for name, value in headers if name == "metadata"]
     if len(metadata) > 1:
         return None
-    without: Deserved | None = None
+    without: Expected | None = None
     if metadata != ["true"]:
         without = _refused("it has no header Metadata: true", method, NO_METADATA_HEADER)
         preview_post = method == "POST" and ("api-version", PREVIEW) in query
@@ -200,25 +213,25 @@ def _deserved(
     if version is None:
         return _refused("its api-version is missing or unknown", method, BAD_VERSION)
     if method == "GET":
-        return Deserved(frozenset({200, 304}), "it is in order")
-    statuses = {500, 408} | ({413} if length is None or length > MODEST_BODY else set())
+        return Expected(frozenset({200, 304}), "it is in order")
+    statuses = {500, 408} | ({413} if length is None or length > SMALL_BODY else set())
     match approval:
         case "good":
-            return Deserved(frozenset(statuses | {200, 400}), "it is in order")
+            return Expected(frozenset(statuses | {200, 400}), "it is in order")
         case "bad":
-            return Deserved(frozenset(statuses | {400}), "its body is no list of StartRequests")
+            return Expected(frozenset(statuses | {400}), "its body is no list of StartRequests")
     return None
 
 
-def _refused(why: str, method: str, body: bytes | None = None) -> Deserved:
+def _refused(reason: str, method: str, body: bytes | None = None) -> Expected:
     statuses = {400, 408, 413} if method == "POST" else {400}
     if body is None:
-        return Deserved(frozenset(statuses), why)
-    return Deserved(frozenset(statuses), why, (body,), any_error=False)
+        return Expected(frozenset(statuses), reason)
+    return Expected(frozenset(statuses), reason, (body,), any_error=False)
 
 
 class _Unsettled(Exception):
-    """JSON that parsers may take either way."""
+    """JSON that parsers interpret differently."""
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -264,12 +277,12 @@ def _read_approval(body: bytes) -> tuple[Literal["good", "bad", "unsettled"], tu
 
 
 def _tags(headers: Pairs) -> tuple[str, ...] | None:
-    given = [value for name, value in headers if name == "if-none-match"]
-    if not given:
+    values = [value for name, value in headers if name == "if-none-match"]
+    if not values:
         return None
-    return tuple(plain_tag(tag) for value in given for tag in value.split(",") if tag.strip())
+    return tuple(plain_tag(tag) for value in values for tag in value.split(",") if tag.strip())
 
 
 def plain_tag(tag: str) -> str:
-    """A tag without the marks that a client may or may not put around it."""
+    """Return a tag without quotes and W/, which clients may or may not send."""
     return tag.strip().removeprefix("W/").strip('"')

@@ -1,6 +1,6 @@
-"""Reading a trace: records become values, in the order of their time.
+"""Reads a trace: converts records into values, in the order of time.
 
-What cannot be read is counted and left out; a torn last line after a kill is ordinary.
+Lines that cannot be read are counted and skipped: an incomplete last line is normal after a kill.
 Nothing is judged here.
 """
 
@@ -18,11 +18,11 @@ from .records import (
     Disabled,
     Exchange,
     FleetLine,
+    FleetMachine,
     Impact,
     Joint,
     Over,
     Pairs,
-    Seat,
     Step,
     Trace,
     Unannounced,
@@ -31,9 +31,9 @@ from .records import (
 
 _T = TypeVar("_T")
 
-# How long before the line ahead of it a torn line may have been asked.
-_TORN_REACH = 60.0
-_HARMLESS = frozenset(
+# Seconds before the previous line at which the request of an unreadable line may have been sent.
+_UNREADABLE_REACH = 60.0
+_NOT_APPROVALS = frozenset(
     {
         "fleet",
         "impact",
@@ -51,8 +51,8 @@ _HARMLESS = frozenset(
         "end",
     }
 )
-_HARMLESS_LINE = re.compile(
-    rb'"method": ?"GET"|"kind": ?"(?:' + "|".join(sorted(_HARMLESS)).encode() + rb')"'
+_NOT_APPROVAL_LINE = re.compile(
+    rb'"method": ?"GET"|"kind": ?"(?:' + "|".join(sorted(_NOT_APPROVALS)).encode() + rb')"'
 )
 
 
@@ -61,7 +61,7 @@ class _UnreadableError(Exception):
 
 
 def read_lines(paths: Sequence[Path]) -> Iterator[object]:
-    """The records of all files, one after the other; a line that is not JSON stays bytes."""
+    """Yield the records of all files; a line that is not JSON is yielded as bytes."""
     for path in paths:
         with path.open("rb") as lines:
             yield from read_records(lines)
@@ -79,9 +79,9 @@ def read_records(lines: Iterable[bytes]) -> Iterator[object]:
 
 
 def read_trace(records: Iterable[object]) -> Trace:
-    """Each record becomes a value at once: a long trace is mostly the same bytes again."""
+    """Convert records into a trace. Equal values are shared: a long trace repeats itself."""
     unreadable = 0
-    doubt = math.inf
+    approvals_uncertain_from = math.inf
     last = -math.inf
     shared: dict[object, object] = {}
     exchanges: list[Exchange] = []
@@ -92,7 +92,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     ups: list[float] = []
     downs: list[float] = []
     steps: list[Step] = []
-    breaks: list[float] = []
+    interruptions: list[float] = []
     joints: list[Joint] = []
     windows: list[Window] = []
     unannounced: list[Unannounced] = []
@@ -111,7 +111,7 @@ def read_trace(records: Iterable[object]) -> Trace:
                     exchange = _exchange(index, t, record, shared)
                     exchanges.append(exchange)
                     if exchange.status is None and not exchange.fault:
-                        breaks.append(t)
+                        interruptions.append(t)
                 case "fleet":
                     fleets.append(_fleet(t, record))
                 case "impact":
@@ -141,16 +141,16 @@ def read_trace(records: Iterable[object]) -> Trace:
                         _text(record, "move")
                     )
                     group = record.get("group")
-                    named = group if isinstance(group, str) else None
-                    changes.setdefault(named, []).append(t)
+                    group_name = group if isinstance(group, str) else None
+                    changes.setdefault(group_name, []).append(t)
                 case "partial":
-                    partial, doubt = True, -math.inf
+                    partial, approvals_uncertain_from = True, -math.inf
                 case _:
                     pass
         except _UnreadableError:
             unreadable += 1
             if _may_approve(record):
-                doubt = min(doubt, last - _TORN_REACH)
+                approvals_uncertain_from = min(approvals_uncertain_from, last - _UNREADABLE_REACH)
     # Sorting is stable: among equals the given order stays.
     return Trace(
         tuple(sorted(exchanges, key=lambda exchange: exchange.t)),
@@ -161,27 +161,27 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(ups)),
         tuple(sorted(downs)),
         tuple(steps),
-        tuple(sorted([*breaks, *ups, *downs, *(step.t for step in steps)])),
+        tuple(sorted([*interruptions, *ups, *downs, *(step.t for step in steps)])),
         sum((max(0.0, -step.seconds) for step in steps), 0.0),
         bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
         unreadable,
-        doubt,
+        approvals_uncertain_from,
         tuple(joints),
         tuple(windows),
         tuple(unannounced),
         tuple(overs),
         frozenset(short_notices),
-        {event: frozenset(taken) for event, taken in moves.items()},
+        {event: frozenset(names) for event, names in moves.items()},
         {group: tuple(sorted(times)) for group, times in changes.items()},
         partial,
     )
 
 
 def _may_approve(record: object) -> bool:
-    """Whether something unreadable could have been an approval: a GET is none, nor an impact."""
+    """Return whether an unreadable record could have been an approval."""
     if isinstance(record, Mapping):
-        return record.get("kind") not in _HARMLESS and record.get("method") != "GET"
-    return not (isinstance(record, bytes) and _HARMLESS_LINE.search(record))
+        return record.get("kind") not in _NOT_APPROVALS and record.get("method") != "GET"
+    return not (isinstance(record, bytes) and _NOT_APPROVAL_LINE.search(record))
 
 
 def _exchange(
@@ -216,13 +216,13 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
         kind = _mapping(group).get("kind")
         if isinstance(kind, str):
             kinds[name] = kind
-    machines: dict[str, Seat] = {}
+    machines: dict[str, FleetMachine] = {}
     for name, value in _mapping(record.get("machines", {})).items():
         machine = _mapping(value)
         addresses = machine.get("addresses") or ()
         if not isinstance(addresses, list | tuple):
             raise _UnreadableError
-        machines[name] = Seat(
+        machines[name] = FleetMachine(
             _text(machine, "group"),
             machine.get("update_domain"),
             tuple(str(address) for address in addresses),
@@ -257,7 +257,7 @@ def _number(record: Mapping[str, object], key: str) -> float:
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnreadableError
-    # Beyond this, no clock: and float arithmetic on it would say nothing.
+    # No clock goes beyond this, and float arithmetic would be too coarse.
     if not abs(value) < 1e12:
         raise _UnreadableError
     return float(value)
@@ -272,7 +272,7 @@ def _text(record: Mapping[str, object], key: str) -> str:
 
 def _names(record: Mapping[str, object], key: str) -> tuple[str, ...]:
     names = record.get(key)
-    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise _UnreadableError
     return tuple(names)
 
@@ -316,5 +316,5 @@ def _bytes(record: Mapping[str, object], key: str, shared: dict[object, object])
 
 
 def _share(value: _T, shared: dict[object, object]) -> _T:
-    """The equal value that is kept already, if there is one."""
+    """Return the equal value that is stored already, or store this one."""
     return cast(_T, shared.setdefault(value, value))

@@ -1,7 +1,7 @@
-"""Events that are carried out and shown to nobody: a delete that nobody asked to be told of.
+"""Unannounced events: carried out without being listed, such as a delete without notification.
 
-No document proves when one is there, so the lines about it do: from the one that names it to
-the one that ends it, with the doubt that lines have. Without an end it may be there for ever.
+No document shows them, so their time is taken from their lines: from `unannounced` to `over`, with
+the uncertainty of lines. Without an end they may last forever.
 """
 
 import math
@@ -20,11 +20,11 @@ class UnannouncedEvents:
     def __init__(self, trace: Trace) -> None:
         self._margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
         self._lines = sorted(trace.unannounced, key=lambda line: line.t)
-        self._ends: dict[str, float] = {}
+        self._end_times: dict[str, float] = {}
         for over in trace.overs:
-            self._ends[over.event] = max(over.t, self._ends.get(over.event, over.t))
-        # By event and group: when what was in its way began, and the latest end of all so far.
-        self._ways: dict[tuple[str, str | None], tuple[list[float], list[float]]] = {}
+            self._end_times[over.event] = max(over.t, self._end_times.get(over.event, over.t))
+        # By event and group: the starts of what may hold it, and the latest end so far.
+        self._holding: dict[tuple[str, str | None], tuple[list[float], list[float]]] = {}
         self.ids = frozenset(line.event for line in self._lines)
 
     def until(
@@ -32,18 +32,20 @@ class UnannouncedEvents:
         event: str,
         group: str | None,
         t: float,
-        in_the_way: Callable[[tuple[str, ...] | None], bool],
+        may_hold: Callable[[tuple[str, ...] | None], bool],
     ) -> float:
-        """How long, of those in the event's way by `t`, the last may have been there."""
+        """Return until when an unannounced event that began by `t` may have held the event."""
         if not self._lines:
             return -math.inf
-        way = self._ways.get((event, group))
-        if way is None:
-            lines = [e for e in self._lines if _may_be_of(e, group) and in_the_way(e.machines)]
-            ends = [self._ends.get(line.event, math.inf) + self._margin for line in lines]
+        spans = self._holding.get((event, group))
+        if spans is None:
+            lines = [
+                line for line in self._lines if _may_be_of(line, group) and may_hold(line.machines)
+            ]
+            ends = [self._end_times.get(line.event, math.inf) + self._margin for line in lines]
             begins = [line.t - self._margin for line in lines]
-            way = self._ways[event, group] = begins, list(accumulate(ends, max))
-        begins, last = way
+            spans = self._holding[event, group] = begins, list(accumulate(ends, max))
+        begins, last = spans
         count = bisect_right(begins, t)
         return last[count - 1] if count else -math.inf
 
@@ -52,9 +54,9 @@ def _may_be_of(line: Unannounced, group: str | None) -> bool:
     return line.group is None or group is None or line.group == group
 
 
-def judge_shown(hidden: UnannouncedEvents, facts: Facts, findings: Findings) -> None:
-    """Accuse documents that list what nobody was to be shown."""
-    for id in sorted(hidden.ids & facts.known.keys()):
-        group = min(facts.known[id].groups, default=None)
+def judge_shown(unannounced: UnannouncedEvents, facts: Facts, findings: Findings) -> None:
+    """Report documents that list unannounced events."""
+    for id in sorted(unannounced.ids & facts.events.keys()):
+        group = min(facts.events[id].groups, default=None)
         message = "It was to be carried out unannounced, and a document lists it."
-        findings.add("unannounced-shown", message, t=facts.known[id].seen, event=id, group=group)
+        findings.add("unannounced-shown", message, t=facts.events[id].seen, event=id, group=group)

@@ -124,9 +124,9 @@ def test_a_judgement_reads_as_text_and_as_data() -> None:
     judgement = judge([*recording.records, {"kind": "impact", "t": T0 + 3}])
     assert judgement.render().splitlines() == [
         "2 findings (2 exchanges, 1 machine, 1 event, 1 impact; 1 unreadable line)",
-        "early-start: It was Started 899 s before its NotBefore, and nobody had approved.",
+        "early-start: It was Started 899 s before its NotBefore, without an approval.",
         f"    at 2023-11-14T22:13:21.000Z, group web, machine web_0, event {A}",
-        "impact-early: It was carried out 898 s before its NotBefore, and nobody had approved.",
+        "impact-early: It was carried out 898 s before its NotBefore, without an approval.",
         f"    at 2023-11-14T22:13:22.000Z, machine web_0, event {A}",
     ]
     data = json.loads(json.dumps(judgement.as_dict()))
