@@ -53,7 +53,7 @@ class Callers:
         self._took: list[float] = []
         self.decided = 0
         self.raised: dict[str, float] = {}  # when everybody had been told, for a while
-        node.store.attach(self._told)
+        node.store.on_commit(self._told)
 
     async def run(self, callers: int, seconds: float, type: EventType) -> Round:
         self._store.sizes.clear()

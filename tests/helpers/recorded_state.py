@@ -36,7 +36,7 @@ async def read_state(path: Path) -> Record:
             replayed[entry.group] = apply(before, entry.items)
         trace.on_commit(commit, replayed)
     rollouts = {
-        id: list(await store.caused_under(f"rollout/{id}/")) for id in store.registry.rollouts
+        id: list(await store.events_by_cause(f"rollout/{id}/")) for id in store.registry.rollouts
     }
     stored = dict(store.groups)
     await store.close()

@@ -129,20 +129,20 @@ def flip(path: Path) -> None:
 
 FOREIGN = {
     "CREATE TRIGGER x AFTER INSERT ON commits BEGIN DELETE FROM keys; END": "contains trigger 'x'",
-    "CREATE VIEW x AS SELECT * FROM tokens": "contains view 'x', which is no part of a state",
+    "CREATE VIEW x AS SELECT * FROM tokens": "contains view 'x', which is not part of a state file",
     "CREATE TABLE x (y)": "contains table 'x'",
     "CREATE INDEX x ON commits (at)": "contains index 'x'",
 }
 
 
 WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no database": (lambda path: path.write_bytes(b"not at all" * 100), "no SQLite database"),
+    "no database": (lambda path: path.write_bytes(b"not at all" * 100), "not an SQLite database"),
     "empty": (lambda path: path.write_bytes(b""), "is empty"),
     "truncated": (lambda path: os.truncate(path, 20_000), "is damaged"),
     "a flipped page": (flip, "is damaged"),
     "something else": (
         sql("DROP TABLE commits"),
-        "database of something else",
+        "SQLite database of another program",
     ),
     "a newer schema": (
         sql("UPDATE alembic_version SET version_num = '0999'"),
@@ -155,11 +155,11 @@ WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a commit that is none": (sql("UPDATE commits SET body = '{}'"), "is damaged .commit 1"),
     "a group the commits know nothing of": (
         sql("INSERT INTO groups VALUES ('c', CAST('{\"name\":\"c\"}' AS BLOB))"),
-        "commits lead to something else",
+        "commits do not lead to the stored state",
     ),
     "a machine that got lost": (
         sql("DELETE FROM machines WHERE name = 'b-0'"),
-        "commits lead to something else.*: b",
+        "commits do not lead to the stored state: b",
     ),
     "a table that got lost": (sql("DROP TABLE tokens"), "is damaged"),
     **{

@@ -137,7 +137,7 @@ def test_commits_come_in_order_and_without_a_gap(engine: Reopen) -> None:
 def test_listeners_are_told_before_the_caller_hears(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         told: list[int] = []
-        store.attach(lambda commit, _: told.append(commit.seq))
+        store.on_commit(lambda commit, _: told.append(commit.seq))
         commit = await store.transact(doing("web", web("web_0")))
         assert commit is not None
         assert told == [commit.seq]
@@ -230,12 +230,12 @@ def test_if_a_commit_cannot_be_made_durable_every_caller_of_it_is_refused(engine
 def test_events_that_are_over_are_found_by_id_by_group_and_by_cause(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         await a_life(store)
-        assert set(await store.records(["A", "B", "nope"])) == {"B"}
-        assert [event.id for event in await store.past()] == ["B"]
-        assert [event.id for event in await store.past(group="web")] == ["B"]
-        assert [event.id for event in await store.past(group="sql")] == []
-        assert [event.id for event in await store.caused_under("for B")] == ["B"]
-        assert [event.id for event in await store.caused_under("for A")] == ["A"]
+        assert set(await store.ended_events(["A", "B", "nope"])) == {"B"}
+        assert [event.id for event in await store.past_events()] == ["B"]
+        assert [event.id for event in await store.past_events(group="web")] == ["B"]
+        assert [event.id for event in await store.past_events(group="sql")] == []
+        assert [event.id for event in await store.events_by_cause("for B")] == ["B"]
+        assert [event.id for event in await store.events_by_cause("for A")] == ["A"]
 
     run(using(engine(), body))
 
@@ -246,11 +246,11 @@ def test_the_latest_that_is_over_comes_first(engine: Reopen) -> None:
         for id in ("A", "B", "C"):
             await store.transact(doing("web", reboot(id)))
             await store.transact(doing("web", c.Cancel(id=id, by="test")))
-        assert [event.id for event in await store.past()] == ["C", "B", "A"]
-        assert [event.id for event in await store.past(limit=2)] == ["C", "B"]
-        assert [event.id for event in await store.past(limit=2, before="C")] == ["B", "A"]
-        assert [event.id for event in await store.past(before="A")] == []
-        assert [event.id for event in await store.past(before="nobody")] == []
+        assert [event.id for event in await store.past_events()] == ["C", "B", "A"]
+        assert [event.id for event in await store.past_events(limit=2)] == ["C", "B"]
+        assert [event.id for event in await store.past_events(limit=2, before="C")] == ["B", "A"]
+        assert [event.id for event in await store.past_events(before="A")] == []
+        assert [event.id for event in await store.past_events(before="nobody")] == []
 
     run(using(engine(), body))
 
@@ -284,8 +284,8 @@ def test_a_listener_that_fails_keeps_nothing_from_anybody(engine: Reopen) -> Non
         def broken(*_: object) -> None:
             raise LookupError("broken")
 
-        store.attach(broken)
-        store.attach(lambda commit, _: told.append(commit.seq))
+        store.on_commit(broken)
+        store.on_commit(lambda commit, _: told.append(commit.seq))
         await store.transact(doing("web", web("web_0")))
         await store.transact(doing("web", reboot("A")))
         assert told == [1, 2]
@@ -445,10 +445,10 @@ def test_an_id_is_found_by_its_beginning(engine: Reopen) -> None:
         for id in ("AB1", "AB2", "AC1"):
             await store.transact(doing("web", reboot(id)))
         await store.transact(doing("web", c.Cancel(id="AB2", by="test")))
-        assert sorted(await store.ids("AB", 10)) == ["AB1", "AB2"]
-        assert await store.ids("AC", 10) == ["AC1"]
-        assert await store.ids("B", 10) == []
-        assert len(await store.ids("A", 2)) == 2
+        assert sorted(await store.event_ids("AB", 10)) == ["AB1", "AB2"]
+        assert await store.event_ids("AC", 10) == ["AC1"]
+        assert await store.event_ids("B", 10) == []
+        assert len(await store.event_ids("A", 2)) == 2
 
     run(using(engine(), look))
 
@@ -461,8 +461,8 @@ def test_pruning_forgets_what_was_over_and_nothing_else(engine: Reopen) -> None:
         assert gone == 5
         assert await everything(store) == ["raised B", "host-added rack-1"]
         assert await everything(store, machine="web_0") == []
-        assert await store.records(["A"]) == {}
-        assert await store.past() == []
+        assert await store.ended_events(["A"]) == {}
+        assert await store.past_events() == []
         assert dict(store.groups) == groups
         assert store.registry == registry
 
@@ -481,7 +481,7 @@ def test_an_event_whose_end_is_young_keeps_its_whole_story(engine: Reopen) -> No
         await a_history(store)
         await store.prune(LATER.at, lambda _: False)
         assert await everything(store, event="A") == ["raised A", "withdrawn A"]
-        assert set(await store.records(["A"])) == {"A"}
+        assert set(await store.ended_events(["A"])) == {"A"}
 
     run(using(engine(), look))
 
@@ -491,7 +491,7 @@ def test_pruning_leaves_what_somebody_still_needs(engine: Reopen) -> None:
         await a_history(store)
         await store.prune(LATEST.at, lambda event: event.cause == "for A")
         assert await everything(store, event="A") == ["raised A", "withdrawn A"]
-        assert [event.id for event in await store.caused_under("for A")] == ["A"]
+        assert [event.id for event in await store.events_by_cause("for A")] == ["A"]
 
     run(using(engine(), look))
 

@@ -20,7 +20,7 @@ from forewarn.store.port import HistoryQuery, Key, PollSightings, States
 from forewarn.store.sqlite.engine import SqliteStore
 
 AT = 1_800_000_000_000_000
-KEY = Key("alice", "restart-1", "digest of what was asked")
+KEY = Key("alice", "restart-1", "digest of the request")
 TOKEN = Token(
     id="a1b2",
     name="alice",
@@ -68,14 +68,14 @@ def test_a_request_with_a_key_is_known_by_it_as_soon_as_it_is_committed(
     engine: Callable[[], Store],
 ) -> None:
     async def asked(store: Store) -> None:
-        assert await store.keyed("alice", "restart-1") is None
+        assert await store.keyed_request("alice", "restart-1") is None
         await commit(store, Batch(AT, key=KEY, notes=("a note",)))
 
     async def asked_again(store: Store) -> None:
-        kept = await store.keyed("alice", "restart-1")
+        kept = await store.keyed_request("alice", "restart-1")
         assert kept is not None
         assert (kept.key, kept.at, kept.status) == (KEY, AT, None)
-        assert await store.keyed("bob", "restart-1") is None
+        assert await store.keyed_request("bob", "restart-1") is None
         commits = [commit async for commit in store.commits(kept.seq - 1)]
         assert (commits[0].key, commits[0].notes) == (KEY, ("a note",))
 
@@ -85,10 +85,10 @@ def test_a_request_with_a_key_is_known_by_it_as_soon_as_it_is_committed(
 def test_its_answer_is_kept_with_it(engine: Callable[[], Store]) -> None:
     async def answered(store: Store) -> None:
         await commit(store, Batch(AT, key=KEY))
-        await store.answered(KEY, 201, b"the answer")
+        await store.save_answer(KEY, 201, b"the answer")
 
     async def asked_again(store: Store) -> None:
-        kept = await store.keyed("alice", "restart-1")
+        kept = await store.keyed_request("alice", "restart-1")
         assert kept is not None
         assert (kept.status, kept.answer) == (201, b"the answer")
 
@@ -98,11 +98,11 @@ def test_its_answer_is_kept_with_it(engine: Callable[[], Store]) -> None:
 def test_no_answer_is_kept_for_what_was_not_carried_out(engine: Callable[[], Store]) -> None:
     async def answered(store: Store) -> None:
         with pytest.raises(StoreFailed, match="restart-1"):
-            await store.answered(KEY, 201, b"the answer")
+            await store.save_answer(KEY, 201, b"the answer")
         await commit(store, Batch(AT, key=KEY))
-        other = msgspec.structs.replace(KEY, asked="something else")
+        other = msgspec.structs.replace(KEY, digest="of something else")
         with pytest.raises(StoreFailed, match="restart-1"):
-            await store.answered(other, 201, b"the answer")
+            await store.save_answer(other, 201, b"the answer")
 
     living(engine, answered)
 
@@ -113,8 +113,8 @@ def test_a_key_is_forgotten_with_its_commit(engine: Callable[[], Store]) -> None
         later = Key("alice", "restart-2", "digest")
         await commit(store, Batch(AT + 2 * DAY, key=later))
         await store.prune(AT + DAY, lambda _event: False)
-        assert await store.keyed("alice", "restart-1") is None
-        assert await store.keyed("alice", "restart-2") is not None
+        assert await store.keyed_request("alice", "restart-1") is None
+        assert await store.keyed_request("alice", "restart-2") is not None
 
     living(engine, pruned)
 

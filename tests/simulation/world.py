@@ -151,7 +151,7 @@ class Simulation:
             trace.on_commit(commit, self.disk.groups)
         self._told = len(self.disk.commits)
         trace.follow(self.store, self.node.clock)
-        self.store.attach(self._count)
+        self.store.on_commit(self._count)
 
     def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         self._told = commit.seq

@@ -101,7 +101,7 @@ class LocalUpstream:
             for group in changed.values():
                 sink(group_news(group))
 
-        self._store.attach(on_commit)
+        self._store.on_commit(on_commit)
         for group in self._store.groups.values():
             sink(group_news(group))
 

@@ -1,4 +1,4 @@
-"""Where state is kept: a port, and its adapters for SQLite and memory. Decides nothing."""
+"""Storage of the service's state: a port, and its engines for SQLite and memory."""
 
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import (

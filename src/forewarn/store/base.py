@@ -1,11 +1,12 @@
-"""What the engines share: many works, one commit.
+"""What the engines share: works are collected into batches, and a batch is written as a whole.
 
-While one batch is being made durable the next one gathers. A batch is decided against an
-overlay: each work sees what those before it have done. Only when the engine has it on disk does
-it become the state, and are listeners called and callers answered. If the engine fails, the overlay
-is dropped and every caller of the batch is refused, including those that changed nothing but saw
-what is now not so. If it is unknown whether the batch is on disk, the service stops before any
-caller is answered.
+While one batch is being made durable, the next one is collected. A batch is decided against an
+overlay of the state, so that each work sees the changes of those before it. Only when the engine
+has written the batch to disk does the overlay become the state; then listeners are called and
+callers get their results. If the engine fails, the overlay is dropped and every caller of the batch
+gets the error, including those that changed nothing, because they have seen changes that did not
+happen. If it is unknown whether the batch is on disk, the service stops before any caller gets a
+result.
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ import contextvars
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 from forewarn.core import Group, Time, apply
 from forewarn.core.registry import Registry
 from forewarn.store.port import (
+    BatchListener,
     BeforeVisible,
     Commit,
     Listener,
-    Measured,
     OutcomeUnknown,
+    OutcomeUnknownListener,
     States,
-    Stopping,
     Store,
     StoreFailed,
     Work,
 )
 from forewarn.support.logs import logger
 
-MAX_BATCH = 512  # works decided for one commit
+MAX_BATCH = 512  # works that are written together
+
+Submitted: TypeAlias = tuple[Work, asyncio.Future[Commit | None]]
 
 log = logger("forewarn")
 
@@ -45,11 +49,11 @@ class BatchingStore(Store):
         self._seq = 0
         self._listeners: list[Listener] = []
         self._before_visible: list[BeforeVisible] = []
-        self._waiting: list[tuple[Work, asyncio.Future[Commit | None]]] = []
+        self._waiting: list[Submitted] = []
         self._worker: asyncio.Task[None] | None = None
-        self._trouble = ""
-        self._measured: Measured = lambda *_: None
-        self._stopping: Stopping = lambda _: None
+        self._problem = ""
+        self._on_batch: BatchListener = lambda *_: None
+        self._on_unknown_outcome: OutcomeUnknownListener = lambda _: None
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -63,91 +67,91 @@ class BatchingStore(Store):
     def seq(self) -> int:
         return self._seq
 
-    def healthy(self) -> str:
-        return self._trouble
+    def problem(self) -> str:
+        return self._problem
 
-    def skip(self, numbers: int) -> None:
-        self._seq += numbers
+    def skip_numbers(self, count: int) -> None:
+        self._seq += count
 
-    def attach(self, listener: Listener) -> None:
+    def on_commit(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def measure(self, measured: Measured) -> None:
-        self._measured = measured
+    def on_batch(self, listener: BatchListener) -> None:
+        self._on_batch = listener
 
-    def on_unknown_outcome(self, stop: Stopping) -> None:
-        self._stopping = stop
+    def on_unknown_outcome(self, listener: OutcomeUnknownListener) -> None:
+        self._on_unknown_outcome = listener
 
     def before_visible(self, call: BeforeVisible) -> None:
         self._before_visible.append(call)
 
     async def transact(self, work: Work) -> Commit | None:
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Commit | None] = loop.create_future()
-        self._waiting.append((work, done))
+        result: asyncio.Future[Commit | None] = loop.create_future()
+        self._waiting.append((work, result))
         if self._worker is None:
-            # It works for all callers, so it must not run in the context of the first one.
+            # It runs works of all callers, so it must not run in the context of the first one.
             context = contextvars.Context()
             self._worker = loop.create_task(self._run(), name="store", context=context)
-        return await done
+        return await result
 
     async def _run(self) -> None:
         try:
             while self._waiting:
-                batch = self._waiting[:MAX_BATCH]
+                works = self._waiting[:MAX_BATCH]
                 del self._waiting[:MAX_BATCH]
-                await self._commit(batch)
+                await self._commit(works)
         finally:
             self._worker = None
 
-    async def _commit(self, batch: list[tuple[Work, asyncio.Future[Commit | None]]]) -> None:
+    async def _commit(self, works: list[Submitted]) -> None:
         overlay: dict[str, Group] = {}
         states = States(overlay, self._groups, registry=self._registry)
         commits: list[Commit] = []
         decided: list[tuple[asyncio.Future[Commit | None], Commit | None]] = []
-        for work, done in batch:
+        for work, result in works:
             try:
-                wanted = work(states)
+                batch = work(states)
                 changed = {
-                    e.group: wanted.after.get(e.group) or apply(states[e.group], e.items)
-                    for e in wanted.entries
+                    e.group: batch.after.get(e.group) or apply(states[e.group], e.items)
+                    for e in batch.entries
                 }
             except Exception as error:
-                _fail(done, error)
+                _fail(result, error)
                 continue
-            if not changed and not wanted.puts and wanted.key is None:
-                decided.append((done, None))
+            if not changed and not batch.puts and batch.key is None:
+                decided.append((result, None))
                 continue
             overlay.update(changed)
             seq = self._seq + len(commits) + 1
             commit = Commit(
-                *(seq, wanted.at, wanted.lost, wanted.entries, wanted.puts),
-                key=wanted.key,
-                notes=wanted.notes if wanted.key else (),
-                about=wanted.about if wanted.key else (),
+                *(seq, batch.at, batch.lost, batch.entries, batch.puts),
+                key=batch.key,
+                notes=batch.notes if batch.key else (),
+                about=batch.about if batch.key else (),
             )
-            if wanted.puts:
+            if batch.puts:
                 if states.registry is self._registry:
                     states.registry = self._registry.copy()
-                for put in wanted.puts:
+                for put in batch.puts:
                     states.registry.put(put)
             commits.append(commit)
-            decided.append((done, commit))
+            decided.append((result, commit))
         if commits:
             loop = asyncio.get_running_loop()
-            began = loop.time()
+            start = loop.time()
             try:
                 await self._persist(commits, self._groups, overlay)
             except Exception as error:
-                known = isinstance(error, StoreFailed | OutcomeUnknown)
-                failure = error if known else StoreFailed(repr(error))
-                self._trouble = str(failure)
-                self._measured(loop.time() - began, len(batch), 0, self._trouble)
-                for done, _ in decided:
-                    _fail(done, failure)
+                own = isinstance(error, StoreFailed | OutcomeUnknown)
+                failure = error if own else StoreFailed(repr(error))
+                self._problem = str(failure)
+                self._on_batch(loop.time() - start, len(works), 0, self._problem)
+                for result, _ in decided:
+                    _fail(result, failure)
                 return
-            self._trouble = ""
-            self._measured(loop.time() - began, len(batch), len(commits), "")
+            self._problem = ""
+            self._on_batch(loop.time() - start, len(works), len(commits), "")
             for call in self._before_visible:
                 try:
                     await call(commits, overlay)
@@ -161,9 +165,9 @@ class BatchingStore(Store):
             self._seq = commits[-1].seq
             for commit in commits:
                 self._call_listeners(commit)
-        for done, outcome in decided:
-            if not done.done():
-                done.set_result(outcome)
+        for result, outcome in decided:
+            if not result.done():
+                result.set_result(outcome)
 
     def _call_listeners(self, commit: Commit) -> None:
         """Call every listener, even if one fails: the commit has happened."""
@@ -191,6 +195,6 @@ class BatchingStore(Store):
         return min(raised, default=cutoff)
 
 
-def _fail(done: asyncio.Future[Commit | None], error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
+def _fail(result: asyncio.Future[Commit | None], error: Exception) -> None:
+    if not result.done():
+        result.set_exception(error)

@@ -1,4 +1,4 @@
-"""The store engines, chosen by what the setting `state` says: now a path, which means SQLite.
+"""The store engines, selected by the setting `state`. At present that is a path, for SQLite.
 
 Everything else uses a state through the port. A new engine is a sub-package that implements
 `Store` and `StoredState`, a case in each function here, and what the settings accept as `state`.

@@ -1,4 +1,4 @@
-"""The engine that forgets: everything in a `Disk` object, which a test may keep and reopen."""
+"""The engine without a file: all state is in a `Disk` object, which a test can keep and reopen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forewarn.store.port import (
     Copy,
     HistoryQuery,
     Key,
-    Keyed,
+    KeyedRequest,
     Mark,
     PollSightings,
     StoreFailed,
@@ -27,26 +27,26 @@ from forewarn.store.port import (
 
 
 class Disk:
-    """What survives the death of a MemoryStore: what was persisted, and no more."""
+    """What a MemoryStore has persisted, and the next one can open."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.registry = Registry({}, {}, {})
         self.commits: list[Commit] = []
-        self.events: dict[str, Event] = {}  # all, in the order they were raised
+        self.events: dict[str, Event] = {}  # active or over, in the order they were raised
         self.sightings = PollSightings(seen={})
         self.restored: Time | None = None
-        self.keys: dict[tuple[str, str], Keyed] = {}
+        self.keys: dict[tuple[str, str], KeyedRequest] = {}
         self.history: list[Record] = []
-        self.timeline: list[Record] = []  # the same in the order of time
-        self.recorded = 0  # records ever
+        self.timeline: list[Record] = []  # the same records, ordered by time
+        self.last_record = 0  # the highest number of a record so far
 
     def record(self, records: Iterable[Record]) -> None:
         for record in records:
-            self.recorded += 1
-            kept = msgspec.structs.replace(record, seq=self.recorded)
-            self.history.append(kept)
-            insort(self.timeline, kept, key=_mark)  # at the end, but for what was seen
+            self.last_record += 1
+            numbered = msgspec.structs.replace(record, seq=self.last_record)
+            self.history.append(numbered)
+            insort(self.timeline, numbered, key=_mark)  # who saw an event first is written later
 
 
 class MemoryStore(BatchingStore):
@@ -68,12 +68,12 @@ class MemoryStore(BatchingStore):
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        scribe = HistoryWriter(before, self._registry.hosts)
+        history = HistoryWriter(before, self._registry.hosts)
         self.disk.groups.update(after)
         for commit in commits:
-            changed = [(entry.group, entry.items) for entry in commit.entries]
-            self.disk.record(scribe.records(commit.at, changed, commit.puts))
-            self.disk.commits.append(msgspec.structs.replace(commit, words=scribe.words()))
+            changes = [(entry.group, entry.items) for entry in commit.entries]
+            self.disk.record(history.records(commit.at, changes, commit.puts))
+            self.disk.commits.append(msgspec.structs.replace(commit, words=history.words()))
             for put in commit.puts:
                 self.disk.registry.put(put)
                 if isinstance(put, StateRestored):
@@ -81,7 +81,7 @@ class MemoryStore(BatchingStore):
                 if isinstance(put, ClockAccepted):
                     self._accept_clock(commit, put)
             if key := commit.key:
-                self.disk.keys[key.owner, key.name] = Keyed(key, commit.seq, commit.at)
+                self.disk.keys[key.owner, key.name] = KeyedRequest(key, commit.seq, commit.at)
             for entry in commit.entries:
                 for item in entry.items:
                     if isinstance(item, EventMoved):
@@ -96,36 +96,38 @@ class MemoryStore(BatchingStore):
         past = correction.past
         disk.history = [replace(record, at=past(record.at)) for record in disk.history]
         disk.timeline = sorted(disk.history, key=_mark)
-        disk.commits = [replace(one, at=past(one.at)) for one in disk.commits]
+        disk.commits = [replace(stored, at=past(stored.at)) for stored in disk.commits]
         disk.events = {id: correction.event(event) for id, event in disk.events.items()}
-        disk.keys = {name: replace(kept, at=past(kept.at)) for name, kept in disk.keys.items()}
+        disk.keys = {name: replace(keyed, at=past(keyed.at)) for name, keyed in disk.keys.items()}
         disk.restored = past(disk.restored)
         used = {token: past(at) for token, at in disk.sightings.used.items()}
         disk.sightings = replace(disk.sightings, used=used)
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         while True:
-            at = bisect_right(self.disk.commits, after, key=lambda commit: commit.seq)
-            if at == len(self.disk.commits) or self.disk.commits[at].seq > self._seq:
+            index = bisect_right(self.disk.commits, after, key=lambda commit: commit.seq)
+            if index == len(self.disk.commits) or self.disk.commits[index].seq > self._seq:
                 return
-            yield self.disk.commits[at]
-            after = self.disk.commits[at].seq
+            commit = self.disk.commits[index]
+            yield commit
+            after = commit.seq
 
-    async def keyed(self, owner: str, name: str) -> Keyed | None:
+    async def keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
         return self.disk.keys.get((owner, name))
 
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
-        kept = self.disk.keys.get((key.owner, key.name))
-        if kept is None or kept.key != key:
-            raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
-        answered = msgspec.structs.replace(kept, status=status, answer=answer)
-        self.disk.keys[key.owner, key.name] = answered
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
+        keyed = self.disk.keys.get((key.owner, key.name))
+        if keyed is None or keyed.key != key:
+            raise StoreFailed(f"no request was carried out under the key '{key.name}'")
+        self.disk.keys[key.owner, key.name] = msgspec.structs.replace(
+            keyed, status=status, answer=answer
+        )
 
-    async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
-        found = {id: self.disk.events.get(id) for id in ids}
-        return {id: event for id, event in found.items() if event and event.status.over}
+    async def ended_events(self, ids: Collection[str]) -> Mapping[str, Event]:
+        events = {id: self.disk.events.get(id) for id in ids}
+        return {id: event for id, event in events.items() if event and event.status.over}
 
-    async def past(
+    async def past_events(
         self, *, group: str | None = None, limit: int = 100, before: str | None = None
     ) -> Sequence[Event]:
         if before is not None and before not in self.disk.events:
@@ -134,25 +136,25 @@ class MemoryStore(BatchingStore):
         over = [event for event in raised if event.status.over and group in (None, event.group)]
         return list(reversed(over))[:limit]
 
-    async def caused_under(self, prefix: str) -> Sequence[Event]:
+    async def events_by_cause(self, prefix: str) -> Sequence[Event]:
         return [event for event in self.disk.events.values() if event.cause.startswith(prefix)]
 
-    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
+    async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
         return list(islice((id for id in self.disk.events if id.startswith(prefix)), limit))
 
-    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
-        if wanted.after_seq is not None:
+    async def history(self, query: HistoryQuery) -> Sequence[Record]:
+        if query.after_seq is not None:
             records: Iterable[Record] = self.disk.history
-        else:  # whoever reads on begins where it was, instead of looking through what it has had
+        else:  # a page starts at its mark, so that earlier records are not searched again
             timeline = self.disk.timeline
-            first = bisect_right(timeline, wanted.after, key=_mark) if wanted.after else 0
+            first = bisect_right(timeline, query.after, key=_mark) if query.after else 0
             end = len(timeline)
-            if wanted.before is not None:
-                end = bisect_left(timeline, wanted.before, key=_mark)
-            places = range(first, end)
-            ordered = reversed(places) if wanted.newest_first else places
-            records = (timeline[place] for place in ordered)
-        return list(islice((r for r in records if _matches(r, wanted)), wanted.limit))
+            if query.before is not None:
+                end = bisect_left(timeline, query.before, key=_mark)
+            indexes = range(first, end)
+            ordered = reversed(indexes) if query.newest_first else indexes
+            records = (timeline[index] for index in ordered)
+        return list(islice((r for r in records if _matches(r, query)), query.limit))
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
         disk = self.disk
@@ -161,29 +163,25 @@ class MemoryStore(BatchingStore):
             for event in disk.events.values()
             if event.status.over and (event.ended_at or 0) < cutoff and not keeps(event)
         }
-        kept = [r for r in disk.history if r.event not in over and (r.event or r.at >= cutoff)]
-        gone = len(disk.history) - len(kept)
-        disk.history = kept
-        disk.timeline = sorted(kept, key=_mark)
+        rest = [r for r in disk.history if r.event not in over and (r.event or r.at >= cutoff)]
+        removed = len(disk.history) - len(rest)
+        disk.history = rest
+        disk.timeline = sorted(rest, key=_mark)
         disk.events = {id: event for id, event in disk.events.items() if id not in over}
         needed = min(cutoff, self._oldest_needed(cutoff))
-        old = 0
-        for commit in disk.commits[:-1]:
-            if commit.at >= needed:
-                break
-            old += 1
-        del disk.commits[:old]
+        outdated = takewhile(lambda commit: commit.at < needed, disk.commits[:-1])
+        del disk.commits[: len(list(outdated))]
         oldest = disk.commits[0].seq if disk.commits else 0
-        disk.keys = {name: kept for name, kept in disk.keys.items() if kept.seq >= oldest}
-        return gone
+        disk.keys = {name: keyed for name, keyed in disk.keys.items() if keyed.seq >= oldest}
+        return removed
 
     async def save(self, sightings: PollSightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
         used = {**self.disk.sightings.used, **sightings.used}
         self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=(), used=used)
-        if sightings.firsts:  # else there is no need to look through all that was recorded
-            known = {record.event for record in self.disk.history if record.what is What.SEEN}
-            self.disk.record(first for first in sightings.firsts if first.event not in known)
+        if sightings.firsts:  # otherwise the history need not be searched
+            seen_events = {r.event for r in self.disk.history if r.what is What.SEEN}
+            self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
 
     async def sightings(self) -> PollSightings:
         return msgspec.structs.replace(self.disk.sightings, restored=self.disk.restored)
@@ -197,18 +195,18 @@ def _mark(record: Record) -> Mark:
     return (record.at, record.seq)
 
 
-def _matches(record: Record, wanted: HistoryQuery) -> bool:
+def _matches(record: Record, query: HistoryQuery) -> bool:
     mark = _mark(record)
     return (
-        (wanted.machine is None or wanted.machine in (record.machine, *record.machines))
-        and wanted.group in (None, record.group)
-        and (wanted.groups is None or (bool(record.group) and record.group in wanted.groups))
-        and wanted.host in (None, record.host)
-        and wanted.event in (None, record.event)
-        and (not wanted.what or record.what in wanted.what)
-        and (wanted.since is None or record.at >= wanted.since)
-        and (wanted.until is None or record.at < wanted.until)
-        and (wanted.after is None or mark > wanted.after)
-        and (wanted.before is None or mark < wanted.before)
-        and (wanted.after_seq is None or record.seq > wanted.after_seq)
+        (query.machine is None or query.machine in (record.machine, *record.machines))
+        and query.group in (None, record.group)
+        and (query.groups is None or (bool(record.group) and record.group in query.groups))
+        and query.host in (None, record.host)
+        and query.event in (None, record.event)
+        and (not query.what or record.what in query.what)
+        and (query.since is None or record.at >= query.since)
+        and (query.until is None or record.at < query.until)
+        and (query.after is None or mark > query.after)
+        and (query.before is None or mark < query.before)
+        and (query.after_seq is None or record.seq > query.after_seq)
     )

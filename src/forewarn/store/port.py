@@ -42,28 +42,28 @@ class Key(msgspec.Struct, frozen=True):
 
     owner: str  # the caller that chose the name
     name: str
-    asked: str  # a digest of the request
+    digest: str  # of the request
 
 
-class Keyed(msgspec.Struct, frozen=True):
-    """A request with a key that was carried out."""
+class KeyedRequest(msgspec.Struct, frozen=True):
+    """A request with an idempotency key, which was carried out."""
 
     key: Key
     seq: int  # the commit that carried it out
     at: Time
-    status: int | None = None  # of the answer, once that is known
+    status: int | None = None  # of the response, once that is known
     answer: bytes = b""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What a work wants committed. Without entries, it only waits until the states that it was
-    given are durable."""
+    """What a work commits. An empty batch commits nothing, but the caller still waits until the
+    states that the work has seen are durable."""
 
     at: Time
-    lost: Duration = 0  # time in which the endpoint was not served, until then
+    lost: Duration = 0  # how long the endpoint has not been serving, in all
     entries: tuple[Entry, ...] = ()
     puts: tuple[Put, ...] = ()  # changes of the registry
-    after: Mapping[str, Group] = {}  # the groups after the entries, as far as known already
+    after: Mapping[str, Group] = {}  # groups after the entries, if they are known already
     key: Key | None = None  # of the request
     notes: tuple[str, ...] = ()  # for the caller of the request
     about: tuple[str, ...] = ()  # ids of the events that the request is about
@@ -78,7 +78,7 @@ class Commit(msgspec.Struct, frozen=True):
     key: Key | None = None
     notes: tuple[str, ...] = ()  # with a key: as in `Batch`
     about: tuple[str, ...] = ()  # likewise
-    words: tuple[Word, ...] = ()  # when stored: what readers could only learn from earlier states
+    words: tuple[Word, ...] = ()  # set by the store: what the history says beyond the changes
 
 
 class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
     seen: dict[str, int]  # by group, in time served
     served_until: Time | None = None
     lost: Duration = 0
-    firsts: tuple[Record, ...] = ()  # who was first shown an event, by time; never read back
+    firsts: tuple[Record, ...] = ()  # which machine saw an event first; by time, written only
     used: dict[str, Time] = {}  # by token: when it was last used
     copied: Time | None = None  # read only: the state is a copy, made then and not served since
     restored: Time | None = None  # read only: when a copy last became the state
@@ -97,9 +97,9 @@ Mark: TypeAlias = tuple[Time, int]  # time and number of the record that a page 
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records of the history are wanted: those that match every given field."""
+    """Selects records of the history: those that match every given field."""
 
-    machine: str | None = None  # also of an event that the record is about
+    machine: str | None = None  # which the record, or its event, is about
     group: str | None = None
     groups: tuple[str, ...] | None = None  # any of these; records about no group do not match
     host: str | None = None
@@ -137,12 +137,12 @@ class Copy(msgspec.Struct, frozen=True):
 
 class RestoreResult(msgspec.Struct, frozen=True):
     contents: Contents
-    kept: Path | None  # the state that was replaced
+    kept: Path | None  # where the state that was replaced is now
     outdated: bool  # it has to be upgraded before it is served
 
 
 class UpgradeResult(msgspec.Struct, frozen=True):
-    before: str  # the schema that it had
+    before: str  # the schema before the upgrade
     after: str
     kept: Path | None  # a copy of the state as it was; None: there was nothing to do
 
@@ -177,8 +177,8 @@ class States(ChainMap[str, Group]):
 
 Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
-Measured: TypeAlias = Callable[[float, int, int, str], None]
-Stopping: TypeAlias = Callable[[OutcomeUnknown], None]
+BatchListener: TypeAlias = Callable[[float, int, int, str], None]
+OutcomeUnknownListener: TypeAlias = Callable[[OutcomeUnknown], None]
 BeforeVisible: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
 
 
@@ -199,16 +199,16 @@ class Store(ABC):
         """The number of the last commit; 0 if there is none."""
 
     @abstractmethod
-    def healthy(self) -> str:
-        """Return why the last write failed; empty if it did not."""
+    def problem(self) -> str:
+        """Return why the last write failed; empty if it did not fail."""
 
     @abstractmethod
     def size(self) -> int:
         """Return how many bytes the state takes on disk; 0 if it is not on disk."""
 
     @abstractmethod
-    def skip(self, numbers: int) -> None:
-        """Leave out so many numbers before the next commit."""
+    def skip_numbers(self, count: int) -> None:
+        """Leave out `count` numbers before the next commit."""
 
     @abstractmethod
     async def open(self) -> None: ...
@@ -217,18 +217,18 @@ class Store(ABC):
     async def close(self) -> None: ...
 
     @abstractmethod
-    def attach(self, listener: Listener) -> None:
+    def on_commit(self, listener: Listener) -> None:
         """Call `listener` with every commit, in order, before the callers of `transact` go on."""
 
     @abstractmethod
-    def measure(self, measured: Measured) -> None:
-        """Call `measured` for every batch: how many seconds it took, how many works and commits
-        it contained, and why it failed, if it did."""
+    def on_batch(self, listener: BatchListener) -> None:
+        """Call `listener` for every batch: how many seconds it took, how many works and commits
+        it contained, and why it failed, if it did. There is one such listener."""
 
     @abstractmethod
-    def on_unknown_outcome(self, stop: Stopping) -> None:
-        """Register `stop`, to be called when the outcome of a commit is unknown, before any caller
-        is answered. If it returns, the callers get OutcomeUnknown, and no more commits are made."""
+    def on_unknown_outcome(self, listener: OutcomeUnknownListener) -> None:
+        """Call `listener` when the outcome of a commit is unknown, before any caller gets a result.
+        If it returns, the callers get OutcomeUnknown, and no more commits are made."""
 
     @abstractmethod
     async def check(self) -> None:
@@ -250,48 +250,48 @@ class Store(ABC):
         oldest that is still stored to the last one."""
 
     @abstractmethod
-    async def keyed(self, owner: str, name: str) -> Keyed | None:
-        """Return what was carried out under this key, unless it was forgotten already."""
+    async def keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
+        """Return the request that was carried out under this key, unless it was pruned."""
 
     @abstractmethod
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
-        """Store, durably, the answer to a request that was carried out."""
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
+        """Store the response to a request that was carried out."""
 
     @abstractmethod
-    async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
-        """Return those of the events that are over, by id."""
+    async def ended_events(self, ids: Collection[str]) -> Mapping[str, Event]:
+        """Return those of the events that are over, by id; others are left out."""
 
     @abstractmethod
-    async def past(
+    async def past_events(
         self, *, group: str | None = None, limit: int = 100, before: str | None = None
     ) -> Sequence[Event]:
         """Return events that are over, the latest raised first. With `before`, an event's id: only
-        those raised before it, and none if it is not known any more."""
+        those raised before it, and none if it has been pruned."""
 
     @abstractmethod
-    async def caused_under(self, prefix: str) -> Sequence[Event]:
+    async def events_by_cause(self, prefix: str) -> Sequence[Event]:
         """Return every event whose cause starts with `prefix`, in the order of raising, over or
         not."""
 
     @abstractmethod
-    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
-        """Return ids of events that start with `prefix`, over or not."""
+    async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
+        """Return at most `limit` ids that start with `prefix`, of events that are over or not."""
 
     @abstractmethod
-    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
+    async def history(self, query: HistoryQuery) -> Sequence[Record]:
         """Return at most `limit` records, ordered by time and then by number; or, with
         `after_seq`, by number, so that a reader that continues from the last one misses none."""
 
     @abstractmethod
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
-        """Forget what was over before the cutoff, except for events for which `keeps` is true.
+        """Remove what was over before the cutoff, except for events for which `keeps` is true.
         Active events and the newest commit always stay; keys stay as long as their commits.
-        Returns how many records were removed."""
+        Returns how many records of the history were removed."""
 
     @abstractmethod
     async def save(self, sightings: PollSightings) -> None:
-        """Store the sightings. Of the records of who was first shown an event, only the first ever
-        is stored."""
+        """Store the sightings. For each event, only the first record ever of which machine saw it
+        first is kept."""
 
     @abstractmethod
     async def sightings(self) -> PollSightings: ...
@@ -303,8 +303,8 @@ class Store(ABC):
 
 
 class StoredState(ABC):
-    """A state that this process does not serve: another one may, or none. Every method but
-    `problem` raises StoreUnusable."""
+    """A state that this process does not serve; another process may. Every method except `problem`
+    raises StoreUnusable."""
 
     @abstractmethod
     def problem(self) -> str:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.core.time import HOUR
 from forewarn.store.sqlite import state_file
-from forewarn.store.sqlite.lock import locked
+from forewarn.store.sqlite.lock import take_lock
 from forewarn.testing import Service
 from helpers.clean_root import needed
 from helpers.next_version import NEXT, OLDER, THIS, expected_contents, write_state
@@ -125,7 +125,7 @@ def test_the_settings_say_which_state(tmp_path: Path) -> None:
 def test_a_state_that_somebody_has_is_left_alone(tmp_path: Path) -> None:
     state = write_state(THIS, tmp_path / "state.db")
     before = state.read_bytes()
-    with contextlib.closing(locked(state)):
+    with contextlib.closing(take_lock(state)):
         refused = typed("--state", state)
     assert refused.exit_code == 1
     assert f"{state} is in use by process {os.getpid()}" in refused.stderr
@@ -137,13 +137,13 @@ def test_what_is_no_state_is_left_alone(tmp_path: Path) -> None:
     gone = typed("--state", tmp_path / "gone.db")
     assert (gone.exit_code, gone.stderr) == (
         1,
-        f"forewarn: {tmp_path}/gone.db is not there; name a state file\n",
+        f"forewarn: {tmp_path}/gone.db does not exist; pass the path of a state file\n",
     )
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text.db").write_text("something else")
     other = typed("--state", tmp_path / "text.db")
     assert other.exit_code == 1
-    assert "it is no SQLite database" in other.stderr
+    assert "it is not an SQLite database" in other.stderr
     newer = write_state(THIS, tmp_path / "newer.db")
     with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -166,7 +166,7 @@ def test_a_state_that_the_service_could_not_read_is_told_with_what_is_kept(
     refused = typed("--state", state)
     assert refused.exit_code == 1
     assert "cannot be used as state: no such event" in refused.stderr
-    assert f"it is kept as it was as {state}.schema-{THIS}" in refused.stderr
+    assert f"the old file is kept as {state}.schema-{THIS}" in refused.stderr
 
 
 def test_what_root_makes_belongs_to_whom_the_state_belongs_to(tmp_path: Path) -> None:

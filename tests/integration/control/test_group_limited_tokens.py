@@ -366,9 +366,9 @@ class _Forgets(MemoryStore):
 
     forgets = False
 
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
         if not self.forgets:
-            await super().answered(key, status, answer)
+            await super().save_answer(key, status, answer)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -153,7 +153,7 @@ def test_an_answer_that_was_never_given_is_made_from_what_was_done(call: str) ->
 
 def test_the_same_from_a_file(tmp_path: Path) -> None:
     class Dying(SqliteStore):
-        async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
             pass
 
     path = tmp_path / "state.db"
@@ -168,7 +168,7 @@ def test_the_same_from_a_file(tmp_path: Path) -> None:
 class _Dying(MemoryStore):
     """Keeps no answers."""
 
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
         pass
 
 
@@ -303,7 +303,7 @@ def test_an_answer_is_kept_before_it_is_sent(tmp_path: Path) -> None:
     """Not beside it: whoever has been answered finds the answer there."""
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
-        kept = service.run(service.node.store.keyed("local", "k"))
+        kept = service.run(service.node.store.keyed_request("local", "k"))
         assert kept is not None
         assert (kept.status, kept.answer) == (told.status, told.raw)
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
@@ -372,7 +372,7 @@ def test_of_events_that_go_together_it_is_the_one_that_was_named(verb: str, whic
 class _Full(MemoryStore):
     """Commits, but keeps no answer, and says so."""
 
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
         raise StoreFailed("the disk is full")
 
 

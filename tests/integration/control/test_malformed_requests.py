@@ -161,7 +161,7 @@ def test_the_beginning_of_an_id_finds_what_is_over_without_reading_all_of_it(
         def never(*_: object, **__: object) -> None:
             raise AssertionError("all that is over was read")
 
-        monkeypatch.setattr(service.node.store, "past", never)
+        monkeypatch.setattr(service.node.store, "past_events", never)
         status, _, found = asked(service, "GET", f"/v1/events/{made.id[:8].lower()}")
         assert (status, found["id"]) == (200, made.id)
         assert asked(service, "GET", "/v1/events/ZZZZ")[0] == 404

@@ -163,8 +163,11 @@ def test_a_state_file_is_copied_with_its_service_and_without(
         ),
         (("backup", "{d}/b", "--state", "{d}/text"), "text cannot be used as state"),
         (("backup", "{d}/b", "--url", "http://127.0.0.1:1"), "no service answers at"),
-        (("restore", "{d}/none", "--state", "{d}/s"), "none is no file; name the backup"),
-        (("restore", "{d}/text", "--state", "{d}/s"), "it is no SQLite database"),
+        (
+            ("restore", "{d}/none", "--state", "{d}/s"),
+            "none is not a file; pass the path",
+        ),
+        (("restore", "{d}/text", "--state", "{d}/s"), "it is not an SQLite database"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
@@ -262,14 +265,14 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
     from forewarn.store.sqlite import copy as copying
 
     begun, go_on = threading.Event(), threading.Event()
-    real = copying.stream
+    real = copying.copy_to_stream
 
     def slow(*arguments: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
         return real(*arguments)
 
-    monkeypatch.setattr(copying, "stream", slow)
+    monkeypatch.setattr(copying, "copy_to_stream", slow)
     client = ControlClient(service.control_url)
     first: list[bytes] = []
     thread = threading.Thread(target=lambda: client.backup(first.append))
@@ -288,7 +291,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
     from forewarn.store.sqlite import copy as copying
 
     made: list[IO[bytes]] = []
-    real = copying.stream
+    real = copying.copy_to_stream
 
     def enlarged(*arguments: Any) -> Copy:
         copy = real(*arguments)
@@ -296,7 +299,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
         made.append(copy.file)
         return msgspec.structs.replace(copy, size=LARGE)
 
-    monkeypatch.setattr(copying, "stream", enlarged)
+    monkeypatch.setattr(copying, "copy_to_stream", enlarged)
     return made
 
 
@@ -407,7 +410,7 @@ def test_a_restore_says_what_is_the_state_now_and_what_was(tmp_path: Path) -> No
     assert (said["file"], said["kept"]) == (str(tmp_path / "other.db"), None)
     done = typed("restore", life.backup, "--state", life.state, "--json")
     assert done.exit_code == 1
-    assert "exists; say --force" in done.output
+    assert "exists; pass --force" in done.output
     done = typed("restore", life.backup, "--state", life.state, "--json", "--force")
     said = json.loads(done.stdout)
     assert said["kept"] == f"{life.state}.before-restore"
@@ -743,7 +746,7 @@ def test_serve_upgrades_only_when_told_to(
     status, said = Process(tmp_path, "serve", "--state", state, next_version=True).ended()
     assert status == 1
     assert said.startswith(f"forewarn: {state} has schema {THIS}, this version has {NEXT}: make a")
-    assert "then bring it up to date (forewarn upgrade --state" in said
+    assert "then upgrade it (forewarn upgrade --state" in said
     assert said.count("\n") == 1
     assert state.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]

@@ -315,7 +315,7 @@ def test_a_wreck_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith(f"forewarn: {state} is damaged (")
     assert done.stderr.endswith(
-        "restore a backup (forewarn restore), or move it away to begin anew\n"
+        "restore a backup (forewarn restore), or move it away to start with a new state\n"
     )
     assert done.stderr.count("\n") == 1
     assert state.read_bytes() == before

@@ -57,7 +57,7 @@ async def lived(state: Path, clock: RealClock) -> tuple[bool, str, list[Record]]
         )
         if not isinstance(cancelled, Refused):
             await node.platform.cancel(cancelled.event.id, "operator")
-        for event in await node.store.past():
+        for event in await node.store.past_events():
             assert event.ended_at is not None
             assert event.ended_at <= node.writer.now().at
         records = await node.store.history(HistoryQuery())

@@ -299,7 +299,7 @@ def _check_place(file: Path | None) -> None:
     if file is None:
         return
     if file.is_dir():
-        raise typer.BadParameter(f"{file} is a directory; name a file")
+        raise typer.BadParameter(f"{file} is a directory; pass the path of a file")
     if not file.parent.is_dir():
         raise typer.BadParameter(f"there is no directory {file.parent}; create it first")
 

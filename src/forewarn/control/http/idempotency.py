@@ -75,7 +75,7 @@ class IdempotencyKeys:
         caller = request.scope["state"]["caller"]
         key = Key(caller.token or LOCAL_OWNER, values[0], await _digest(request))
         other = self._under_way.get((key.owner, key.name))
-        if other == key.asked:
+        if other == key.digest:
             raise ProblemError(
                 "under-way",
                 f"a request with the {HEADER} '{key.name}' is under way; try again in a moment",
@@ -83,7 +83,7 @@ class IdempotencyKeys:
             )
         if other is not None:
             raise _reused(key)
-        self._under_way[key.owner, key.name] = key.asked
+        self._under_way[key.owner, key.name] = key.digest
         request.scope["state"]["key"] = key
         await self._raise_if_done(key, request, operation)
         return key
@@ -91,10 +91,10 @@ class IdempotencyKeys:
     async def _raise_if_done(
         self, key: Key, request: Request[Any, Any, Any], operation: Operation
     ) -> None:
-        stored = await self._context.store.keyed(key.owner, key.name)
+        stored = await self._context.store.keyed_request(key.owner, key.name)
         if stored is None:
             return
-        if stored.key.asked != key.asked:
+        if stored.key.digest != key.digest:
             raise _reused(key)
         name = str(next(iter(request.path_params.values()), ""))
         if stored.status is not None:
@@ -126,7 +126,7 @@ class IdempotencyKeys:
         key: Key = scope["state"]["key"]
         store = self._context.store
         try:
-            if await store.keyed(key.owner, key.name) is None:
+            if await store.keyed_request(key.owner, key.name) is None:
                 # Nothing was committed; the key is stored all the same.
                 writer = self._context.platform.writer.for_request(RequestContext(key))
                 await writer.commit(CommitPlan())
@@ -137,7 +137,7 @@ class IdempotencyKeys:
 
     async def _store(self, key: Key, status: int, body: bytes) -> None:
         try:
-            await self._context.store.answered(key, status, body)
+            await self._context.store.save_answer(key, status, body)
         except StoreFailed as error:
             _log_not_stored(key, error)
 

@@ -204,7 +204,7 @@ async def _rollout(context: Context, id: str) -> tuple[str, CurrentTag] | None:
 
 
 async def ended_events(store: Store, rollout: Rollout) -> list[Event]:
-    caused = await store.caused_under(rollout.prefix)
+    caused = await store.events_by_cause(rollout.prefix)
     return [event for event in caused if event.status.over]
 
 

@@ -16,11 +16,11 @@ from forewarn.core import Event, Refused
 from forewarn.core.refusal import unknown
 from forewarn.core.registry import RolloutPut
 from forewarn.service.platform.platform import Outcome, Outcomes
-from forewarn.store.port import Commit, Keyed
+from forewarn.store.port import Commit, KeyedRequest
 
 
 async def rebuild_response(
-    context: Context, operation: Operation, keyed: Keyed, name: str
+    context: Context, operation: Operation, keyed: KeyedRequest, name: str
 ) -> object:
     """Return the response body; `name` is the resource that the path names, if it names one."""
     commit = await _commit(context, keyed)
@@ -64,7 +64,7 @@ def _existing(value: Any, what: str) -> Any:
     return value
 
 
-async def _commit(context: Context, keyed: Keyed) -> Commit:
+async def _commit(context: Context, keyed: KeyedRequest) -> Commit:
     async for commit in context.store.commits(keyed.seq - 1):
         if commit.seq == keyed.seq:
             return commit

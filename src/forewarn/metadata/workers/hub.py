@@ -88,7 +88,7 @@ class Hub:
         self._waits = Histogram(WAITS)
         self._calls = Calls(upstream, tasks)
         store.before_visible(self._before_visible)
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     # The state of the workers.
 

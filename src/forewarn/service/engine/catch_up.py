@@ -44,7 +44,7 @@ class CatchUp:
         self._callers_lock = threading.Lock()
         self._woken = asyncio.Event()
         self._stopped = False
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
         for group in store.groups.values():
             self._shown[group.name] = group.enabled, group.incarnation
 

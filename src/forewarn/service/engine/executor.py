@@ -56,7 +56,7 @@ class Executor:
         self._host_index = host_index
         self._ledger = ledger
         self._tasks = tasks
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def resume(self) -> None:
         """Continue every recorded attempt that has no result."""

@@ -64,7 +64,7 @@ class Feed:
         self._known: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
         self._reading = asyncio.Lock()
         self.ended = False
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     @property
     def seq(self) -> int:

@@ -48,7 +48,7 @@ class Scheduler:
         self._failed = LogThrottle()
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)

@@ -48,7 +48,7 @@ class Faults:
         self._listeners: list[Callable[[], None]] = []
         self._consumed = 0  # by all faults since the start
         self.allowed = allowed
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def add(self, wanted: NewFault, by: str) -> FaultAccount | Refused:
         if not self.allowed:

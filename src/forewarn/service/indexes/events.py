@@ -13,7 +13,7 @@ class ActiveEvents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._group_of: dict[str, str] = {}
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def load(self) -> None:
         events = [event for group in self._store.groups.values() for event in group.events]

@@ -23,7 +23,7 @@ class HostIndex:
         self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
         self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._names: frozenset[str] | None = None
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():

@@ -14,7 +14,7 @@ class MachineIndex:
         self._store = store
         self._group_of: dict[str, str] = {}
         self._members: dict[str, tuple[Machine, ...]] = {}
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():

@@ -45,7 +45,7 @@ class PollIndex:
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
         self._uses: dict[str, Time] = {}  # by token
         self._unsaved_uses: set[str] = set()
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def seen(self, group: str) -> int:
         """Return when a machine of the group last polled, in time served."""
@@ -152,7 +152,7 @@ class PollIndex:
                 events[id] = event
         ended = [id for id in firsts if id not in events]
         if ended:
-            events |= await self._store.records(ended)
+            events |= await self._store.ended_events(ended)
         records = [
             first_seen(events[id], m, at) for id, (_, m, at) in firsts.items() if id in events
         ]

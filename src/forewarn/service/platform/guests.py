@@ -54,7 +54,7 @@ class Guests:
             decision = await self.writer.submit(group, command)
             if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
                 return decision
-            records = await self._store.records(ids)
+            records = await self._store.ended_events(ids)
             over = frozenset(
                 id for id, event in records.items() if event.group == group and event.listed
             )

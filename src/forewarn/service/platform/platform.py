@@ -219,7 +219,7 @@ class Platform:
     async def past(
         self, group: str | None, limit: int, before: str | None = None
     ) -> Sequence[Event]:
-        return await self._store.past(group=group, limit=limit, before=before)
+        return await self._store.past_events(group=group, limit=limit, before=before)
 
     async def event(self, id: str) -> Event | Refused:
         """Find an event by its id, or by the beginning of its id if only one has it."""
@@ -228,10 +228,10 @@ class Platform:
             return invalid("pass the ID of an event, or a prefix of it")
         events = self._active.starting_with(prefix)
         if not events:
-            events = list((await self._store.records([prefix])).values())
+            events = list((await self._store.ended_events([prefix])).values())
         if not events:
-            ids = await self._store.ids(prefix, MAX_MEANT)
-            events = list((await self._store.records(ids)).values())
+            ids = await self._store.event_ids(prefix, MAX_MEANT)
+            events = list((await self._store.ended_events(ids)).values())
         if not events:
             active = listing([event.id for event in self.active()])
             return unknown(f"no event '{id}'; active are {active}")
@@ -354,7 +354,7 @@ class Platform:
         active = {id: event for id in ids if (event := self._active.get(id)) is not None}
         missing = [id for id in ids if id not in active]
         if missing:
-            active.update(await self._store.records(missing))
+            active.update(await self._store.ended_events(missing))
         return [active[id] for id in ids if id in active]
 
     def one_group(self, machines: tuple[str, ...]) -> Group | Refused:

@@ -68,7 +68,7 @@ class RolloutReconciler:
         self._working: set[str] = set()
         self._again: set[str] = set()
         self._asking: set[str] = set()
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     async def resume(self) -> None:
         """Continue every rollout that is not over. While the events of one are still being read, it
@@ -77,7 +77,7 @@ class RolloutReconciler:
         self._unread.update(rollout.id for rollout in rollouts)
         for rollout in rollouts:
             newer = self._events.setdefault(rollout.id, {})
-            stored = await self._store.caused_under(rollout.prefix)
+            stored = await self._store.events_by_cause(rollout.prefix)
             self._events[rollout.id] = {**{event.id: event for event in stored}, **newer}
             self._unread.discard(rollout.id)
             self.wake(rollout.id)
@@ -86,7 +86,7 @@ class RolloutReconciler:
         """Return the progress of a rollout and what it does next."""
         events = self._events.get(rollout.id)
         if events is None:
-            stored = await self._store.caused_under(rollout.prefix)
+            stored = await self._store.events_by_cause(rollout.prefix)
             events = {event.id: event for event in stored}
         return self._next(rollout, events.values(), self._announcer.step_machines())
 

@@ -65,7 +65,7 @@ class EventTrace:
         def interrupted(interruption: Interruption) -> None:
             self.write("step", interruption.at, seconds=interruption.lost / SECOND)
 
-        store.attach(on_commit)
+        store.on_commit(on_commit)
         clock.on_interruption(interrupted)
 
     def on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:

@@ -47,7 +47,7 @@ class FleetCounts:
         self._ended: Counter[tuple[str, str]] = Counter()
         self._approvals: Counter[str] = Counter()
         self._notice = {type: Histogram(NOTICES) for type in TYPES}
-        store.attach(self._on_commit)
+        store.on_commit(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():

@@ -105,7 +105,7 @@ class ServiceHealth:
         return {
             "service": Problem(self._phase()),
             **self._health_problems(),
-            "state": Problem(unwritable if self._store.healthy() else ""),
+            "state": Problem(unwritable if self._store.problem() else ""),
             "guests": Problem(self._guests()),
             "driver": Problem(self._driver()),
             "clock": Problem(self._writer.now().clock_problem),
@@ -125,7 +125,7 @@ class ServiceHealth:
     def _scheduler_problem(self, now: float) -> Problem:
         if not self._scheduler.running:
             return Problem("the scheduler is not running") if self.started else OK
-        if self._late is None or self._store.healthy():  # it cannot be processed without the store
+        if self._late is None or self._store.problem():  # it cannot be processed without the store
             return OK
         late = now - self._late[1]
         if late <= OVERDUE_PATIENCE:
@@ -141,7 +141,7 @@ class ServiceHealth:
     async def _ask_store(self) -> None:
         """Check the store in the thread that writes, which also checks that its files are there."""
         try:
-            await self._store.keyed("", "")
+            await self._store.keyed_request("", "")
             await self._store.check()
         except Exception as error:
             log.debug("the store could not be checked", why=str(error))

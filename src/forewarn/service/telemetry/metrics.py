@@ -69,7 +69,7 @@ class ServiceMetrics:
         self._refused: Counter[int] = Counter()
         self._interruptions: Counter[str] = Counter()
         clock.on_interruption(self._interrupted)
-        store.measure(self.committed)
+        store.on_batch(self.committed)
 
     def committed(self, seconds: float, works: int, commits: int, failure: str) -> None:
         """Count a batch that was made durable, or could not be."""
@@ -164,7 +164,7 @@ class ServiceMetrics:
         yield gauge(
             "forewarn_store_failing",
             "1 if the last write of the state has failed",
-            {(): float(bool(self._store.healthy()))},
+            {(): float(bool(self._store.problem()))},
         )
 
     def _of_calls(self) -> Iterator[Sample | Histograms]:

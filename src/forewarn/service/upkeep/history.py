@@ -125,7 +125,9 @@ class History:
         prefix = query.event.strip().upper()
         if not prefix:
             return invalid("pass the ID of an event, or a prefix of it")
-        ids = await self._store.ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
+        ids = (
+            await self._store.event_ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
+        )
         if not ids:
             return unknown(
                 f"no event '{query.event[:SHOWN_ID]}' in the history; what ended long ago may have"

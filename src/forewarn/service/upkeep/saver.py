@@ -45,12 +45,12 @@ class Saver:
         try:
             await self._poll_index.save(self._writer.now())
         except Exception as error:
-            if not self._store.healthy():  # otherwise that is what is logged
+            if not self._store.problem():  # otherwise that is what is logged
                 log.warning("last-seen times could not be saved", why=str(error))
         self._log_problem()
 
     def _log_problem(self) -> None:
-        if problem := self._store.healthy():
+        if problem := self._store.problem():
             if self._unwritable.record():
                 log.error(
                     "the state cannot be written: polls are answered from memory, approvals with"

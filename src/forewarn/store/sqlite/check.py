@@ -1,7 +1,7 @@
-"""Checks a state file before it is used: is it one, is it intact, may it be written?
+"""Checks of a state file before it is used: whether it is one, is intact and can be written.
 
-Nothing here writes, or leaves other files behind. A problem is one line that says what to do about
-it. Rows are only checked in copies (`verify.py`).
+Nothing here writes, or leaves other files behind. A problem is one line, which says what to do
+about it. Rows are only checked in copies (`verify.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from forewarn.store.port import StoreUnusable
 from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite import wal_check
-from forewarn.store.sqlite.lock import companion, in_use, watched
+from forewarn.store.sqlite.lock import companion, in_use_error, reader_lock
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -23,67 +23,68 @@ MAGIC = b"SQLite format 3\x00"
 _OTHER_TABLES = ("alembic_version", "sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 _AUTOMATIC_INDEX = "sqlite_autoindex_"
 
-INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
+REMEDY = "restore a backup (forewarn restore), or move it away to start with a new state"
 
 
 def check_file(path: Path) -> str | None:
-    """Return the schema of the file, None if there is no file yet. Raises StoreUnusable."""
+    """Return the schema of the file, or None if there is no file yet. Raises StoreUnusable."""
     wal = companion(path, "-wal")
     if not path.exists():
         if _size(wal):
             raise StoreUnusable(
-                f"{path} is not there, but its log {wal.name} is, with commits in it: put the file"
-                " back under this name, or move the log away to begin anew"
+                f"{path} does not exist, but its log {wal.name} does, and has commits in it: put"
+                " the file back under this name, or move the log away to start with a new state"
             )
         return None
     if path.is_dir():
-        raise StoreUnusable(f"{path} is a directory; name a file")
+        raise StoreUnusable(f"{path} is a directory; pass the path of a file")
     _check_rights(path)
-    with watched(path) as holder:
+    with reader_lock(path) as holder:
         if holder is not None:
-            raise in_use(path, holder)
+            raise in_use_error(path, holder)
         check_header(path)
         wal_check.check_header(path, wal)
         try:
-            with reading(path, watched_already=True) as connection:
-                found = schema_of(connection, path)
-                if known(found):
+            with reading(path, locked=True) as connection:
+                schema = schema_of(connection, path)
+                if known(schema):
                     check_parts(connection, path)
                 wal_check.check_frames(path, wal)
                 _check_pages(connection, path)
         except sqlite3.DatabaseError as error:
-            raise StoreUnusable(f"{path} is damaged ({error}): {INSTEAD}") from error
-    return found
+            raise StoreUnusable(f"{path} is damaged ({error}): {REMEDY}") from error
+    return schema
 
 
-def check_schema(path: Path, found: str, *, migrate: bool) -> None:
-    """Refuse a schema that this version does not have, unless it may `migrate` it."""
-    if not known(found):
+def check_schema(path: Path, schema: str, *, migrate: bool) -> None:
+    """Refuse a newer schema, and unless `migrate` is true also an older one."""
+    if not known(schema):
         raise StoreUnusable(
-            f"{path} has schema {found}, which this version does not know"
+            f"{path} has schema {schema}, which this version does not know"
             f" (it knows up to {s.SCHEMA_VERSION}); use a newer forewarn"
         )
-    if found != s.SCHEMA_VERSION and not migrate:
+    if schema != s.SCHEMA_VERSION and not migrate:
         raise StoreUnusable(
-            f"{path} has schema {found}, this version has {s.SCHEMA_VERSION}: make a backup"
-            f" (forewarn backup --state {path} FILE), then bring it up to date"
+            f"{path} has schema {schema}, this version has {s.SCHEMA_VERSION}: make a backup"
+            f" (forewarn backup --state {path} FILE), then upgrade it"
             f" (forewarn upgrade --state {path})"
         )
 
 
 def known(schema: str) -> bool:
+    """Return whether this version can read the schema, or upgrade it."""
     return len(schema) == 4 and schema.isdecimal() and "0001" <= schema <= s.SCHEMA_VERSION
 
 
 @contextlib.contextmanager
-def reading(path: Path, *, watched_already: bool = False) -> Iterator[sqlite3.Connection]:
-    """Open a connection that only reads. If no other process has the file and there is no log, the
-    file is read without any lock."""
+def reading(path: Path, *, locked: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open a connection that only reads. If no other process has the file open and there is no log,
+    SQLite reads the file without a lock. With `locked`, the caller has the reader lock already."""
     with contextlib.ExitStack() as stack:
-        alone = watched_already or stack.enter_context(watched(path)) is None
-        as_is = "&immutable=1" if alone and not _size(companion(path, "-wal")) else ""
+        unused = locked or stack.enter_context(reader_lock(path)) is None
+        immutable = "&immutable=1" if unused and not _size(companion(path, "-wal")) else ""
         connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro{as_is}", uri=True, isolation_level=None
+            f"{path.resolve().as_uri()}?mode=ro{immutable}", uri=True, isolation_level=None
         )
         stack.callback(connection.close)
         yield connection
@@ -92,7 +93,7 @@ def reading(path: Path, *, watched_already: bool = False) -> Iterator[sqlite3.Co
 def schema_of(connection: sqlite3.Connection, path: Path) -> str:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     if not {"alembic_version", "commits", "groups"} <= tables:
-        raise StoreUnusable(f"{path} is a database of something else; choose another file")
+        raise StoreUnusable(f"{path} is an SQLite database of another program; choose another file")
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return str(row[0]) if row else ""
 
@@ -108,8 +109,8 @@ def check_parts(connection: sqlite3.Connection, path: Path) -> None:
         automatic = kind == "index" and name.startswith(_AUTOMATIC_INDEX)
         if (kind, name) not in known_parts and not automatic:
             raise StoreUnusable(
-                f"{path} contains {kind} '{name}', which is no part of a state: somebody has put it"
-                " there; choose another file"
+                f"{path} contains {kind} '{name}', which is not part of a state file and was added"
+                " by something else; choose another file"
             )
 
 
@@ -119,12 +120,12 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
         "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
         " WHERE m.type = 'table'"
     )
-    there = set(connection.execute(query))
+    columns = set(connection.execute(query))
     return [
         f"{table.name}.{column.name}"
         for table in s.metadata.sorted_tables
         for column in table.columns
-        if (table.name, column.name) not in there
+        if (table.name, column.name) not in columns
     ]
 
 
@@ -133,30 +134,32 @@ def _check_rights(path: Path) -> None:
     for part in parts:
         if not os.access(part, os.R_OK | os.W_OK):
             raise StoreUnusable(
-                f"{part} cannot be read and written by user {os.geteuid()}: give it to that user,"
-                " and see that its file system is not read-only"
+                f"{part} cannot be read and written by user {os.geteuid()}: change its owner, and"
+                " make sure that its file system is not read-only"
             )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise StoreUnusable(
             f"{path.parent} cannot be written by user {os.geteuid()}, and SQLite keeps its log"
-            " there: give the directory to that user, and see that it is not read-only"
+            " there: change its owner, and make sure that it is not read-only"
         )
 
 
 def check_header(path: Path) -> None:
     with path.open("rb") as file:
-        begins = file.read(len(MAGIC))
-    if not begins:
-        raise StoreUnusable(f"{path} is empty, which no state is: remove it or {INSTEAD}")
-    if begins != MAGIC:
-        raise StoreUnusable(f"{path} cannot be used as state: it is no SQLite database")
+        header = file.read(len(MAGIC))
+    if not header:
+        raise StoreUnusable(
+            f"{path} is empty and therefore not a state file: remove it, or {REMEDY}"
+        )
+    if header != MAGIC:
+        raise StoreUnusable(f"{path} cannot be used as state: it is not an SQLite database")
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
-    said = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if said is None or said[0] != "ok":
-        what = " ".join(str(said[0]).split()) if said else "it cannot be read"
-        raise StoreUnusable(f"{path} is damaged ({what}): {INSTEAD}")
+    row = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if row is None or row[0] != "ok":
+        problem = " ".join(str(row[0]).split()) if row else "it cannot be read"
+        raise StoreUnusable(f"{path} is damaged ({problem}): {REMEDY}")
 
 
 def _size(path: Path) -> int:

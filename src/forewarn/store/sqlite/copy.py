@@ -1,4 +1,4 @@
-"""Copies of a state file: complete, as of one moment, also while it is in use, and marked as such.
+"""Copies of a state file: complete, taken at one moment, even while it is in use, and marked.
 
 A copy is one SQLite file without a log. A service that starts with a file that is marked as a copy
 knows that more may have happened than the file contains. `restore.py` puts a copy in place.
@@ -29,60 +29,60 @@ def copy(state: Path, target: Path, at: Time) -> Contents:
     try:
         with check.reading(state) as source:
             check.schema_of(source, state)
-            new(target)
+            create_private(target)
             source.execute("VACUUM INTO ?", (str(target),))
-        with contextlib.closing(sqlite3.connect(target)) as made, made:
-            made.execute(_MARK, (COPIED, at))
-        with check.reading(target) as made:
-            verify.check_pages(made, target)
-            found = verify.contents(made, target)
+        with contextlib.closing(sqlite3.connect(target)) as connection, connection:
+            connection.execute(_MARK, (COPIED, at))
+        with check.reading(target) as connection:
+            verify.check_pages(connection, target)
+            contents = verify.contents(connection, target)
         sync(target)
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"{state} could not be copied: {error}") from error
-    return found
+    return contents
 
 
-def stream(state: Path, at: Time) -> Copy:
-    """Return a copy to be read once, in a file without a name, which cannot be left over."""
+def copy_to_stream(state: Path, at: Time) -> Copy:
+    """Return a copy that is read once: an open file without a name, so that none is left over."""
     with temporary(state) as target:
-        found = copy(state, target, at)
+        contents = copy(state, target, at)
         file = target.open("rb")
-    return Copy(file, os.fstat(file.fileno()).st_size, found)
+    return Copy(file, os.fstat(file.fileno()).st_size, contents)
 
 
-def keep(state: Path, ending: str, at: Time) -> Path:
+def copy_beside(state: Path, suffix: str, at: Time) -> Path:
     """Make a copy next to the state, under a name that is free."""
-    with temporary(state) as made:
-        copy(state, made, at)
-        return link(made, state, ending)
+    with temporary(state) as target:
+        copy(state, target, at)
+        return link_beside(target, state, suffix)
 
 
-def link(file: Path, state: Path, ending: str) -> Path:
+def link_beside(file: Path, state: Path, suffix: str) -> Path:
     """Link a file next to the state, under the first name that is free."""
     number = 1
     while True:
-        kept = companion(state, ending if number == 1 else f"{ending}-{number}")
+        target = companion(state, suffix if number == 1 else f"{suffix}-{number}")
         try:
-            _second_name(file, kept)
+            _link(file, target)
         except FileExistsError:
             number += 1
         else:
             sync(state.parent)
-            return kept
+            return target
 
 
-def _second_name(file: Path, kept: Path) -> None:
+def _link(file: Path, target: Path) -> None:
     try:
-        os.link(file, kept)
+        os.link(file, target)
     except FileExistsError:
         raise
     except OSError:  # not every file system has hard links
-        new(kept)
+        create_private(target)
         try:
-            shutil.copyfile(file, kept)
-            sync(kept)
+            shutil.copyfile(file, target)
+            sync(target)
         except BaseException:
-            kept.unlink()
+            target.unlink()
             raise
 
 
@@ -96,35 +96,35 @@ def temporary(state: Path) -> Iterator[Path]:
         _remove(directory)
 
 
-def sweep(state: Path) -> None:
+def remove_leftovers(state: Path) -> None:
     """Remove temporary files of processes that were killed. The state has to be locked."""
     for directory in state.parent.glob(f"{state.name}{TEMPORARY}*"):
         _remove(directory)
 
 
-def hand_over(state: Path, *files: Path) -> None:
-    """Give new files that root has made to the owner of the state, or, if the state itself is one
-    of them or does not exist, to the owner of its directory."""
-    made = [file for file in files if file.exists()]
-    if os.geteuid() != 0 or not made:
+def give_to_owner(state: Path, *files: Path) -> None:
+    """Give new files that root has created to the owner of the state, or, if the state itself is
+    one of them or does not exist, to the owner of its directory."""
+    existing = [file for file in files if file.exists()]
+    if os.geteuid() != 0 or not existing:
         return
     owner = (state if state not in files and state.exists() else state.parent).stat()
-    for file in made:
+    for file in existing:
         os.chown(file, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def new(target: Path) -> None:
+def create_private(target: Path) -> None:
     """Create an empty file that only its owner can read."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def sync(path: Path) -> None:
     """Sync a file or a directory to disk."""
-    handle = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 def _remove(directory: Path) -> None:

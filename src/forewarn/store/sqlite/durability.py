@@ -32,8 +32,8 @@ REWRITE_BYTES = 1024 * 1024  # bytes of the log that are read and written at a t
 _WRITE_FAILED = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
-def did_not_happen(error: BaseException | None) -> bool:
-    """Whether a COMMIT that failed with this error certainly has no effect, even after a crash."""
+def had_no_effect(error: BaseException | None) -> bool:
+    """Return whether a COMMIT that failed with this error had no effect, even after a crash."""
     return getattr(error, "sqlite_errorcode", None) in _WRITE_FAILED
 
 

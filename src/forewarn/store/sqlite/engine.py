@@ -1,9 +1,9 @@
 """The SQLite engine: one file, one writer thread, `synchronous=FULL`.
 
-The thread is the only one that touches the connection, so reads queue behind commits and see
-them. Only the history and past commits, which may take long, are read in another thread and through
-another connection, so that they do not delay commits. The file belongs to one process at
-a time; how it becomes usable is `connect.py`, and what a failed COMMIT means `durability.py`.
+Only that thread uses the connection, so that reads wait for commits and see them. The history and
+past commits, which may take long, are read in another thread and through another connection, so
+that they do not delay commits. The file belongs to one process at a time; how it is prepared is
+`connect.py`, and what a failed COMMIT means `durability.py`.
 
 Before each write, and in `check`, the names of the files are compared with the files that are open.
 If the log or its index was removed or replaced, its contents are still available through the open
@@ -32,7 +32,7 @@ from forewarn.store.port import (
     Copy,
     HistoryQuery,
     Key,
-    Keyed,
+    KeyedRequest,
     Mark,
     OutcomeUnknown,
     PollSightings,
@@ -40,25 +40,16 @@ from forewarn.store.port import (
     StoreUnreadable,
     StoreUnusable,
 )
-from forewarn.store.sqlite import (
-    connect,
-    copy,
-    durability,
-    prune,
-    read,
-)
+from forewarn.store.sqlite import connect, copy, durability, prune, read, write
 from forewarn.store.sqlite import schema as s
-from forewarn.store.sqlite import (
-    write as rows,
-)
-from forewarn.store.sqlite.file_identity import Identity
+from forewarn.store.sqlite.file_identity import FileIdentity
 from forewarn.store.sqlite.lock import Lock, companion
 from forewarn.support.logs import logger
 
 PAGE = 256  # commits read at a time
-PAGE_BYTES = 4 * 1024 * 1024  # unless they are larger than that together
-SET_ASIDE = "-wal.replaced"  # for a file that was put in place of the log
-PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
+PAGE_BYTES = 4 * 1024 * 1024  # fewer commits are read if they are larger than that together
+SET_ASIDE = "-wal.replaced"  # suffix for a file that was put in place of the log
+PRUNE_SLICE = 200  # records or commits that are pruned in one transaction
 
 SURROGATES = range(0xD800, 0xE000)
 
@@ -73,13 +64,13 @@ _commit = msgspec.json.Decoder(Commit)
 class SqliteStore(BatchingStore):
     def __init__(self, path: Path, *, migrate: bool = True) -> None:
         super().__init__()
-        self.path = path.resolve()  # the lock must be one, whatever name the file goes by
+        self.path = path.resolve()  # one lock, whichever symbolic link is used
         self._migrate = migrate
         self._lock: Lock | None = None
         self._engine: sa.Engine | None = None
-        self._files = Identity(None, None, None)  # those that are open
-        self._files_trouble = ""  # what is wrong with them
-        self._unknown = ""  # why the outcome of a commit is unknown
+        self._files = FileIdentity(None, None, None)  # those that are open
+        self._files_problem = ""  # what is wrong with them
+        self._outcome_unknown = ""  # why the outcome of a commit is unknown
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._reader: sa.Engine | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="history")
@@ -99,42 +90,42 @@ class SqliteStore(BatchingStore):
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
-    def healthy(self) -> str:
-        return self._unknown or self._files_trouble or super().healthy()
+    def problem(self) -> str:
+        return self._outcome_unknown or self._files_problem or super().problem()
 
     def size(self) -> int:
         return sum(map(_size, (self.path, companion(self.path, "-wal"))))
 
     async def check(self) -> None:
-        await self._written(self._check_files)
+        await self._run_write(self._check_files)
 
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         before = {name: before[name] for name in after if name in before}
-        await self._written(self._write, commits, before, after)
+        await self._run_write(self._write, commits, before, after)
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         until = self._seq
         while after < until:
-            page = await self._read(self._page, after, until, thread=self._reading)
+            page = await self._run_read(self._page, after, until, thread=self._reading)
             if not page:
                 return
             for commit in page:
                 yield commit
             after = page[-1].seq
 
-    async def keyed(self, owner: str, name: str) -> Keyed | None:
-        return await self._read(self._keyed, owner, name)
+    async def keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
+        return await self._run_read(self._keyed_request, owner, name)
 
-    async def answered(self, key: Key, status: int, answer: bytes) -> None:
-        await self._written(self._answered, key, status, answer)
+    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
+        await self._run_write(self._save_answer, key, status, answer)
 
-    async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
+    async def ended_events(self, ids: Collection[str]) -> Mapping[str, Event]:
         query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
         return {event.id: event for event in await self._events(query)}
 
-    async def past(
+    async def past_events(
         self, *, group: str | None = None, limit: int = 100, before: str | None = None
     ) -> Sequence[Event]:
         query = sa.select(s.events.c.body).where(s.events.c.over)
@@ -145,85 +136,85 @@ class SqliteStore(BatchingStore):
             query = query.where(s.events.c.ordinal < mark)
         return await self._events(query.order_by(s.events.c.ordinal.desc()).limit(limit))
 
-    async def caused_under(self, prefix: str) -> Sequence[Event]:
-        query = sa.select(s.events.c.body).where(_begins(s.events.c.cause, prefix))
+    async def events_by_cause(self, prefix: str) -> Sequence[Event]:
+        query = sa.select(s.events.c.body).where(_starts_with(s.events.c.cause, prefix))
         return await self._events(query.order_by(s.events.c.ordinal))
 
-    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
-        query = sa.select(s.events.c.id).where(_begins(s.events.c.id, prefix)).limit(limit)
+    async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
+        query = sa.select(s.events.c.id).where(_starts_with(s.events.c.id, prefix)).limit(limit)
 
         def select() -> list[str]:
             with self._connection() as connection:
                 return list(connection.scalars(query))
 
-        return await self._read(select)
+        return await self._run_read(select)
 
-    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
-        query = read.history_statement(wanted)
-        return await self._read(self._read_history, query, thread=self._reading)
+    async def history(self, query: HistoryQuery) -> Sequence[Record]:
+        statement = read.history_statement(query)
+        return await self._run_read(self._read_history, statement, thread=self._reading)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
-        gone = 0
+        removed = 0
         mark: Mark | None = (0, 0)
         while mark is not None:
-            some, mark = await self._written(self._prune_history, cutoff, mark, keeps)
-            gone += some
+            count, mark = await self._run_write(self._prune_history, cutoff, mark, keeps)
+            removed += count
         needed = min(cutoff, self._oldest_needed(cutoff))
-        while await self._written(self._prune_commits, needed, self._seq):
+        while await self._run_write(self._prune_commits, needed, self._seq):
             pass
-        return gone
+        return removed
 
     async def save(self, sightings: PollSightings) -> None:
         try:
-            await self._written(self._save, sightings)
+            await self._run_write(self._save, sightings)
         except StoreFailed as failure:
-            self._trouble = str(failure)
+            self._problem = str(failure)
             raise
-        self._trouble = ""
+        self._problem = ""
 
     async def sightings(self) -> PollSightings:
-        return await self._read(self._sightings)
+        return await self._run_read(self._sightings)
 
     async def copy(self, at: Time) -> Copy | None:
         try:
             await self.check()
-            made = await asyncio.to_thread(copy.stream, self.path, at)
+            state_copy = await asyncio.to_thread(copy.copy_to_stream, self.path, at)
             try:
-                await self.check()  # which of the two was copied is unknown
+                await self.check()  # otherwise another file may have been copied
             except BaseException:
-                made.file.close()
+                state_copy.file.close()
                 raise
         except (OSError, StoreUnusable, StoreFailed) as error:
             raise StoreUnreadable(f"no copy could be made: {error}") from error
-        return made
+        return state_copy
 
-    async def _written(self, call: Callable[..., T], *arguments: object) -> T:
+    async def _run_write(self, call: Callable[..., T], *arguments: object) -> T:
         loop = asyncio.get_running_loop()
 
         def write() -> T:
             try:
                 return call(*arguments)
             except OutcomeUnknown as error:
-                # Here, since the caller may have given up; it is called before the caller goes on.
-                self._unknown = str(error)
-                loop.call_soon_threadsafe(self._stopping, error)
+                # Here, because the caller may have been cancelled. Runs before the caller goes on.
+                self._outcome_unknown = str(error)
+                loop.call_soon_threadsafe(self._on_unknown_outcome, error)
                 raise
 
         try:
             return await self._in_thread(write)
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            raise StoreFailed(self._why(error)) from error
+            raise StoreFailed(self._error_text(error)) from error
 
-    async def _read(
+    async def _run_read(
         self, call: Callable[..., T], *arguments: object, thread: ThreadPoolExecutor | None = None
     ) -> T:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(thread or self._thread, call, *arguments)
         except (sa.exc.SQLAlchemyError, msgspec.MsgspecError, OSError) as error:
-            raise StoreUnreadable(self._why(error)) from error
+            raise StoreUnreadable(self._error_text(error)) from error
 
-    def _why(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         return f"{self.path}: {getattr(error, 'orig', None) or error}"
 
     # In the writer thread from here on.
@@ -238,10 +229,10 @@ class SqliteStore(BatchingStore):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """A transaction that is durable at the end of the block, did not happen (StoreFailed and
-        what SQLAlchemy raises), or has an unknown outcome (OutcomeUnknown)."""
-        if self._unknown:
-            raise StoreFailed(self._unknown)
+        """Run the block in a transaction. At the end of the block it is durable, has not happened
+        (StoreFailed, or an error of SQLAlchemy), or has an unknown outcome (OutcomeUnknown)."""
+        if self._outcome_unknown:
+            raise StoreFailed(self._outcome_unknown)
         self._check_files()
         if self._engine is None:
             raise StoreFailed(f"{self.path}: the store is closed")
@@ -255,30 +246,30 @@ class SqliteStore(BatchingStore):
             try:
                 transaction.commit()
             except sa.exc.DBAPIError as error:
-                if durability.did_not_happen(error.orig):
+                if durability.had_no_effect(error.orig):
                     raise
                 raise OutcomeUnknown(
-                    f"{self._why(error)}: it is unknown whether the last commit is on disk;"
+                    f"{self._error_text(error)}: it is unknown whether the last commit is on disk;"
                     " the next start keeps whatever it finds in the log"
                 ) from error
-        found = Identity.of(self.path)
-        if self._files.still(found):
-            self._files = found  # with a log that has grown
+        current = FileIdentity.of(self.path)
+        if self._files.unchanged(current):
+            self._files = current  # with a log that has grown
 
     def _check_files(self) -> None:
         """Check that the open files are still found under their names; else no write is durable."""
-        found = Identity.of(self.path)
-        if self._files.still(found):
-            self._files_trouble = ""
+        current = FileIdentity.of(self.path)
+        if self._files.unchanged(current):
+            self._files_problem = ""
             return
         try:
-            self._save_log(found)
+            self._save_log(current)
         except StoreFailed as failure:
-            self._files_trouble = str(failure)
+            self._files_problem = str(failure)
             raise
-        self._files_trouble = ""
+        self._files_problem = ""
 
-    def _save_log(self, found: Identity) -> None:
+    def _save_log(self, current: FileIdentity) -> None:
         """Save the log to the state file, through the descriptors that are open. If the path still
         leads to that state file, start a new log."""
         if self._engine is None:
@@ -286,14 +277,14 @@ class SqliteStore(BatchingStore):
         log_path = companion(self.path, "-wal")
         try:
             with self._engine.connect() as connection:
-                self._take_in_log(connection)
+                self._checkpoint(connection)
                 self._files = msgspec.structs.replace(self._files, log_size=0)
-                if not self._files.same_state(found):
+                if not self._files.same_state(current):
                     raise StoreFailed(
                         f"{self.path}: the file was removed or replaced while in use; put it back,"
                         " or restart the service"
                     )
-                if found.log not in (None, self._files.log) and found.log_size:
+                if current.log not in (None, self._files.log) and current.log_size:
                     log_path.replace(companion(self.path, SET_ASIDE))  # SQLite would remove it
                 # SQLite refuses this while another process has the state open; it is retried.
                 self._reading.submit(self._close_reader).result()
@@ -306,25 +297,27 @@ class SqliteStore(BatchingStore):
                 f"{log_path} was removed, replaced or truncated while in use, and its contents"
                 f" could not be saved yet ({getattr(error, 'orig', None) or error})"
             ) from error
-        self._files = Identity.of(self.path)
+        self._files = FileIdentity.of(self.path)
         log.warning(
             "the log of the state was removed, replaced or truncated while in use; its contents"
             " were saved to the state file, and a new log was started",
             log_file=str(log_path),
         )
 
-    def _take_in_log(self, connection: sa.Connection) -> None:
+    def _checkpoint(self, connection: sa.Connection) -> None:
         row = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
         if row[0]:
             raise StoreFailed(f"{self.path}: the state is being read; the log is saved afterwards")
 
     def _open(self) -> None:
         try:
-            self._lock = connect.open_file(self.path, migrate=self._migrate, on_upgrade=_upgraded)
+            self._lock = connect.open_file(
+                self.path, migrate=self._migrate, on_upgrade=_log_upgrade
+            )
             self._engine = connect.create_engine(self.path)
             self._load()
             copy.sync(self.path.parent)  # SQLite ignores a failure of this sync
-            self._files = Identity.of(self.path)
+            self._files = FileIdentity.of(self.path)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             self._close()
             reason = str(getattr(e, "orig", None) or e)
@@ -352,7 +345,7 @@ class SqliteStore(BatchingStore):
     ) -> None:
         with self._writing() as connection:
             # The registry is still the one before: it is swapped when all this is durable.
-            rows.write(connection, commits, before, after, self._registry.hosts)
+            write.write(connection, commits, before, after, self._registry.hosts)
 
     def _prune_history(
         self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
@@ -369,9 +362,9 @@ class SqliteStore(BatchingStore):
             with self._connection() as connection:
                 return [_event.decode(body) for body in connection.scalars(query)]
 
-        return await self._read(select)
+        return await self._run_read(select)
 
-    def _keyed(self, owner: str, name: str) -> Keyed | None:
+    def _keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
         k = s.keys.c
         with self._connection() as connection:
             row = connection.execute(
@@ -379,23 +372,23 @@ class SqliteStore(BatchingStore):
             ).one_or_none()
         if row is None:
             return None
-        key = Key(row.owner, row.name, row.asked)
-        return Keyed(key, row.seq, row.at, row.status, row.answer or b"")
+        key = Key(row.owner, row.name, row.digest)
+        return KeyedRequest(key, row.seq, row.at, row.status, row.answer or b"")
 
-    def _answered(self, key: Key, status: int, answer: bytes) -> None:
+    def _save_answer(self, key: Key, status: int, answer: bytes) -> None:
         k = s.keys.c
         with self._writing() as connection:
-            kept = connection.execute(
+            updated = connection.execute(
                 s.keys.update()
-                .where(k.owner == key.owner, k.name == key.name, k.asked == key.asked)
+                .where(k.owner == key.owner, k.name == key.name, k.digest == key.digest)
                 .values(status=status, answer=answer)
             ).rowcount
-        if not kept:
-            raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
+        if not updated:
+            raise StoreFailed(f"no request was carried out under the key '{key.name}'")
 
     def _save(self, sightings: PollSightings) -> None:
         with self._writing() as connection:
-            rows.write_sightings(connection, sightings)
+            write.write_sightings(connection, sightings)
 
     def _sightings(self) -> PollSightings:
         with self._connection() as connection:
@@ -407,7 +400,7 @@ class SqliteStore(BatchingStore):
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),
             used=used,
-            copied=values.get(rows.COPIED),
+            copied=values.get(write.COPIED),
             restored=values.get("restored"),
         )
 
@@ -417,12 +410,12 @@ class SqliteStore(BatchingStore):
         """Return a connection next to the writer's, which sees what is committed."""
         if self._reader is None:
             self._reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
-            sa.event.listen(self._reader, "connect", _only_reads)
+            sa.event.listen(self._reader, "connect", _set_query_only)
         return self._reader.connect()
 
-    def _read_history(self, query: sa.Select[Any]) -> list[Record]:
+    def _read_history(self, statement: sa.Select[Any]) -> list[Record]:
         with self._read_connection() as connection:
-            return list(read.history_records(connection.execute(query)))
+            return list(read.history_records(connection.execute(statement)))
 
     def _page(self, after: int, until: int) -> list[Commit]:
         """Return some of the commits in the range; fewer if they are large."""
@@ -444,23 +437,23 @@ class SqliteStore(BatchingStore):
             self._reader = None
 
 
-def _begins(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
+def _starts_with(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
     """Match a prefix as a range, for which an index can be used."""
     if not prefix:
         return sa.true()
-    beyond = _beyond(prefix)
-    return sa.and_(column >= prefix, column < beyond if beyond else sa.true())
+    bound = _upper_bound(prefix)
+    return sa.and_(column >= prefix, column < bound if bound else sa.true())
 
 
-def _beyond(prefix: str) -> str:
+def _upper_bound(prefix: str) -> str:
     """Return the first text after all that start with `prefix`; empty if there is none."""
-    rest = prefix.rstrip(chr(sys.maxunicode))
-    if not rest:
+    start = prefix.rstrip(chr(sys.maxunicode))
+    if not start:
         return ""
-    following = ord(rest[-1]) + 1
-    if following == SURROGATES.start:  # which are no characters
-        following = SURROGATES.stop
-    return rest[:-1] + chr(following)
+    code_point = ord(start[-1]) + 1
+    if code_point == SURROGATES.start:  # which are no characters
+        code_point = SURROGATES.stop
+    return start[:-1] + chr(code_point)
 
 
 def _size(path: Path) -> int:
@@ -470,11 +463,11 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _only_reads(connection: Any, _record: object) -> None:
+def _set_query_only(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA query_only=ON")
     cursor.close()
 
 
-def _upgraded(before: str, after: str, kept: Path) -> None:
+def _log_upgrade(before: str, after: str, kept: Path) -> None:
     log.warning("the state was upgraded", schema=after, before=before, kept=str(kept))

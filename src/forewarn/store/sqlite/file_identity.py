@@ -14,7 +14,7 @@ import msgspec
 from forewarn.store.sqlite.lock import companion
 
 
-class Identity(msgspec.Struct, frozen=True):
+class FileIdentity(msgspec.Struct, frozen=True):
     """Device and inode of each file; None for a file that does not exist."""
 
     state: tuple[int, int] | None
@@ -23,7 +23,7 @@ class Identity(msgspec.Struct, frozen=True):
     log_size: int = 0  # bytes; SQLite itself never makes it smaller while the state is in use
 
     @classmethod
-    def of(cls, path: Path) -> Identity:
+    def of(cls, path: Path) -> FileIdentity:
         log = _status(companion(path, "-wal"))
         return cls(
             _inode(_status(path)),
@@ -32,13 +32,13 @@ class Identity(msgspec.Struct, frozen=True):
             log.st_size if log is not None else 0,
         )
 
-    def still(self, now: Identity) -> bool:
-        """Whether these are still the same files, and the log was not truncated."""
+    def unchanged(self, now: FileIdentity) -> bool:
+        """Return whether these are still the same files, and the log was not truncated."""
         return self.same_state(now) and (
             (self.log, self.index) == (now.log, now.index) and self.log_size <= now.log_size
         )
 
-    def same_state(self, now: Identity) -> bool:
+    def same_state(self, now: FileIdentity) -> bool:
         return self.state == now.state
 
 

@@ -24,9 +24,8 @@ from typing import IO
 
 from forewarn.store.port import StoreUnusable
 
-LOOKERS_WITHIN = 10.0  # seconds that a start waits for processes that only read the file
-LOOK_AGAIN = 0.05  # seconds between two tries
-
+READERS_TIMEOUT = 10.0  # seconds that a start waits for processes that only read the file
+RETRY_EVERY = 0.05  # seconds between two tries
 
 # Positions of locked bytes in the file; those of SQLite are part of its format.
 INODE_LOCK = 1 << 62
@@ -61,10 +60,14 @@ class Lock:
         """Lock the file itself as well, once it exists."""
         inode = _inode(path)
         if inode in _ours:
-            raise _in_use_as(path, inode)
+            raise _inode_in_use_error(path, inode)
         descriptor = os.open(path, os.O_RDWR)
         try:
-            _take(path, lambda how: _inode_got(descriptor, how), lambda: _in_use_as(path, inode))
+            _take(
+                path,
+                lambda mode: _lock_inode(descriptor, mode),
+                lambda: _inode_in_use_error(path, inode),
+            )
         except BaseException:
             os.close(descriptor)
             raise
@@ -87,11 +90,12 @@ def companion(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def locked(path: Path) -> Lock:
+def take_lock(path: Path) -> Lock:
+    """Lock the state file for this process alone. Raises StoreUnusable."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = _private(companion(path, ".lock")).open("a+")
+    file = _create_private(companion(path, ".lock")).open("a+")
     try:
-        _take(path, lambda how: _got(file, how), lambda: in_use(path, file))
+        _take(path, lambda mode: _lock_file(file, mode), lambda: in_use_error(path, file))
         lock = Lock(file)
         if path.exists():
             lock.take_inode(path)
@@ -103,27 +107,27 @@ def locked(path: Path) -> Lock:
 
 
 @contextlib.contextmanager
-def watched(path: Path) -> Iterator[IO[str] | None]:
+def reader_lock(path: Path) -> Iterator[IO[str] | None]:
     """Keep other processes from opening the file while it is read, without writing anything. Yields
-    the lock file of the process that has it open already, None if there is none. Raises
-    StoreUnusable if a process has it open under another name, because its log is not here then."""
+    the lock file if a process has the state open already, otherwise None. Raises StoreUnusable if a
+    process has it open under another name, because its log lies elsewhere then."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(FileNotFoundError):  # then nobody has it under this name
+        with contextlib.suppress(FileNotFoundError):  # then it is not open under this name
             lock = stack.enter_context(companion(path, ".lock").open("r"))
-            if not _got(lock, fcntl.LOCK_SH):
+            if not _lock_file(lock, fcntl.LOCK_SH):
                 yield lock
                 return
-        stack.enter_context(_inode_shared(path))
+        stack.enter_context(_inode_reader_lock(path))
         yield None
 
 
-def in_use(path: Path, lock: IO[str]) -> StoreUnusable:
+def in_use_error(path: Path, lock: IO[str]) -> StoreUnusable:
     lock.seek(0)
     holder = lock.read().strip() or "another process"
     return StoreUnusable(f"{path} is in use by {holder}; stop that or choose another file")
 
 
-def _in_use_as(path: Path, inode: tuple[int, int]) -> StoreUnusable:
+def _inode_in_use_error(path: Path, inode: tuple[int, int]) -> StoreUnusable:
     """Return the error for a file that is in use, possibly under another name."""
     holder, name = _holder(path, inode)
     if name is None or name == path.resolve():
@@ -140,26 +144,26 @@ def _holder(path: Path, inode: tuple[int, int]) -> tuple[str, Path | None]:
         return f"process {os.getpid()}", _ours[inode]
     try:
         with path.open("rb") as file:
-            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, SQLITE_SHARED, SQLITE_SHARED_BYTES, 0)
-            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, SQLITE_SHARED, SQLITE_SHARED_BYTES, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, query))
     except OSError:
         return "another process", None
     if kind == fcntl.F_UNLCK or pid <= 0:
         return "another process", None
     with contextlib.suppress(OSError):
-        for opened in Path(f"/proc/{pid}/fd").iterdir():
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                if _inode(opened) == inode:
-                    return f"process {pid}", opened.readlink()
+                if _inode(descriptor) == inode:
+                    return f"process {pid}", descriptor.readlink()
     return f"process {pid}", None
 
 
 @contextlib.contextmanager
-def _inode_shared(path: Path) -> Iterator[None]:
+def _inode_reader_lock(path: Path) -> Iterator[None]:
     try:
         inode = _inode(path)
         if inode in _ours:
-            raise _in_use_as(path, inode)
+            raise _inode_in_use_error(path, inode)
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # the reader will report it
         yield
@@ -167,23 +171,24 @@ def _inode_shared(path: Path) -> Iterator[None]:
     try:
         held_by_others = False
         with contextlib.suppress(OSError):  # a file system may have no locks
-            held_by_others = not _inode_got(descriptor, fcntl.LOCK_SH)
+            held_by_others = not _lock_inode(descriptor, fcntl.LOCK_SH)
         if held_by_others:
-            raise _in_use_as(path, inode)
+            raise _inode_in_use_error(path, inode)
         yield
     finally:
         os.close(descriptor)
 
 
 def _inode(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
-def _inode_got(descriptor: int, how: int) -> bool:
-    wanted = _FLOCK.pack(_TYPES[how], os.SEEK_SET, INODE_LOCK, 1, 0)
+def _lock_inode(descriptor: int, mode: int) -> bool:
+    """Lock the inode, or return False if another process has a lock that excludes it."""
+    request = _FLOCK.pack(_TYPES[mode], os.SEEK_SET, INODE_LOCK, 1, 0)
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
     except OSError as error:
         if error.errno in _HELD_BY_OTHERS:
             return False
@@ -191,31 +196,31 @@ def _inode_got(descriptor: int, how: int) -> bool:
     return True
 
 
-def _take(
-    path: Path, got: Callable[[int], bool], in_use_by_others: Callable[[], StoreUnusable]
-) -> None:
-    for _ in range(round(LOOKERS_WITHIN / LOOK_AGAIN)):
-        if got(fcntl.LOCK_EX):
+def _take(path: Path, lock: Callable[[int], bool], in_use: Callable[[], StoreUnusable]) -> None:
+    """Take an exclusive lock, as soon as processes that only read have released theirs."""
+    for _ in range(round(READERS_TIMEOUT / RETRY_EVERY)):
+        if lock(fcntl.LOCK_EX):
             return
-        if not got(fcntl.LOCK_SH):  # then somebody has it for itself
-            raise in_use_by_others()
-        got(fcntl.LOCK_UN)
-        threading.Event().wait(LOOK_AGAIN)
+        if not lock(fcntl.LOCK_SH):  # then a process has an exclusive lock
+            raise in_use()
+        lock(fcntl.LOCK_UN)
+        threading.Event().wait(RETRY_EVERY)
     raise StoreUnusable(
-        f"{path} is being looked at by another command (forewarn backup --state, config check),"
-        f" for longer than {LOOKERS_WITHIN:g} s; start again when that is done"
+        f"{path} has been read by another command (forewarn backup --state, config check)"
+        f" for more than {READERS_TIMEOUT:g} s; try again when that has finished"
     )
 
 
-def _got(file: IO[str], how: int) -> bool:
+def _lock_file(file: IO[str], mode: int) -> bool:
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
-def _private(path: Path) -> Path:
-    """Create the file, unless it exists, for its owner alone: who can open it could lock it."""
+def _create_private(path: Path) -> Path:
+    """Create the file, unless it exists, for its owner alone: everyone who can open it can lock
+    it."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return path

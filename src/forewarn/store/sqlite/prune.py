@@ -1,4 +1,4 @@
-"""Removes old records of the history and old commits, a limited number at a time.
+"""Removal of old records of the history and of old commits, a limited number at a time.
 
 An event is removed as a whole, once it ended before the cutoff; a record about no event is removed
 by its own time. Nothing here knows why an event may have to be kept.
@@ -30,28 +30,28 @@ def prune_history(
 ) -> tuple[int, Mark | None]:
     """Return how many records were removed, and where to continue; None after the last slice."""
     h, e = s.history.c, s.events.c
-    found = connection.execute(
+    records = connection.execute(
         sa.select(h.seq, h.at, h.what, h.event, e.body)
         .join_from(s.history, s.events, e.id == h.event, isouter=True)
         .where(h.at < cutoff, sa.tuple_(h.at, h.seq) > sa.tuple_(*after))
         .order_by(h.at, h.seq)
         .limit(slice)
     ).all()
-    alone: list[tuple[Any, ...]] = []
+    about_no_event: list[tuple[Any, ...]] = []
     over: dict[str, Event | None] = {}
-    for row in found:
+    for row in records:
         if row.event is None:
-            alone.append((row.seq,))
+            about_no_event.append((row.seq,))
         elif row.what in _ENDS:
             event = None if row.body is None else _event.decode(row.body)
             if event is None or (event.status.over and not keeps(event)):
                 over[row.event] = event
-    gone = _delete(connection, "DELETE FROM history WHERE seq = ?", alone)
-    gone += _delete(connection, "DELETE FROM history WHERE event = ?", [(id,) for id in over])
-    machines = [(name, id) for id, ev in over.items() if ev for name in ev.resources]
+    removed = _delete(connection, "DELETE FROM history WHERE seq = ?", about_no_event)
+    removed += _delete(connection, "DELETE FROM history WHERE event = ?", [(id,) for id in over])
+    machines = [(name, id) for id, event in over.items() if event for name in event.resources]
     _delete(connection, "DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
     _delete(connection, "DELETE FROM events WHERE id = ?", [(id,) for id in over])
-    return gone, (found[-1].at, found[-1].seq) if len(found) == slice else None
+    return removed, (records[-1].at, records[-1].seq) if len(records) == slice else None
 
 
 def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: int) -> bool:

@@ -1,9 +1,9 @@
 """From rows to values: the state as it was last committed, and records of the history.
 
-A history query is one statement that indexes can serve. Records come in the order of their time and
-then of their number: who was first shown an event is written some seconds after it happened. A
-reader that follows the history asks by number instead, which is the order of writing. A page
-continues where the last one ended, so nothing is counted.
+A history query is one statement that is served by indexes. Records are ordered by time and then by
+number, because the record of which machine saw an event first is written some seconds later. A
+reader that follows the history uses the number alone, which is the order of writing. A page starts
+after the last record of the page before, so that nothing has to be counted.
 """
 
 from __future__ import annotations
@@ -66,45 +66,45 @@ def last_commit(connection: sa.Connection) -> int:
     return connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
 
 
-def history_statement(wanted: HistoryQuery) -> sa.Select[Any]:
+def history_statement(query: HistoryQuery) -> sa.Select[Any]:
     h, em = s.history.c, s.event_machines.c
-    query = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
+    statement = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
         s.history, s.events, s.events.c.id == h.event, isouter=True
     )
-    if wanted.machine is not None:
-        events = sa.select(em.event).where(em.machine == wanted.machine)
-        query = query.where(sa.or_(h.machine == wanted.machine, h.event.in_(events)))
+    if query.machine is not None:
+        events = sa.select(em.event).where(em.machine == query.machine)
+        statement = statement.where(sa.or_(h.machine == query.machine, h.event.in_(events)))
     for column, value in (
-        (h.group_name, wanted.group),
-        (h.host, wanted.host),
-        (h.event, wanted.event),
+        (h.group_name, query.group),
+        (h.host, query.host),
+        (h.event, query.event),
     ):
         if value is not None:
-            query = query.where(column == value)
-    if wanted.groups is not None:  # as one value: there may be more than a statement has room for
-        some = sa.func.json_each(msgspec.json.encode(wanted.groups).decode()).table_valued("value")
-        query = query.where(h.group_name.in_(sa.select(some.c.value)))
-    if wanted.what:
-        query = query.where(h.what.in_([what.value for what in wanted.what]))
-    if wanted.since is not None:
-        query = query.where(h.at >= wanted.since)
-    if wanted.until is not None:
-        query = query.where(h.at < wanted.until)
+            statement = statement.where(column == value)
+    if query.groups is not None:  # as one value: a statement has a limited number of them
+        names = sa.func.json_each(msgspec.json.encode(query.groups).decode()).table_valued("value")
+        statement = statement.where(h.group_name.in_(sa.select(names.c.value)))
+    if query.what:
+        statement = statement.where(h.what.in_([what.value for what in query.what]))
+    if query.since is not None:
+        statement = statement.where(h.at >= query.since)
+    if query.until is not None:
+        statement = statement.where(h.at < query.until)
     mark = sa.tuple_(h.at, h.seq)
-    if wanted.after is not None:
-        query = query.where(mark > sa.tuple_(*wanted.after))
-    if wanted.before is not None:
-        query = query.where(mark < sa.tuple_(*wanted.before))
-    if wanted.after_seq is not None:
-        return query.where(h.seq > wanted.after_seq).order_by(h.seq).limit(wanted.limit)
-    order = (h.at.desc(), h.seq.desc()) if wanted.newest_first else (h.at, h.seq)
-    return query.order_by(*order).limit(wanted.limit)
+    if query.after is not None:
+        statement = statement.where(mark > sa.tuple_(*query.after))
+    if query.before is not None:
+        statement = statement.where(mark < sa.tuple_(*query.before))
+    if query.after_seq is not None:
+        return statement.where(h.seq > query.after_seq).order_by(h.seq).limit(query.limit)
+    order = (h.at.desc(), h.seq.desc()) if query.newest_first else (h.at, h.seq)
+    return statement.order_by(*order).limit(query.limit)
 
 
 def history_records(rows: Iterable[Any]) -> Iterator[Record]:
     events: dict[str, Event] = {}
     for row in rows:
-        alone = row.what.startswith("machine-")
+        about_machine = row.what.startswith("machine-")
         record = Record(
             seq=row.seq,
             at=row.at,
@@ -114,7 +114,7 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
             event=row.event or "",
             machine=row.machine or "",
             type=row.type or "",
-            machines=(row.machine,) if alone else (),
+            machines=(row.machine,) if about_machine else (),
             host=row.host or "",
             cause=row.cause or "",
             note=row.note,

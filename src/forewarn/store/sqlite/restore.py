@@ -1,5 +1,5 @@
-"""Replaces a state file by a copy: the copy is checked first, the old state is kept under another
-name, and at every moment the path leads to the one or the other.
+"""Replacement of a state file by a copy. The copy is checked first, the old state is kept under
+another name, and the path always leads to the one or the other.
 
 Refused while a service has the state open. The file stays marked as a copy until it is served, so
 that the service can account for what happened after the copy was made.
@@ -15,7 +15,7 @@ from forewarn.core import Time
 from forewarn.store.port import Contents, OutcomeUnknown, RestoreResult, StoreUnusable
 from forewarn.store.sqlite import check, copy, verify
 from forewarn.store.sqlite import schema as s
-from forewarn.store.sqlite.lock import companion, locked
+from forewarn.store.sqlite.lock import companion, take_lock
 
 KEPT = ".before-restore"
 
@@ -24,18 +24,18 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
     """Replace the state by the backup. Raises StoreUnusable, and changes nothing then; raises
     OutcomeUnknown if it was replaced, but that may be lost in a crash."""
     state = state.resolve()
-    found = _checked(backup, state)
-    with contextlib.closing(locked(state)):
-        copy.hand_over(state, companion(state, ".lock"))
-        copy.sweep(state)
-        replaces = _there(state, force=force)
-        with copy.temporary(state) as made:
-            copy.copy(backup, made, at)
-            copy.hand_over(state, made)
-            kept = _set_aside(state) if replaces else None
-            made.replace(state)
+    contents = _verify(backup, state)
+    with contextlib.closing(take_lock(state)):
+        copy.give_to_owner(state, companion(state, ".lock"))
+        copy.remove_leftovers(state)
+        exists = _exists(state, force=force)
+        with copy.temporary(state) as target:
+            copy.copy(backup, target, at)
+            copy.give_to_owner(state, target)
+            kept = _set_aside(state) if exists else None
+            target.replace(state)
             _sync_name(state)
-    return RestoreResult(found, kept, outdated=found.schema != s.SCHEMA_VERSION)
+    return RestoreResult(contents, kept, outdated=contents.schema != s.SCHEMA_VERSION)
 
 
 def _sync_name(state: Path) -> None:
@@ -48,14 +48,14 @@ def _sync_name(state: Path) -> None:
         ) from error
 
 
-def _checked(backup: Path, state: Path) -> Contents:
+def _verify(backup: Path, state: Path) -> Contents:
     try:
         if not backup.is_file():
-            raise StoreUnusable(f"{backup} is no file; name the backup")
+            raise StoreUnusable(f"{backup} is not a file; pass the path of a backup")
         if state.exists() and backup.samefile(state):
-            raise StoreUnusable(f"{backup} is the state itself; name a backup of it")
+            raise StoreUnusable(f"{backup} is the state itself; pass the path of a backup")
         if state.is_dir():
-            raise StoreUnusable(f"{state} is a directory; name a file")
+            raise StoreUnusable(f"{state} is a directory; pass the path of a file")
         check.check_header(backup)
         with check.reading(backup) as connection:
             return verify.verify(connection, backup)
@@ -63,12 +63,13 @@ def _checked(backup: Path, state: Path) -> Contents:
         raise StoreUnusable(f"{backup} is damaged ({error})") from error
 
 
-def _there(state: Path, *, force: bool) -> bool:
+def _exists(state: Path, *, force: bool) -> bool:
+    """Return whether there is a state already. Raises StoreUnusable if so, unless `force`."""
     if not (state.exists() or _log(state).exists()):
         return False
     if not force:
         raise StoreUnusable(
-            f"{state} exists; say --force to put the backup in its place (it is kept beside)"
+            f"{state} exists; pass --force to replace it (it is kept under another name)"
         )
     return True
 
@@ -77,36 +78,36 @@ def _set_aside(state: Path) -> Path:
     """Rename the existing state, with its log: SQLite would apply the log to another file of the
     same name."""
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is kept as it is
-        _take_in_log(state)
-    _forget_second_names(state)
-    kept = copy.link(state, state, KEPT) if state.exists() else _free(state)
-    for ending in ("-wal", "-journal"):
-        part = companion(state, ending)
-        if part.exists():
-            part.rename(companion(kept, ending))
+        _checkpoint(state)
+    _remove_other_links(state)
+    kept = copy.link_beside(state, state, KEPT) if state.exists() else _free_name(state)
+    for suffix in ("-wal", "-journal"):
+        file = companion(state, suffix)
+        if file.exists():
+            file.rename(companion(kept, suffix))
     companion(state, "-shm").unlink(missing_ok=True)
     copy.sync(state.parent)
     return kept
 
 
-def _forget_second_names(state: Path) -> None:
-    """Remove names that a restore which was killed has given to the state."""
+def _remove_other_links(state: Path) -> None:
+    """Remove links to the state that a restore has left which was killed."""
     if state.exists():
         for kept in state.parent.glob(f"{state.name}{KEPT}*"):
             if kept.samefile(state):
                 kept.unlink()
 
 
-def _take_in_log(state: Path) -> None:
+def _checkpoint(state: Path) -> None:
     """Write the log of a service that was killed into the state file."""
     if not state.exists():
         return
-    address = f"{state.as_uri()}?mode=rw"
-    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+    uri = f"{state.as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _free(state: Path) -> Path:
+def _free_name(state: Path) -> Path:
     number = 1
     while True:
         kept = companion(state, KEPT if number == 1 else f"{KEPT}-{number}")

@@ -69,13 +69,13 @@ tokens = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
-# Requests with a key of the caller's, by the commit that carried each out.
+# Requests with an idempotency key, and the commits that carried them out.
 keys = sa.Table(
     "keys",
     metadata,
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("asked", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
     sa.Column("seq", sa.Integer, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Integer),
@@ -83,9 +83,8 @@ keys = sa.Table(
     sa.Index("keys_by_commit", "seq"),
 )
 
-# What happened, for people; `seq` is never given twice. What never changes about an event
-# (type, machines, cause) is looked up in its row. Columns that do not apply are NULL, so that
-# the indexes hold only what can be asked for.
+# The history; `seq` is never used twice. What never changes about an event (type, machines, cause)
+# is looked up in its row. Columns that do not apply are NULL, and partial indexes leave them out.
 history = sa.Table(
     "history",
     metadata,
@@ -114,7 +113,7 @@ history = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# Which events a machine is in: instead of a row for each machine and move.
+# The events that a machine is in, so that the history needs no row for each machine of an event.
 event_machines = sa.Table(
     "event_machines",
     metadata,
@@ -123,7 +122,7 @@ event_machines = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# Lossy: when each group was last seen, and until when the endpoint served.
+# When each group was last seen. Saved now and then, like the next two tables.
 sightings = sa.Table(
     "sightings",
     metadata,
@@ -131,7 +130,7 @@ sightings = sa.Table(
     sa.Column("seen", sa.BigInteger, nullable=False),
 )
 
-# Lossy as well: when each token was last used.
+# When each token was last used.
 token_uses = sa.Table(
     "token_uses",
     metadata,
@@ -139,6 +138,7 @@ token_uses = sa.Table(
     sa.Column("used", sa.BigInteger, nullable=False),
 )
 
+# Single values by name, for example until when the endpoint was serving.
 service = sa.Table(
     "service",
     metadata,

@@ -19,7 +19,7 @@ from forewarn.core.access import Token
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.sqlite import check, connect, copy, read, restore
 from forewarn.store.sqlite import schema as s
-from forewarn.store.sqlite.lock import companion, watched
+from forewarn.store.sqlite.lock import companion, reader_lock
 
 _token = msgspec.json.Decoder(Token)
 
@@ -29,7 +29,7 @@ class SqliteFile(StoredState):
         self._path = path
 
     def problem(self) -> str:
-        """All of the file is checked, as at a start, unless a service has it open: that one has
+        """Check all of the file, as at a start, unless a service has it open: that service has
         checked it, and changes it meanwhile."""
         path = self._path
         try:
@@ -44,13 +44,13 @@ class SqliteFile(StoredState):
         except StoreUnusable as error:
             return str(error)
         except sqlite3.DatabaseError as error:
-            return f"{path} is damaged ({error}): {check.INSTEAD}"
+            return f"{path} is damaged ({error}): {check.REMEDY}"
         except OSError as error:
             return f"{error.filename or path}: {error.strerror}"
         return ""
 
     def in_use(self) -> bool:
-        with watched(self._path) as holder:
+        with reader_lock(self._path) as holder:
             return holder is not None
 
     def tokens(self) -> list[tuple[Token, Time | None]]:
@@ -63,7 +63,7 @@ class SqliteFile(StoredState):
                 used = dict(connection.execute("SELECT id, used FROM token_uses"))
             tokens = [_token.decode(body) for (body,) in bodies]
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
-            raise StoreUnusable(f"{path} is damaged ({error}): {check.INSTEAD}") from error
+            raise StoreUnusable(f"{path} is damaged ({error}): {check.REMEDY}") from error
         tokens.sort(key=lambda token: (token.created_at, token.id))
         return [(token, used.get(token.id)) for token in tokens]
 
@@ -81,26 +81,26 @@ class SqliteFile(StoredState):
         the old file."""
         state = self._path.resolve()
         if not state.exists() and not companion(state, "-wal").exists():
-            raise StoreUnusable(f"{state} is not there; name a state file")
+            raise StoreUnusable(f"{state} does not exist; pass the path of a state file")
         result = UpgradeResult(s.SCHEMA_VERSION, s.SCHEMA_VERSION, None)
 
         def on_upgrade(before: str, after: str, kept: Path) -> None:
             nonlocal result
             result = UpgradeResult(before, after, kept)
 
-        def hand_over() -> None:
+        def give_files_to_owner() -> None:
             if state.exists():
                 copies = [result.kept] if result.kept else []
-                copy.hand_over(state, companion(state, ".lock"), *copies)
+                copy.give_to_owner(state, companion(state, ".lock"), *copies)
 
         try:
             with ExitStack() as stack:
-                stack.callback(hand_over)
+                stack.callback(give_files_to_owner)
                 stack.callback(connect.open_file(state, migrate=True, on_upgrade=on_upgrade).close)
                 _read_all(state)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             reason = str(getattr(e, "orig", None) or e)
-            kept = f"; it is kept as it was as {result.kept}" if result.kept else ""
+            kept = f"; the old file is kept as {result.kept}" if result.kept else ""
             raise StoreUnusable(f"{state} cannot be used as state: {reason}{kept}") from e
         return result
 
@@ -112,7 +112,7 @@ class SqliteFile(StoredState):
         try:
             yield
         finally:
-            copy.hand_over(self._path, *new)
+            copy.give_to_owner(self._path, *new)
 
 
 def _read_all(state: Path) -> None:

@@ -47,7 +47,7 @@ _MACHINE = (
     "INSERT INTO machines (name, group_name, body) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET group_name = excluded.group_name, body = excluded.body"
 )
-_MACHINE_GONE = "DELETE FROM machines WHERE name = ?"
+_DELETE_MACHINE = "DELETE FROM machines WHERE name = ?"
 _EVENT = (
     "INSERT INTO events (id, group_name, over, cause, body) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET over = excluded.over, body = excluded.body"
@@ -57,7 +57,7 @@ _RECORD = (
     "INTO history (at, what, who, group_name, event, machine, host, type, cause, note)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PUT = {
+_REGISTRY = {
     (table, key): (
         f"INSERT INTO {table} ({key}, body) VALUES (?, ?)"
         f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
@@ -66,8 +66,8 @@ _PUT = {
     for table, key in (("hosts", "name"), ("rollouts", "id"), ("tokens", "id"))
 }
 _KEY = (
-    "INSERT INTO keys (owner, name, asked, seq, at) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT (owner, name) DO UPDATE SET asked = excluded.asked, seq = excluded.seq,"
+    "INSERT INTO keys (owner, name, digest, seq, at) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (owner, name) DO UPDATE SET digest = excluded.digest, seq = excluded.seq,"
     " at = excluded.at, status = NULL, answer = NULL"
 )
 _SIGHTING = (
@@ -79,16 +79,14 @@ _SERVICE = (
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 
-
 _USE = (
     "INSERT INTO token_uses (id, used) VALUES (?, ?)"
     " ON CONFLICT (id) DO UPDATE SET used = excluded.used"
 )
-_USE_GONE = "DELETE FROM token_uses WHERE id = ?"
+_DELETE_USE = "DELETE FROM token_uses WHERE id = ?"
 
-
-# Columns that say when something happened.
-_DATED = (("history", "at"), ("commits", "at"), ("keys", "at"), ("token_uses", "used"))
+# Columns with the time at which something happened.
+_TIMES = (("history", "at"), ("commits", "at"), ("keys", "at"), ("token_uses", "used"))
 _event = msgspec.json.Decoder(Event)
 
 COPIED = "copied"  # in `service`: when this copy was made
@@ -107,18 +105,18 @@ def write(
     _write_machines(connection, before, after)
     _write_events(connection, commits)
     _write_registry(connection, commits)
-    keys = [(c.key.owner, c.key.name, c.key.asked, c.seq, c.at) for c in commits if c.key]
-    _many(connection, _KEY, keys)
+    keys = [(c.key.owner, c.key.name, c.key.digest, c.seq, c.at) for c in commits if c.key]
+    _execute_many(connection, _KEY, keys)
     _write_restored(connection, commits)
 
 
 def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None:
-    _many(connection, _SIGHTING, list(sightings.seen.items()))
-    _many(connection, _USE, list(sightings.used.items()))
+    _execute_many(connection, _SIGHTING, list(sightings.seen.items()))
+    _execute_many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
-    _many(connection, _SERVICE, [(key, v) for key, v in values.items() if v is not None])
+    _execute_many(connection, _SERVICE, [item for item in values.items() if item[1] is not None])
     # A record from before a restart stays the first one.
-    _many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
+    _execute_many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
 
 
 def _write_groups(
@@ -129,7 +127,7 @@ def _write_groups(
         for name, group in after.items()
         if name not in before or _group_fields(group) != _group_fields(before[name])
     ]
-    _many(connection, _GROUP, rows)
+    _execute_many(connection, _GROUP, rows)
 
 
 def _write_machines(
@@ -138,16 +136,16 @@ def _write_machines(
     rows: list[Row] = []
     removed: list[Row] = []
     for name, group in after.items():
-        known_before = before[name].machines if name in before else ()
-        if group.machines is known_before:
+        machines_before = before[name].machines if name in before else ()
+        if group.machines is machines_before:
             continue
-        known = {machine.name: machine for machine in known_before}
+        rest = {machine.name: machine for machine in machines_before}
         for machine in group.machines:
-            if known.pop(machine.name, None) is not machine:
+            if rest.pop(machine.name, None) is not machine:
                 rows.append((machine.name, name, _encode(machine)))
-        removed += [(gone,) for gone in known]
-    _many(connection, _MACHINE_GONE, removed)
-    _many(connection, _MACHINE, rows)
+        removed += [(machine_name,) for machine_name in rest]
+    _execute_many(connection, _DELETE_MACHINE, removed)
+    _execute_many(connection, _MACHINE, rows)
 
 
 def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
@@ -158,8 +156,8 @@ def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
         if item.what in (Move.RAISE, Move.STRIKE):
             machines += [(machine, item.event.id) for machine in item.event.resources]
     rows = [(e.id, e.group, e.status.over, e.cause, _encode(e)) for e in latest.values()]
-    _many(connection, _EVENT, rows)
-    _many(connection, _EVENT_MACHINE, machines)
+    _execute_many(connection, _EVENT, rows)
+    _execute_many(connection, _EVENT_MACHINE, machines)
 
 
 def _moves(commits: Sequence[Commit]) -> Iterable[EventMoved]:
@@ -190,21 +188,21 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
                 case TokenRemoved(id=id):
                     latest["tokens", "id", id] = None
     for (table, key, name), body in latest.items():
-        put_, removed = _PUT[table, key]
+        upsert, delete = _REGISTRY[table, key]
         if body is None:
-            _many(connection, removed, [(name,)])
+            _execute_many(connection, delete, [(name,)])
             if table == "tokens":
-                _many(connection, _USE_GONE, [(name,)])
+                _execute_many(connection, _DELETE_USE, [(name,)])
         else:
-            _many(connection, put_, [(name, body)])
+            _execute_many(connection, upsert, [(name, body)])
 
 
 def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> None:
     """Remove the mark of a copy, and store when it was restored."""
     for commit in commits:
         if any(isinstance(put, StateRestored) for put in commit.puts):
-            _many(connection, _SERVICE, [("restored", commit.at)])
-            _many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
+            _execute_many(connection, _SERVICE, [("restored", commit.at)])
+            _execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
 
 
 def _write_commits(
@@ -214,46 +212,45 @@ def _write_commits(
     hosts: Mapping[str, Host],
 ) -> None:
     """Write commits, and their records in the history."""
-    scribe = HistoryWriter(before, hosts)
+    history = HistoryWriter(before, hosts)
     bodies: list[Row] = []
     records: list[Row] = []
     for commit in commits:
-        records += [_row(r) for r in scribe.records(commit.at, _changes(commit), commit.puts)]
-        kept = msgspec.structs.replace(commit, words=scribe.words())
-        bodies.append((commit.seq, commit.at, _encode(kept)))
+        records += [_row(r) for r in history.records(commit.at, _changes(commit), commit.puts)]
+        stored = msgspec.structs.replace(commit, words=history.words())
+        bodies.append((commit.seq, commit.at, _encode(stored)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
-        if accepted is not None:  # what follows is dated by the right clock
-            _many(connection, _COMMIT, bodies)
-            _many(connection, "INSERT " + _RECORD, records)
+        if accepted is not None:  # later commits have the right time already
+            _execute_many(connection, _COMMIT, bodies)
+            _execute_many(connection, "INSERT " + _RECORD, records)
             bodies, records = [], []
             _accept_clock(connection, commit, accepted)
-    _many(connection, _COMMIT, bodies)
-    _many(connection, "INSERT " + _RECORD, records)
+    _execute_many(connection, _COMMIT, bodies)
+    _execute_many(connection, "INSERT " + _RECORD, records)
 
 
 def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAccepted) -> None:
     """Set the time to that of this commit. Everything stored with a later time was dated by a clock
     that was ahead, and is moved back by the error."""
-    served = [("served_until", commit.at), ("lost", commit.lost)]
-    _many(connection, _SERVICE, served)
+    _execute_many(connection, _SERVICE, [("served_until", commit.at), ("lost", commit.lost)])
     now, error = commit.at, accepted.before - commit.at
     if error <= 0:
         return
     correction = Correction(now, error)
-    dated_wrongly = connection.exec_driver_sql(
+    rows = connection.exec_driver_sql(
         "SELECT id, body FROM events WHERE over AND id IN"
         " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
         (now,),
     ).all()
-    moved = [(_encode(correction.event(_event.decode(body))), id) for id, body in dated_wrongly]
-    _many(connection, "UPDATE events SET body = ? WHERE id = ?", moved)
-    for table, column in _DATED:
-        _many(
+    corrected = [(_encode(correction.event(_event.decode(body))), id) for id, body in rows]
+    _execute_many(connection, "UPDATE events SET body = ? WHERE id = ?", corrected)
+    for table, column in _TIMES:
+        _execute_many(
             connection,
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > ?",
             [(error, now)],
         )
-    _many(
+    _execute_many(
         connection,
         "UPDATE service SET value = value - ? WHERE key = 'restored' AND value > ?",
         [(error, now)],
@@ -265,7 +262,7 @@ def _changes(commit: Commit) -> list[tuple[str, Any]]:
 
 
 def _row(record: Record) -> Row:
-    known = bool(record.event)  # then its row says the rest
+    of_event = bool(record.event)  # then these two are in the row of the event
     return (
         record.at,
         record.what.value,
@@ -274,12 +271,12 @@ def _row(record: Record) -> Row:
         record.event or None,
         record.machine or None,
         record.host or None,
-        None if known else record.type or None,
-        None if known else record.cause or None,
+        None if of_event else record.type or None,
+        None if of_event else record.cause or None,
         record.note,
     )
 
 
-def _many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> None:
+def _execute_many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> None:
     if rows:
         connection.exec_driver_sql(statement, list(rows))

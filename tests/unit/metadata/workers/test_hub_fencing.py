@@ -123,7 +123,7 @@ def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_p
             watched = os.pidfd_open(pid)
             os.kill(pid, signal.SIGSTOP)
             seen: list[bool] = []
-            node.store.attach(lambda *_: seen.append(gone(watched)))
+            node.store.on_commit(lambda *_: seen.append(gone(watched)))
             await face.upstream.enable("web")
             assert seen == [True]
             assert face.events() == 0
@@ -147,7 +147,7 @@ def test_one_that_stood_still_before_control_was_started_anew_is_found_and_gone_
             os.kill(pid, signal.SIGSTOP)
             async with control() as node:
                 seen: list[bool] = []
-                node.store.attach(lambda *_: seen.append(gone(watched)))
+                node.store.on_commit(lambda *_: seen.append(gone(watched)))
                 await until(lambda: face.upstream.connected)
                 assert gone(watched)  # nobody shows anything before
                 await face.upstream.enable("web")

@@ -185,8 +185,8 @@ def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -
             return answer
 
     class SlowToRead(MemoryStore):
-        async def caused_under(self, prefix: str) -> Sequence[Event]:
-            found = await super().caused_under(prefix)
+        async def events_by_cause(self, prefix: str) -> Sequence[Event]:
+            found = await super().events_by_cause(prefix)
             was_read.set()
             for _ in range(200):  # meanwhile the driver says that the second step is done
                 await guard.pause(0)
@@ -369,13 +369,13 @@ def test_a_list_reads_nothing_of_rollouts_that_are_over(
     service.settle()
     running = start(service)
     read: list[str] = []
-    caused_under = service.node.store.caused_under
+    events_by_cause = service.node.store.events_by_cause
 
     async def counted(prefix: str) -> Any:
         read.append(prefix)
-        return await caused_under(prefix)
+        return await events_by_cause(prefix)
 
-    monkeypatch.setattr(service.node.store, "caused_under", counted)
+    monkeypatch.setattr(service.node.store, "events_by_cause", counted)
     listed = service.run(service.node.rollouts.list())
     assert [(one.rollout.id, one.state, one.steps_over) for one in listed] == [
         (running, "running", 0),

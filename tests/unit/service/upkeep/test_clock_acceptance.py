@@ -221,7 +221,7 @@ def test_hosts_tokens_and_keys_are_dated_by_the_right_clock_and_last_as_long_as_
             wrongly = await create(node, "wrongly", 10 * DAY)
             await node.hosts.degrade("h1", "operator")
             await node.writer.for_request(RequestContext(key)).commit(CommitPlan())
-            await node.store.answered(key, 200, b"{}")
+            await node.store.save_answer(key, 200, b"{}")
             await world.advance(node, MINUTE)
         world.error = 0
         async with world.node(opened()) as node:
@@ -236,7 +236,7 @@ def test_hosts_tokens_and_keys_are_dated_by_the_right_clock_and_last_as_long_as_
             since = node.store.registry.hosts["h1"].since
             assert since is not None
             assert START < since <= now
-            kept = await node.store.keyed("local", "a key")
+            kept = await node.store.keyed_request("local", "a key")
             assert kept is not None
             assert (kept.status, kept.answer) == (200, b"{}")
             assert START < kept.at <= now

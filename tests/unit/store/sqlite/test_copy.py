@@ -157,7 +157,7 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(
                 broken.setattr(copying, "sync", full)
                 with pytest.raises(StoreFailed, match=r"no copy could be made: .*No space left"):
                     await store.copy(COPIED)
-            assert store.healthy() == ""  # the state itself is well
+            assert store.problem() == ""  # the state itself is well
             await store.transact(define_group("b"))
         finally:
             await store.close()
@@ -178,7 +178,7 @@ def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -
 def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path: Path) -> None:
     """Neither what was there before, nor what somebody puts there while it is read."""
     state, other = tmp_path / "state.db", state_with_groups(tmp_path / "other.db", "x")
-    real = copying.stream
+    real = copying.copy_to_stream
 
     def exchanged(*arguments: Any) -> Copy:
         made = real(*arguments)
@@ -191,11 +191,11 @@ def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path:
         await store.open()
         try:
             await store.transact(define_group("a"))
-            patch.setattr(copying, "stream", exchanged)
+            patch.setattr(copying, "copy_to_stream", exchanged)
             for _ in range(2):  # while it is copied, and before
                 with pytest.raises(StoreUnreadable, match=r"no copy .* removed or replaced"):
                     await store.copy(COPIED)
-                patch.setattr(copying, "stream", real)
+                patch.setattr(copying, "copy_to_stream", real)
         finally:
             await store.close()
 
@@ -251,7 +251,7 @@ def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_pat
     state = state_of_killed_service(tmp_path / "state.db", "a", "b", "c")
     backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     before = names(tmp_path)
-    with pytest.raises(StoreUnusable, match=r"state\.db exists; say --force"):
+    with pytest.raises(StoreUnusable, match=r"state\.db exists; pass --force"):
         restored(backup, state)
     assert names(tmp_path) == before
     first = restored(backup, state, force=True)
@@ -338,8 +338,8 @@ def test_a_copy_of_itself_a_directory_or_nothing_is_refused(tmp_path: Path) -> N
     state = state_with_groups(tmp_path / "state.db", "a")
     for backup, says in (
         (state, "the state itself"),
-        (tmp_path, "is no file"),
-        (tmp_path / "nothing", "is no file"),
+        (tmp_path, "is not a file"),
+        (tmp_path / "nothing", "is not a file"),
     ):
         with pytest.raises(StoreUnusable, match=says):
             restored(backup, state, force=True)

@@ -127,9 +127,10 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, wreck: str, 
     with sqlite3.connect(path) as connection:
         connection.execute(wreck)
     connection.close()
-    with pytest.raises(StoreUnusable, match=f"but has no {lacks}.*; choose another file") as said:
+    refusal = f"but has no column {lacks}.*; choose another file"
+    with pytest.raises(StoreUnusable, match=refusal) as raised:
         asyncio.run(opened(path))
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("last", ["F", "-", "\ud7ff", "\U0010ffff", "a\U0010ffff\U0010ffff"])
@@ -138,7 +139,7 @@ def test_a_beginning_may_end_with_any_character(tmp_path: Path, last: str) -> No
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
         try:
-            return await store.ids(last, 10), await store.caused_under(last)
+            return await store.event_ids(last, 10), await store.events_by_cause(last)
         finally:
             await store.close()
 
@@ -150,7 +151,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
-    with pytest.raises(StoreUnusable, match="something else"):
+    with pytest.raises(StoreUnusable, match="of another program"):
         asyncio.run(opened(path))
     assert schema_of(path) == [("theirs", "CREATE TABLE theirs (x)")]
 

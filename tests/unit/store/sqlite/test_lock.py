@@ -16,7 +16,7 @@ from forewarn.store.sqlite import check
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite import lock as locking
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.lock import companion, locked, watched
+from forewarn.store.sqlite.lock import companion, reader_lock, take_lock
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.state_file import SqliteFile
 from helpers.forked_cli import run_script
@@ -46,12 +46,12 @@ def test_a_lock_is_its_owners_alone_unless_it_was_there(tmp_path: Path) -> None:
     new, old = tmp_path / "new.db", tmp_path / "old.db"
     lock_of(old).touch(0o644)
     for state, mode in ((new, 0o600), (old, 0o644)):
-        locked(state).close()
+        take_lock(state).close()
         assert lock_of(state).stat().st_mode & 0o777 == mode
 
 
 def test_a_lock_names_whoever_has_it_and_nobody_afterwards(tmp_path: Path) -> None:
-    lock = locked(tmp_path / "state.db")
+    lock = take_lock(tmp_path / "state.db")
     assert lock_of(tmp_path / "state.db").read_text() == f"process {os.getpid()}"
     lock.close()
     assert lock_of(tmp_path / "state.db").read_text() == ""
@@ -59,12 +59,12 @@ def test_a_lock_names_whoever_has_it_and_nobody_afterwards(tmp_path: Path) -> No
 
 def test_many_may_look_at_once_and_see_who_has_it(tmp_path: Path) -> None:
     state = state_with_groups(tmp_path / "state.db", "a")
-    with watched(state) as first, watched(state) as second:
+    with reader_lock(state) as first, reader_lock(state) as second:
         assert (first, second) == (None, None)
-    lock = locked(state)
-    with watched(state) as holder:
+    lock = take_lock(state)
+    with reader_lock(state) as holder:
         assert holder is not None
-        assert f"in use by process {os.getpid()}" in str(locking.in_use(state, holder))
+        assert f"in use by process {os.getpid()}" in str(locking.in_use_error(state, holder))
     lock.close()
 
 
@@ -74,7 +74,7 @@ def test_a_start_waits_for_whoever_only_looks(
     state = state_with_groups(tmp_path / "state.db", "a")
     tries: list[int] = []
     waits = threading.Event()
-    real = locking._got
+    real = locking._lock_file
 
     def counted(file: IO[str], how: int) -> bool:
         tries.append(how)
@@ -90,8 +90,8 @@ def test_a_start_waits_for_whoever_only_looks(
         except BaseException as error:
             failed.append(error)
 
-    with watched(state):
-        monkeypatch.setattr(locking, "_got", counted)
+    with reader_lock(state):
+        monkeypatch.setattr(locking, "_lock_file", counted)
         thread = threading.Thread(target=start)
         thread.start()
         assert waits.wait(60)
@@ -106,10 +106,10 @@ def test_a_look_that_takes_too_long_is_named_and_no_dead_process(
 ) -> None:
     state = state_of_killed_service(tmp_path / "state.db", "a")
     assert lock_of(state).read_text().startswith("process ")  # of the one that was killed
-    monkeypatch.setattr(locking, "LOOKERS_WITHIN", 0.1)
-    with watched(state), pytest.raises(StoreUnusable) as said:
+    monkeypatch.setattr(locking, "READERS_TIMEOUT", 0.1)
+    with reader_lock(state), pytest.raises(StoreUnusable) as said:
         asyncio.run(opened(state))
-    assert "is being looked at by another command (forewarn backup --state" in str(said.value)
+    assert "has been read by another command (forewarn backup --state" in str(said.value)
     assert "process" not in str(said.value)
     asyncio.run(opened(state))
 

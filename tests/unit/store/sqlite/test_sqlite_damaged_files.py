@@ -101,7 +101,7 @@ def test_a_state_with_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> No
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state.db").mkdir()
-    assert "is a directory; name a file" in refused(tmp_path / "state.db")
+    assert "is a directory; pass the path of a file" in refused(tmp_path / "state.db")
 
 
 def test_what_a_killed_service_left_is_taken_up(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None
 def test_a_log_without_its_file_is_not_thrown_away(tmp_path: Path) -> None:
     path = state_of_killed_service(tmp_path / "state.db", "a")
     path.rename(tmp_path / "elsewhere.db")
-    assert "is not there, but its log state.db-wal is" in refused(path)
+    assert "does not exist, but its log state.db-wal does" in refused(path)
     (tmp_path / "elsewhere.db").rename(path)  # as it says
     assert groups_in(path) == {"a"}
 
@@ -236,7 +236,7 @@ def troubled(
         store = await opened(path)
         try:
             await store.transact(define_group("a"))
-            assert store.healthy() == ""
+            assert store.problem() == ""
             await body(store)
         finally:
             await store.close()
@@ -251,13 +251,13 @@ def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Pat
         path.rename(tmp_path / "elsewhere.db")
         with pytest.raises(StoreFailed, match="removed or replaced while in use; put it back"):
             await store.transact(define_group("b"))
-        assert "removed or replaced" in store.healthy()
+        assert "removed or replaced" in store.problem()
         with pytest.raises(StoreFailed, match="removed or replaced"):
             await store.save(PollSightings(seen={"a": 1}))
         assert set(store.groups) == {"a"}  # what is in memory is still shown
         (tmp_path / "elsewhere.db").rename(path)
         await store.transact(define_group("c"))
-        assert store.healthy() == ""
+        assert store.problem() == ""
 
     run(troubled(path, body)())
     assert groups_in(path) == {"a", "c"}
@@ -328,7 +328,7 @@ def test_a_log_that_is_lost_while_in_use_loses_nothing(
             await store.check()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
         await store.transact(define_group("b"))
-        assert store.healthy() == ""
+        assert store.problem() == ""
         assert len(await store.history(HistoryQuery())) == 2
         assert await found_in(crashed(path, tmp_path / "second")) == {"a", "b"}
         copy = await store.copy(NOW.at)
@@ -351,11 +351,11 @@ def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
             companion(path, "-wal").unlink()
             with pytest.raises(StoreFailed, match="removed, replaced or truncated while in use"):
                 await store.transact(define_group("b"))
-            assert "could not be saved yet" in store.healthy()
+            assert "could not be saved yet" in store.problem()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
         await store.check()
         await store.transact(define_group("c"))
-        assert store.healthy() == ""
+        assert store.problem() == ""
         assert await found_in(crashed(path, tmp_path / "second")) == {"a", "c"}
 
     run(troubled(path, body)())
@@ -370,7 +370,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
         for _ in range(2):
             with pytest.raises(StoreFailed, match="truncated while in use, and its contents"):
                 await store.transact(define_group("b"))
-        assert "truncated" in store.healthy()
+        assert "truncated" in store.problem()
         assert set(store.groups) == {"a"}
 
     run(troubled(path, body)())
@@ -383,7 +383,7 @@ def test_a_log_that_others_have_emptied_in_order_is_no_reason_to_stop(tmp_path: 
         with contextlib.closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         await store.transact(define_group("b"))
-        assert store.healthy() == ""
+        assert store.problem() == ""
 
     run(troubled(path, body)())
     assert groups_in(path) == {"a", "b"}
@@ -398,7 +398,7 @@ def test_another_file_in_the_place_of_the_state_does_not_get_the_log(tmp_path: P
         path.write_bytes(other.read_bytes())
         with pytest.raises(StoreFailed, match="removed or replaced"):
             await store.check()
-        assert "removed or replaced" in store.healthy()
+        assert "removed or replaced" in store.problem()
         assert await found_in(crashed(path, tmp_path / "after")) == {"x"}
         assert await found_in(tmp_path / "after" / "elsewhere.db") == {"a"}
 
@@ -419,10 +419,10 @@ def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
         many = {f"group-{n}": n for n in range(2_000)}
         with pytest.raises(StoreFailed, match="full"):
             await store.save(PollSightings(seen=many))
-        assert "full" in store.healthy()
+        assert "full" in store.problem()
         await store._in_thread(limit, 10_000)
         await store.save(PollSightings(seen=many))
-        assert store.healthy() == ""
+        assert store.problem() == ""
 
     run(troubled(tmp_path / "state.db", body)())
 
@@ -459,7 +459,7 @@ def test_what_is_kept_in_memory_is_always_well_and_has_no_copy() -> None:
     async def work() -> None:
         store = MemoryStore()
         await store.open()
-        assert store.healthy() == ""
+        assert store.problem() == ""
         assert await store.copy(NOW.at) is None
 
     run(work())

@@ -19,7 +19,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.history import HistoryWriter, Record, What
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
-from forewarn.store.port import Commit, HistoryQuery, Keyed, PollSightings
+from forewarn.store.port import Commit, HistoryQuery, KeyedRequest, PollSightings
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
@@ -92,7 +92,7 @@ def read(path: Path, *, migrate: bool = True) -> Contents:
                 rollouts=dict(store.registry.rollouts),
                 tokens=dict(store.registry.tokens),
                 seq=store.seq,
-                past=await store.past(limit=1_000),
+                past=await store.past_events(limit=1_000),
                 sightings=await store.sightings(),
                 history=await store.history(HistoryQuery(limit=100_000)),
                 commits=[commit async for commit in store.commits(0)],
@@ -207,11 +207,11 @@ def test_the_history_of_an_event_is_complete(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("version")
 def test_requests_with_a_key_are_still_known(tmp_path: Path) -> None:
-    async def read_key() -> Keyed | None:
+    async def read_key() -> KeyedRequest | None:
         store = SqliteStore(stored(SCHEMA_VERSION, tmp_path))
         await store.open()
         try:
-            return await store.keyed("ci", "deploy-1")
+            return await store.keyed_request("ci", "deploy-1")
         finally:
             await store.close()
 

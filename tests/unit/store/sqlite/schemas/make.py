@@ -141,7 +141,7 @@ def create_tokens(service: Service) -> None:
         service.run(node.writer.commit(plan))
     key = Key("ci", "deploy-1", "f" * 64)
     service.run(node.store.transact(lambda _: Batch(now.at, now.lost, key=key)))
-    service.run(node.store.answered(key, 201, b'{"event":"A"}'))
+    service.run(node.store.save_answer(key, 201, b'{"event":"A"}'))
     service.run(node.store.save(PollSightings(seen={}, used={"token-ci": now.at})))
 
 
@@ -161,7 +161,7 @@ def contents(service: Service) -> dict[str, Any]:
         "hosts": dict(store.registry.hosts),
         "rollouts": dict(store.registry.rollouts),
         "tokens": dict(store.registry.tokens),
-        "past": service.run(store.past(limit=1_000)),
+        "past": service.run(store.past_events(limit=1_000)),
         "history": service.run(store.history(HistoryQuery(limit=100_000))),
         "sightings": service.run(store.sightings()),
         "documents": {

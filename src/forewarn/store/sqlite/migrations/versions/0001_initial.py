@@ -47,7 +47,7 @@ def upgrade() -> None:
         "keys",
         sa.Column("owner", sa.Text, primary_key=True),
         sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("asked", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
         sa.Column("seq", sa.Integer, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("status", sa.Integer),
