@@ -81,7 +81,7 @@ def _head(view: View, standing: EndpointStatus, now: datetime) -> Any:
     head = Text()
     head.append(visible(view.machine or "this machine"), style="bold")
     where = standing.endpoint or "looking for an endpoint"
-    how = "told of changes" if standing.long_poll else "polling"
+    how = "long-polls" if standing.long_poll else "polling"
     head.append(f"  {where}  {standing.version}  {how}  {moment(now)}", style="dim")
     if standing.problem and standing.failures:
         trouble = f"trouble since {moment(standing.since)}: {standing.problem}"
