@@ -51,3 +51,9 @@ def metrics(url: str) -> dict[str, float]:
         said = answer.read().decode().splitlines()
     pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
     return {name: float(value) for name, _, value in pairs}
+
+
+def limit_hits(url: str) -> dict[str, float]:
+    """How often each limit was reached, by its name."""
+    prefix = 'forewarn_limit_hits_total{limit="'
+    return {n.removeprefix(prefix)[:-2]: v for n, v in metrics(url).items() if n.startswith(prefix)}
