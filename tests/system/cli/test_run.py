@@ -43,7 +43,7 @@ ENOUGH = 500  # looks at a clock until it has moved
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     needs_root()
-    with Service(SAMPLE, sockets=True, speak_as="sql-2") as service:
+    with Service(SAMPLE, sockets=True, default_machine="sql-2") as service:
         yield service
 
 

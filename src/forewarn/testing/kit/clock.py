@@ -89,12 +89,12 @@ class Clock:
         self._run(self._virtual_time.pause())
         self._session.settle()
 
-    def interrupt(self, lost: Span, what: str = "the service was away") -> None:
+    def interrupt(self, lost: Span, reason: str = "the service was down") -> None:
         """Let time pass as if the service had been down meanwhile."""
         clock, to = self._virtual_time.clock, self._after(lost)
 
         async def jump() -> None:
-            clock.interrupt(what, max(0, to - clock.at))
+            clock.interrupt(reason, max(0, to - clock.at))
             await self._session.node.ledger.idle()
 
         self._session.run(jump())
@@ -121,7 +121,7 @@ class Clock:
         return virtual_time
 
     def _after(self, by: Span) -> Time:
-        to = self._virtual_time.clock.at + _length(by)
+        to = self._virtual_time.clock.at + _duration(by)
         if to > LAST:
             raise RefusedByService("the clock cannot be moved beyond the year 9000")
         return to
@@ -154,7 +154,7 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _length(span: Span) -> Duration:
+def _duration(span: Span) -> Duration:
     if isinstance(span, timedelta):
         if span < timedelta():
             raise ValueError(f"time does not go back: {span}")

@@ -187,12 +187,12 @@ class Event:
             raise RefusedByService(f"machine '{machine}' was answered {response.status}: {text}")
         return self
 
-    def cancel(self, why: str = "") -> Event:
+    def cancel(self, reason: str = "") -> Event:
         """Withdraw it, which is possible until it has started."""
-        event_from(self._session, self._session.node.platform.cancel(self.id, "operator", why))
+        event_from(self._session, self._session.node.platform.cancel(self.id, "operator", reason))
         return self
 
-    def finish(self, reason: str = "the test says so") -> Event:
+    def finish(self, reason: str = "finished by the test") -> Event:
         """End it now, whatever the driver is doing."""
         event_from(self._session, self._session.node.platform.finish(self.id, "operator", reason))
         return self

@@ -1,7 +1,7 @@
-"""What happened in a test, line by line, as shown in the report of a failed one.
+"""What happened in a test, line by line, for the report of a failed test.
 
-Made from the lines of the service's trace. Polls that showed a machine nothing new are counted, and
-of a long report the end is kept.
+Made from the lines of the service's trace. Polls without news are only counted, and only the last
+lines of a long report are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from forewarn.support.text import in_words, visible
 from forewarn.traces.documents import read_document
 from forewarn.traces.exchanges import Stamp, exchange
 
-MAX_LINES = 200  # that are kept: the end is what a failed test is about
+MAX_LINES = 200  # that are kept: the last ones matter for a failed test
 SHOWN_ID = 8  # characters of an event's id
 MAX_SHOWN = 120  # characters of a request or response
 
@@ -22,13 +22,15 @@ class FailureReport:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._count = 0
-        self._begun: float | None = None
-        self._shown: dict[str, tuple[int, str]] = {}  # by machine: the last status and document
-        self._polls: dict[str, int] = {}  # and how often it has polled since
+        self._started_at: float | None = None
+        self._last_answers: dict[
+            str, tuple[int, str]
+        ] = {}  # the last status and document, by machine
+        self._polls: dict[str, int] = {}  # since then, by machine
 
     def add(self, line: dict[str, Any]) -> None:
-        if self._begun is None:
-            self._begun = line["t"]
+        if self._started_at is None:
+            self._started_at = line["t"]
         match line["kind"]:
             case "event":
                 self._event(line)
@@ -41,17 +43,17 @@ class FailureReport:
                 self._append(line["t"], f"{line['type']} is carried out on {on}")
             case "unannounced":
                 on = ", ".join(line["machines"])
-                what = f"{line.get('type', '')} {short(line['event'])}".lstrip()
-                self._append(line["t"], f"{what} of {on} begins, unannounced")
+                event = f"{line.get('type', '')} {short(line['event'])}".lstrip()
+                self._append(line["t"], f"{event} of {on} starts, unannounced")
             case "disabled":
-                self._append(line["t"], f"group {line['group']} is not shown events any more")
+                self._append(line["t"], f"group {line['group']} is disabled")
             case "step":
                 self._append(line["t"], f"the clock is stepped by {line['seconds']:g} s")
 
     def text(self) -> str:
         """Return the lines that are kept, and how often each machine has polled since."""
         left_out = self._count - len(self._lines)
-        head = [f"… {left_out} lines before"] if left_out else []
+        head = [f"… {left_out} earlier lines"] if left_out else []
         tail = [
             f"since then {machine} has polled {count} more time{'s' * (count > 1)}"
             for machine, count in self._polls.items()
@@ -61,37 +63,41 @@ class FailureReport:
 
     def _event(self, line: dict[str, Any]) -> None:
         on = ", ".join(line["machines"])
-        unseen = "" if line["listed"] else " (no document lists it)"
-        words = {"raise": "is announced", "list": "is shown", "strike": "strikes"}.get(line["move"])
-        what = words or f"is {line['status']}"
+        note = "" if line["listed"] else " (no document lists it)"
+        change = {
+            "raise": "is announced",
+            "list": "is shown",
+            "strike": "starts without notice",
+        }.get(line["move"])
+        text = change or f"is {line['status']}"
         if line["move"] == "start" and line.get("approved_by"):
-            what += f", as {line['approved_by']} has approved it"
-        self._append(line["t"], f"{line['type']} {short(line['event'])} of {on} {what}{unseen}")
+            text += f", as {line['approved_by']} has approved it"
+        self._append(line["t"], f"{line['type']} {short(line['event'])} of {on} {text}{note}")
 
     def _exchange(self, line: dict[str, Any]) -> None:
-        read = exchange(line, Stamp(line["t"]))
-        machine, status = read.machine or read.source, read.status
-        answer = (read.answer() or b"").decode(errors="replace")
-        fault = f" (fault {read.fault})" if read.fault else ""
-        if read.method == "GET" and status in (200, 304) and not fault:
-            if status == 304 or self._shown.get(machine) == (status, answer):
+        traffic = exchange(line, Stamp(line["t"]))
+        machine, status = traffic.machine or traffic.source, traffic.status
+        answer = (traffic.answer() or b"").decode(errors="replace")
+        fault = f" (fault {traffic.fault})" if traffic.fault else ""
+        if traffic.method == "GET" and status in (200, 304) and not fault:
+            if status == 304 or self._last_answers.get(machine) == (status, answer):
                 self._polls[machine] = self._polls.get(machine, 0) + 1
                 return
-            self._shown[machine] = (status, answer)
+            self._last_answers[machine] = (status, answer)
             self._polls[machine] = 0
             self._append(line["t"], f"{machine} is shown {_document(answer)}")
             return
-        if read.method == "POST" and status == 200:
-            ids = ", ".join(map(short, read.approved_ids()))
-            what = ids or visible(str(line.get("body", ""))[:MAX_SHOWN])
-            self._append(line["t"], f"{machine} has approved {what}{fault}")
+        if traffic.method == "POST" and status == 200:
+            ids = ", ".join(map(short, traffic.approved_ids()))
+            approved = ids or visible(str(line.get("body", ""))[:MAX_SHOWN])
+            self._append(line["t"], f"{machine} has approved {approved}{fault}")
             return
-        request = visible(f"{read.method} {line['target']}"[:MAX_SHOWN])
+        request = visible(f"{traffic.method} {line['target']}"[:MAX_SHOWN])
         response = "nothing" if status is None else f"{status} {answer}"
         self._append(line["t"], f"{machine}: {request} → {visible(response[:MAX_SHOWN])}{fault}")
 
     def _append(self, at: float, text: str) -> None:
-        after = in_words(round((at - (self._begun or at)) * 1_000_000))
+        after = in_words(round((at - (self._started_at or at)) * 1_000_000))
         self._count += 1
         self._lines.append(f"+{after:<12} {text}")
 

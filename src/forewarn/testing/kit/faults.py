@@ -18,8 +18,10 @@ from forewarn.testing.session import Session
 
 
 class Fault:
-    """One fault that was added. Its counters are read when used; once it has been cleared they
-    stay as they were then."""
+    """A fault that was added.
+
+    Its counters are read when used; once it has been cleared, they keep their last values.
+    """
 
     def __init__(self, faults: Faults, account: FaultAccount) -> None:
         self._faults = faults
@@ -94,7 +96,7 @@ class Faults:
         body: str | None = None,
         takes_effect: bool | None = None,
     ) -> Fault:
-        """Add a fault, by default for every machine and effective at once. See docs/faults.md."""
+        """Add a fault, by default for every machine and active at once. See docs/test/faults.md."""
         new = _new_fault(
             kind=kind,
             machines=_names(machine, machines),
@@ -160,14 +162,14 @@ def _new_fault(**options: Any) -> NewFault:
     """Convert the options, refusing what the control API refuses."""
     try:
         for key in ("starts_in", "lasts"):
-            options[key] = None if options[key] is None else _length(options[key])
+            options[key] = None if options[key] is None else _duration(options[key])
         return msgspec.convert(options, NewFault)
     except (msgspec.ValidationError, ValueError) as error:
         raise RefusedByService(f"invalid fault: {error}") from error
 
 
-def _length(length: str | float) -> Duration:
-    return parse_duration(f"{length:f}" if isinstance(length, float) else str(length))
+def _duration(value: str | float) -> Duration:
+    return parse_duration(f"{value:f}" if isinstance(value, float) else str(value))
 
 
 def _names(single: Any, several: Any) -> tuple[str, ...]:

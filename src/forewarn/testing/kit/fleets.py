@@ -45,7 +45,7 @@ class Details(TypedDict, total=False):
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as a test asks for it."""
+    """A group that a test wants to add."""
 
     name: str
     kind: GroupKind
@@ -96,11 +96,11 @@ def _as_tuple(names: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def numbered(prefix: str, count: int) -> list[str]:
-    """Return so many names; of too many only one more than is allowed, which is refused later."""
+    """Return `count` names, but at most one more than MAX_MACHINES, which is refused later."""
     return [f"{prefix}{n}" for n in range(min(count, MAX_MACHINES + 1))]
 
 
-def put(spec: GroupSpec, *, grow: bool) -> Change:
+def add_group(spec: GroupSpec, *, grow: bool) -> Change:
     """Add the group, or with `grow` extend it. Machines that it has already stay as they are."""
 
     def change(fleet: Fleet) -> Fleet | Refused:
@@ -112,7 +112,7 @@ def put(spec: GroupSpec, *, grow: bool) -> Change:
         for name, part in _parts(spec):
             before = groups.get(name)
             try:
-                groups[name] = _defined(spec, name, part, Fleet(groups, with_hosts.hosts), before)
+                groups[name] = _define(spec, name, part, Fleet(groups, with_hosts.hosts), before)
             except (FleetError, msgspec.ValidationError) as error:
                 return invalid(f"{spec.kind.value} '{spec.name}': {error}")
         return Fleet(groups, with_hosts.hosts)
@@ -124,8 +124,8 @@ def hosts(*names: str) -> Change:
     """Add the hosts that do not exist yet."""
 
     def change(fleet: Fleet) -> Fleet:
-        known = {host.name for host in fleet.hosts}
-        missing = [name for name in dict.fromkeys(names) if name not in known]
+        existing = {host.name for host in fleet.hosts}
+        missing = [name for name in dict.fromkeys(names) if name not in existing]
         new: list[Host] = [host_of(e.HostEntry(name=name), ()) for name in missing]
         return Fleet(fleet.groups, (*fleet.hosts, *new))
 
@@ -144,17 +144,17 @@ def _refusal(spec: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
     if present is None:
         return None
     if not grow or present.kind is not spec.kind:
-        return conflict(f"there is a group '{name}' already, a {present.kind.value}")
+        return conflict(f"group '{name}' exists already, as a {present.kind.value}")
     members = [
-        m.name
+        machine.name
         for part, _ in _parts(spec)
         if part in fleet.groups
-        for m in fleet.groups[part].machines
+        for machine in fleet.groups[part].machines
     ]
-    if left_out := [machine for machine in members if machine not in spec.machines]:
+    if removed := [machine for machine in members if machine not in spec.machines]:
         return conflict(
             f"{kind} '{name}' has {len(members)} machines, and this would be {count}: it only grows"
-            f" here. Machines leave by delete(), evict() or scale_in(): {listing(left_out)}"
+            f" here. Machines leave by delete(), evict() or scale_in(): {listing(removed)}"
         )
     return None
 
@@ -170,10 +170,10 @@ def _parts(spec: GroupSpec) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def _defined(
-    spec: GroupSpec, name: str, machines: Sequence[str], among: Fleet, before: Define | None
+def _define(
+    spec: GroupSpec, name: str, machines: Sequence[str], fleet: Fleet, before: Define | None
 ) -> Define:
-    known = {machine.name: machine for machine in before.machines} if before else {}
+    existing = {machine.name: machine for machine in before.machines} if before else {}
     number = {machine: n for n, machine in enumerate(spec.machines)}
     entry = msgspec.convert(
         {
@@ -191,15 +191,15 @@ def _defined(
         },
         e.GroupEntry,
     )
-    builder = FleetBuilder(among, without=name)
+    builder = FleetBuilder(fleet, without=name)
     builder.group(entry, ())
-    new = builder.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
+    new = builder.finished(e.FleetEntry(groups=[]), fleet.hosts).groups[name]
     if before is None:
         return new
     has_policy = spec.terminate_notice is not None or spec.auto_approve
     return msgspec.structs.replace(
         before,
-        machines=tuple(known.get(machine.name, machine) for machine in new.machines),
+        machines=tuple(existing.get(machine.name, machine) for machine in new.machines),
         policy=new.policy if has_policy else before.policy,
         labels=new.labels,
     )

@@ -1,4 +1,4 @@
-"""Running a scenario on a service of its own. Playing one on a given service is `scenarios`."""
+"""Runs a scenario on a service of its own. `scenarios.play` uses a given service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_scenario(
 
     With a `speed` it runs in real time, with durations divided by it; else on a virtual clock.
     `on_ready` is called when the service runs and nothing has happened yet; `on_step` with each
-    line of the timeline that is carried out. The rest is as for `scenarios.play`.
+    step of the timeline that is carried out. The rest is as for `scenarios.play`.
     """
     loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     service = Service(
@@ -40,7 +40,7 @@ def run_scenario(
         record=record,
         real_time=speed is not None,
         rules=Durations(silence=None, speed=speed or 1.0),
-        speak_as=loaded.under_test[0],
+        default_machine=loaded.under_test[0],
     )
     with service:
         on_ready(service)

@@ -44,6 +44,13 @@ START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
 
 
 class Service(Requests):
+    """The service in this process: `with Service() as service: …`.
+
+    `fleet` is a fleet file, its text or a value; without one, groups are added by `scale_set` and
+    the like. `sockets` sends the requests of machines over real sockets; `default_machine` is the
+    machine for requests to an address that belongs to no machine.
+    """
+
     def __init__(
         self,
         fleet: str | Path | Fleet | None = None,
@@ -58,7 +65,7 @@ class Service(Requests):
         front: bool = False,
         real_time: bool = False,
         start: int = START,
-        speak_as: str | None = None,
+        default_machine: str | None = None,
         gates: dict[str, tuple[str, ...]] | None = None,
         tls: Tls | None = None,
         control_names: tuple[str, ...] = (),
@@ -76,7 +83,7 @@ class Service(Requests):
             rules=rules or Durations(silence=None),
             virtual=None if real_time else start,
             identity=Identity.ASKED,
-            speak_as=speak_as or next(iter(names), None),
+            speak_as=default_machine or next(iter(names), None),
             limits=limits or Limits(),
             metadata=LOOPBACK if sockets else None,
             whole_loopback=True,
@@ -102,49 +109,51 @@ class Service(Requests):
         count: int,
         *,
         terminate_notice: str | None = None,
-        listening: bool = True,
+        enabled: bool = True,
         **details: Unpack[Details],
     ) -> Group:
         """Add a scale set of machines `web_0`, `web_1` …, or grow it: the machines that it has
         stay as they are. With a `terminate_notice` of 5 to 15 minutes, deletes are announced."""
         names = fleets.numbered(f"{name}_", count)
         kind = GroupKind.SCALE_SET
-        return self._put(fleets.group_spec(kind, name, names, details, terminate_notice), listening)
+        return self._add_group(
+            fleets.group_spec(kind, name, names, details, terminate_notice), enabled
+        )
 
     def availability_set(
-        self, name: str, count: int, *, listening: bool = True, **details: Unpack[Details]
+        self, name: str, count: int, *, enabled: bool = True, **details: Unpack[Details]
     ) -> Group:
         """Add an availability set of machines `sql-0`, `sql-1` …, or grow it."""
         names = fleets.numbered(f"{name}-", count)
-        return self._put(
-            fleets.group_spec(GroupKind.AVAILABILITY_SET, name, names, details), listening
+        return self._add_group(
+            fleets.group_spec(GroupKind.AVAILABILITY_SET, name, names, details), enabled
         )
 
     def availability_zone(
-        self, name: str, *machines: str, listening: bool = True, **details: Unpack[Details]
+        self, name: str, *machines: str, enabled: bool = True, **details: Unpack[Details]
     ) -> Group:
         """Add machines of a zone that are in no set."""
         kind = GroupKind.AVAILABILITY_ZONE
-        return self._put(fleets.group_spec(kind, name, machines, details), listening)
+        return self._add_group(fleets.group_spec(kind, name, machines, details), enabled)
 
     def cloud_service(
         self,
         name: str,
         roles: Mapping[str, int],
         *,
-        listening: bool = True,
+        enabled: bool = True,
         **details: Unpack[Details],
     ) -> Group:
         """Add role instances: `{"FrontEnd": 2}` is FrontEnd_IN_0 and FrontEnd_IN_1."""
         names = [n for role, count in roles.items() for n in fleets.numbered(f"{role}_IN_", count)]
-        return self._put(
-            fleets.group_spec(GroupKind.CLOUD_SERVICE, name, names, details), listening
+        return self._add_group(
+            fleets.group_spec(GroupKind.CLOUD_SERVICE, name, names, details), enabled
         )
 
-    def machine(self, name: str, *, listening: bool = True, **details: Unpack[Details]) -> Machine:
+    def machine(self, name: str, *, enabled: bool = True, **details: Unpack[Details]) -> Machine:
         """Add a standalone machine. One that exists already is `service["web_0"]`."""
         spec = fleets.group_spec(GroupKind.STANDALONE, name, [name], details)
-        return self._put(spec, listening, grow=False)[0]
+        return self._add_group(spec, enabled, grow=False)[0]
 
     def hosts(self, *names: str) -> tuple[Host, ...]:
         """Return these hosts, created if they do not exist. Groups are put on hosts by `hosts=`."""
@@ -239,10 +248,10 @@ class Service(Requests):
 
         return play(self, scenario, client=client, wait=wait, react=react, patience=patience)
 
-    def _put(self, spec: fleets.GroupSpec, listening: bool, *, grow: bool = True) -> Group:
-        change = fleets.put(spec, grow=grow)
+    def _add_group(self, spec: fleets.GroupSpec, enabled: bool, *, grow: bool = True) -> Group:
+        change = fleets.add_group(spec, grow=grow)
         allowed(self.run(self.node.fleet_apply.change(change, by="test")))
-        if listening:
+        if enabled:
             for group in spec.groups:
                 self.run(self.node.guests.enable(group))
         self.settle()

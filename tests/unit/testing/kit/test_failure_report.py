@@ -37,9 +37,9 @@ def test_the_whole_life_of_an_event_is_told_with_when() -> None:
         "+1 min 30 s   Freeze is carried out on web_0",
     ]
     assert any(line.endswith("Freeze ID of web_0 is Finished") for line in story)
-    assert any("of web_0 begins, unannounced" in line for line in story)
+    assert any("of web_0 starts, unannounced" in line for line in story)
     assert any(line.endswith("the clock is stepped by 5 s") for line in story)
-    assert story[-1].endswith("group web is not shown events any more")
+    assert story[-1].endswith("group web is disabled")
 
 
 def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
@@ -57,8 +57,8 @@ def test_of_a_long_story_the_end_is_kept() -> None:
     for n in range(MAX_LINES + 5):
         story.add({"kind": "disabled", "t": float(n), "group": f"g{n}"})
     lines = story.text().splitlines()
-    assert (lines[0], len(lines)) == ("… 5 lines before", MAX_LINES + 1)
-    assert lines[-1].endswith(f"group g{MAX_LINES + 4} is not shown events any more")
+    assert (lines[0], len(lines)) == ("… 5 earlier lines", MAX_LINES + 1)
+    assert lines[-1].endswith(f"group g{MAX_LINES + 4} is disabled")
 
 
 def test_a_test_in_which_nothing_happened_says_so() -> None:

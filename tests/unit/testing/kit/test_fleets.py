@@ -103,7 +103,7 @@ def test_a_large_scale_set_is_several_placement_groups(service: Service) -> None
 
 
 def test_a_group_listens_from_the_start_unless_it_is_said_not_to(service: Service) -> None:
-    asleep = service.scale_set("asleep", 1, listening=False)[0]
+    asleep = service.scale_set("asleep", 1, enabled=False)[0]
     assert asleep.restart().status == "Started", "nobody has asked, so nobody is told"
     assert service.scale_set("awake", 1)[0].restart().status == "Scheduled"
 
@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.scale_set("many", 10_001)
     with refused(service, "at least one update domain"):
         service.scale_set("flat", 2, update_domains=0)
-    with refused(service, "there is a group 'web' already, a scale-set"):
+    with refused(service, "group 'web' exists already, as a scale-set"):
         service.availability_set("web", 5)
     with refused(service, "there is a group 'web' already"):
         service.machine("web")
