@@ -137,28 +137,28 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """Carried out and checked. `moved` says where machines are now, if that changed."""
 
     moved: dict[str, str] = {}
-    said: str = ""  # the driver's own words, for the history
+    output: str = ""  # of the driver's program, for the history
 
 
 class Again(msgspec.Struct, frozen=True, tag="again"):
     """Under way; ask again then."""
 
     at: Time
-    said: str = ""
+    output: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """It certainly did not happen; it will be tried again after a pause."""
 
     why: str
-    said: str = ""
+    output: str = ""
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
     """Nobody can tell whether it happened, and trying again would not be safe."""
 
     why: str
-    said: str = ""
+    output: str = ""
 
 
 Outcome: TypeAlias = Done | Again | Failed | Unclear

@@ -1,1 +1,1 @@
-"""Carrying an event out: a port and its adapters. Never when to; that has been decided."""
+"""Drivers, which carry events out: a port and its adapters. When to act is decided elsewhere."""

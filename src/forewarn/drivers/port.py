@@ -85,7 +85,7 @@ class Veto(msgspec.Struct, frozen=True):
 
 class Happened(msgspec.Struct, frozen=True):
     moved: dict[str, str] = {}
-    said: str = ""
+    output: str = ""
 
 
 class NotYet(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class NotYet(msgspec.Struct, frozen=True):
 
 class Unknown(msgspec.Struct, frozen=True):
     why: str
-    said: str = ""
+    output: str = ""
 
 
 Checked: TypeAlias = Ok | Veto

@@ -1,8 +1,8 @@
-"""Running one program to its end: a session of its own, a time limit, the last of what it said.
+"""Running a program until it ends: in a session of its own, with a time limit, and with its output.
 
-Knows nothing of events. A program is watched through a pidfd: that takes no thread, is the same
-on every loop, and leaves it unreaped until its whole group has been killed, so that the group's
-number cannot meanwhile have become somebody else's.
+Knows nothing of events. A program is watched through a pidfd, which takes no thread and works with
+every event loop. The program is not reaped before its whole process group has been killed, so that
+the number of the group cannot be reused in the meantime.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import msgspec
 
 from forewarn.support.task_file import NotStarted
 
-MAX_SAID = 4_096  # bytes of a program's output that are kept, the last ones
+MAX_OUTPUT = 4_096  # bytes of a program's output that are kept, the last ones
 MAX_ANSWER = 65_536  # bytes of the last line of its standard output
 END_GRACE = 2.0  # seconds of guard time between SIGTERM and SIGKILL
 CHUNK = 65_536  # bytes read in one go
-LAST_READS = 16  # of what is left in a pipe when the program has ended; others may still write
+LAST_READS = 16  # from a pipe after the program has ended, since others may still write to it
 
-# All that a program is given of the service's own environment, which may have secrets in it.
+# The variables that a program inherits. Others are left out, since they may contain secrets.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 
 
@@ -36,14 +36,17 @@ class ProgramUnusable(ValueError):
 
 
 class Ended(msgspec.Struct, frozen=True):
+    """How a program has ended."""
+
     status: int  # the exit code, or minus the signal that it died of
-    late: bool  # its time was up, and it was killed
-    said: str  # the last of both its outputs, fit to be read on a terminal
+    timed_out: bool  # its time was up, and it was killed
+    output: str  # the end of its standard output and error, safe to print on a terminal
     answer: bytes  # the last line of its standard output
 
 
-def found(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...]:
-    """The words of a command with the program's path made whole. A bare name is in PATH."""
+def find_program(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...]:
+    """Return a command with the whole path of its program; a name without a slash is searched in
+    PATH. Raises ProgramUnusable."""
     if not hasattr(os, "pidfd_open"):
         raise ProgramUnusable("programs can only be watched on Linux 5.3 or newer")
     if not words or not words[0]:
@@ -62,7 +65,7 @@ def found(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...
     return (str(file.absolute()), *words[1:])
 
 
-def inherited() -> dict[str, str]:
+def inherited_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
@@ -74,10 +77,10 @@ async def run(
     *,
     leaves_nothing: bool = False,
 ) -> Ended:
-    """Returns when the program itself has ended; what it left running is its own affair, or is
-    killed then if it must leave nothing.
+    """Run a program and return when it has ended. Processes that it has left running are not
+    touched, or are killed with `leaves_nothing`.
 
-    When its time is up, or nobody waits for it any more, it is killed with all its group.
+    When its time is up, or the caller is cancelled, its whole process group is killed.
     """
     process = _start(argv, stdin, environment)
     with contextlib.ExitStack() as closing:
@@ -86,12 +89,12 @@ async def run(
         closing.callback(output.close)
         pidfd = os.pidfd_open(process.pid)
         closing.callback(os.close, pidfd)
-        late = False
+        timed_out = False
         try:
             async with asyncio.timeout(limit):
                 await _end_of(pidfd)
         except TimeoutError:
-            late = True
+            timed_out = True
             await _kill(process, pidfd)
         except asyncio.CancelledError:
             await _kill(process, pidfd)
@@ -99,7 +102,7 @@ async def run(
         if leaves_nothing:
             _signal(process, signal.SIGKILL)
         output.close()
-        return Ended(_reap(process), late, output.said(), output.answer())
+        return Ended(_reap(process), timed_out, output.text(), output.answer())
 
 
 def _start(
@@ -130,7 +133,7 @@ async def _end_of(pidfd: int) -> None:
 
 
 async def _kill(process: subprocess.Popen[bytes], pidfd: int) -> None:
-    """The whole group: politely, then not."""
+    """End the whole process group: with SIGTERM, then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal(process, number)
         with contextlib.suppress(TimeoutError):
@@ -144,8 +147,8 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
-    """Its exit status. One that not even SIGKILL has ended (it waits for a disk that does not
-    answer) is left to the system."""
+    """Return the exit status. A process that not even SIGKILL has ended, because it waits for a
+    disk that does not answer, is left to the system."""
     if process.poll() is None:
         _signal(process, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -156,7 +159,7 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
 
 
 class _Output:
-    """The last of what a program says. All of it is read, so that it is never kept waiting."""
+    """The end of a program's output. All of it is read, so that the program never blocks."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -164,7 +167,7 @@ class _Output:
         self._streams = {process.stdout.fileno(): process.stdout}
         self._streams[process.stderr.fileno()] = process.stderr
         self._stdout = process.stdout.fileno()
-        self._said = bytearray()
+        self._tail = bytearray()
         self._answer = bytearray()
         self._cut = False
         self._loop = asyncio.get_running_loop()
@@ -173,7 +176,7 @@ class _Output:
             self._loop.add_reader(fd, self._read, fd)
 
     def _read(self, fd: int) -> bool:
-        """Was there anything?"""
+        """Read some output; return whether there was any."""
         try:
             data = os.read(fd, CHUNK)
         except BlockingIOError:
@@ -181,18 +184,18 @@ class _Output:
         if not data:
             self._loop.remove_reader(fd)
             return False
-        self._said += data
-        if len(self._said) > MAX_SAID:
+        self._tail += data
+        if len(self._tail) > MAX_OUTPUT:
             self._cut = True
-            del self._said[:-MAX_SAID]
+            del self._tail[:-MAX_OUTPUT]
         if fd == self._stdout:
             self._answer += data
             del self._answer[:-MAX_ANSWER]
         return True
 
     def close(self) -> None:
-        """Take what is there. A child it has left behind may hold the pipe open for ever, so its
-        end is not waited for."""
+        """Read what is left, without waiting for the end: a child process that the program has left
+        running may keep the pipe open."""
         while self._streams:
             fd, stream = self._streams.popitem()
             for _ in range(LAST_READS):
@@ -204,13 +207,13 @@ class _Output:
     def answer(self) -> bytes:
         return bytes(self._answer).rstrip().rpartition(b"\n")[2]
 
-    def said(self) -> str:
-        text = visible(bytes(self._said))
-        return f"… {text[-MAX_SAID:]}" if self._cut or len(text) > MAX_SAID else text
+    def text(self) -> str:
+        text = visible(bytes(self._tail))
+        return f"… {text[-MAX_OUTPUT:]}" if self._cut or len(text) > MAX_OUTPUT else text
 
 
 def visible(output: bytes) -> str:
-    """As text in which nothing but the ends of lines acts on a terminal."""
+    """Return output as text, with control characters other than tabs and line ends escaped."""
     text = output.decode("utf-8", "replace").replace("\r\n", "\n").strip()
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]

@@ -1,7 +1,7 @@
-"""A program's task on paper: the file that is its standard input, and is locked while it works.
+"""The file with a program's task: its standard input, locked while the program runs.
 
-The lock belongs to the open file, which the program has inherited. So it outlives a service
-that was killed, and the next one knows that an earlier program is still at work.
+The lock belongs to the open file, which the program inherits. It therefore outlives a service that
+was killed, and the next service knows that an earlier program is still running.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO
 
-LOOK_EVERY = 0.2  # seconds of guard time between looks whether an earlier program has ended
+RETRY_EVERY = 0.2  # seconds of guard time between attempts to lock the file
 
 
 class NotStarted(Exception):
@@ -27,25 +27,25 @@ class StillAtWork(Exception):
 
 
 @asynccontextmanager
-async def paper(
-    said: bytes, file: Path | None = None, patience: float = 0.0
+async def task_input(
+    task: bytes, file: Path | None = None, timeout: float = 0.0
 ) -> AsyncIterator[IO[bytes]]:
-    """What is said, as a file to be read from its beginning.
+    """Write a task to a file and yield the file, to be read from its start. Without a path it is a
+    temporary file, which is not locked.
 
-    A file, not a pipe: whether and when a program reads it keeps nobody waiting. Without a name
-    it is locked against nobody.
+    It is a file and not a pipe, so that a program that does not read it blocks nothing.
     """
-    with _sheet(file) as sheet:
+    with _open(file) as stream:
         if file is not None:
-            await _lock(sheet, patience)
+            await _lock(stream, timeout)
         try:
-            _write(sheet, said)
-            yield sheet
+            _write(stream, task)
+            yield stream
         finally:
             _remove(file)
 
 
-def _sheet(file: Path | None) -> IO[bytes]:
+def _open(file: Path | None) -> IO[bytes]:
     try:
         if file is None:
             return tempfile.TemporaryFile()
@@ -55,11 +55,11 @@ def _sheet(file: Path | None) -> IO[bytes]:
         raise NotStarted(f"the program's task could not be written down: {error}") from error
 
 
-def _write(sheet: IO[bytes], said: bytes) -> None:
+def _write(stream: IO[bytes], task: bytes) -> None:
     try:
-        sheet.truncate(0)
-        sheet.write(said)
-        sheet.seek(0)  # which also writes out what was buffered
+        stream.truncate(0)
+        stream.write(task)
+        stream.seek(0)  # which also flushes the buffer
     except OSError as error:
         raise NotStarted(f"the program's task could not be written down: {error}") from error
 
@@ -70,12 +70,12 @@ def _remove(file: Path | None) -> None:
             file.unlink(missing_ok=True)
 
 
-async def _lock(sheet: IO[bytes], patience: float) -> None:
+async def _lock(stream: IO[bytes], timeout: float) -> None:
     try:
-        async with asyncio.timeout(patience):
-            while not _locked(sheet):
+        async with asyncio.timeout(timeout):
+            while not _try_lock(stream):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_EVERY):
+                    async with asyncio.timeout(RETRY_EVERY):
                         await asyncio.Event().wait()
     except TimeoutError:
         raise StillAtWork(
@@ -83,9 +83,9 @@ async def _lock(sheet: IO[bytes], patience: float) -> None:
         ) from None
 
 
-def _locked(sheet: IO[bytes]) -> bool:
+def _try_lock(stream: IO[bytes]) -> bool:
     try:
-        fcntl.flock(sheet, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

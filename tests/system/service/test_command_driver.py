@@ -19,7 +19,7 @@ from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import CommandOptions, Program
 from forewarn.node import settings
 from forewarn.service.engine.ledger import Hung
-from forewarn.support.program import MAX_SAID
+from forewarn.support.program import MAX_OUTPUT
 from forewarn.testing import SAMPLE, RefusedByService, Service
 from helpers.forked_cli import Forked
 
@@ -95,7 +95,7 @@ def test_the_history_has_only_the_last_of_much_output(tmp_path: Path) -> None:
     with Service(SAMPLE, driver=carry.driver()) as service:
         (note,) = notes(service, started(service))
         assert note.endswith("the end")
-        assert len(note) <= MAX_SAID + 2
+        assert len(note) <= MAX_OUTPUT + 2
 
 
 def test_a_failed_attempt_is_repeated_after_pauses_that_double(tmp_path: Path) -> None:

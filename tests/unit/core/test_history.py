@@ -113,15 +113,17 @@ def test_the_drivers_words_are_in_the_history() -> None:
     def answered(attempt: int, outcome: c.Outcome) -> list[tuple[str, str, str]]:
         return short(web.told(c.Answer(id="A", attempt=attempt, outcome=outcome), later(16)))
 
-    failed = c.Failed("exit code 3", said="no such domain")
+    failed = c.Failed("exit code 3", output="no such domain")
     assert answered(1, failed) == [("answered", "driver", "exit code 3: no such domain")]
     assert short(web.told(c.Retry(id="A", by="ann"), later(16))) == [
         ("attempted", "ann", "attempt 2")
     ]
-    again = c.Again(later(17).at, said="shutting down")
+    again = c.Again(later(17).at, output="shutting down")
     assert answered(2, again) == [("answered", "driver", "shutting down")]
     web.told(c.Tick(), later(17))
-    assert answered(3, c.Done(said="up again")) == [("finished", "driver", "carried out: up again")]
+    assert answered(3, c.Done(output="up again")) == [
+        ("finished", "driver", "carried out: up again")
+    ]
 
 
 def test_an_operators_finish_and_withdrawal_say_who_and_why() -> None:

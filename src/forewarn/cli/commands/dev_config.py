@@ -22,7 +22,7 @@ from forewarn.node.listening.sockets import confined, local
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.support import guard
-from forewarn.support.program import found
+from forewarn.support.program import find_program
 from forewarn.support.text import listing
 
 SHOWN_MACHINES = 12
@@ -130,7 +130,9 @@ def _driver(command: str | None) -> DriverConfig:
     if command is None:
         return DriverConfig()
     try:
-        return DriverConfig(COMMAND, CommandOptions(program=list(found(shlex.split(command)))))
+        return DriverConfig(
+            COMMAND, CommandOptions(program=list(find_program(shlex.split(command))))
+        )
     except ValueError as error:
         fail(f"--driver-command: {error}")
 

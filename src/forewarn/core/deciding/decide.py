@@ -273,7 +273,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         return Changes()
     closed = msgspec.structs.replace(attempt, open=False)
     match command.outcome:
-        case c.Done(moved=moved, said=said):
+        case c.Done(moved=moved, output=said):
             return Changes(finished(group, event, now, moved=moved, note=said), event.id)
         case c.Again(at=at):
             attempt = msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
@@ -284,7 +284,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         case c.Unclear(why=note):
             attempt = msgspec.structs.replace(closed, note=note, stuck=True)
     after = move(event, Move.ANSWER, attempt=attempt)
-    return Changes((EventMoved(Move.ANSWER, after, note=command.outcome.said),), event.id)
+    return Changes((EventMoved(Move.ANSWER, after, note=command.outcome.output),), event.id)
 
 
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:

@@ -37,8 +37,14 @@ from forewarn.drivers.port import (
 )
 from forewarn.drivers.registry import DriverType
 from forewarn.support.instants import to_datetime
-from forewarn.support.program import Ended, ProgramUnusable, found, inherited, run
-from forewarn.support.task_file import NotStarted, StillAtWork, paper
+from forewarn.support.program import (
+    Ended,
+    ProgramUnusable,
+    find_program,
+    inherited_environment,
+    run,
+)
+from forewarn.support.task_file import NotStarted, StillAtWork, task_input
 from forewarn.support.text import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a program
@@ -76,7 +82,7 @@ class CommandDriver(Driver):
 
     def problem(self) -> str:
         try:
-            found(self._program.words)
+            find_program(self._program.words)
         except ProgramUnusable:
             return "its program cannot be started"
         return ""
@@ -97,44 +103,44 @@ class CommandDriver(Driver):
             return Veto(f"the check itself failed: no answer within {CHECK_TIMEOUT:g} s")
         except (NotStarted, OSError) as error:
             return Veto(f"the check itself failed: {error}")
-        if ended.late or ended.status not in (DONE, FAILED):
+        if ended.timed_out or ended.status not in (DONE, FAILED):
             return Veto(f"the check itself failed: {self._how(ended)}")
         return Ok() if ended.status == DONE else Veto(_reason(ended) or "the program said no")
 
     async def observe(self, task: Task) -> Observed:
         try:
             ended = await self._call("observe", task)
-            if ended.late:
-                return Unknown(self._how(ended), ended.said)
+            if ended.timed_out:
+                return Unknown(self._how(ended), ended.output)
             if ended.status in (DONE, HAPPENED):
-                return Happened(_moved(task, ended), ended.said)
+                return Happened(_moved(task, ended), ended.output)
             if ended.status in (AGAIN, FAILED):
                 return NotYet()
         except (NotStarted, StillAtWork, OSError) as error:
             return Unknown(str(error))
         except _Invalid as error:
-            return Unknown(str(error), ended.said)
-        return Unknown(self._how(ended), ended.said)
+            return Unknown(str(error), ended.output)
+        return Unknown(self._how(ended), ended.output)
 
     async def perform(self, task: Task) -> Performed:
         try:
             ended = await self._call("perform", task)
-            if ended.late:
-                return Unknown(self._how(ended), ended.said)
+            if ended.timed_out:
+                return Unknown(self._how(ended), ended.output)
             match ended.status:
                 case 0 | 30:
-                    return Done(_moved(task, ended), ended.said)
+                    return Done(_moved(task, ended), ended.output)
                 case 10:
-                    return Again(task.now + _after(ended), ended.said)
+                    return Again(task.now + _after(ended), ended.output)
                 case 20:
-                    return Failed(_reason(ended) or self._how(ended), ended.said)
+                    return Failed(_reason(ended) or self._how(ended), ended.output)
         except NotStarted as error:
             return Failed(str(error))
         except (StillAtWork, OSError) as error:
             return Unknown(str(error))
         except _Invalid as error:
-            return Unknown(str(error), ended.said)
-        return Unknown(self._how(ended), ended.said)
+            return Unknown(str(error), ended.output)
+        return Unknown(self._how(ended), ended.output)
 
     async def _call(self, verb: str, task: Task) -> Ended:
         """Run the program as soon as a slot is free."""
@@ -142,12 +148,12 @@ class CommandDriver(Driver):
         program = self._program
         limit = program.timeout
         slot = self._slots.take(task.group)
-        async with slot, paper(encode_task(verb, task), file, limit) as stdin:
+        async with slot, task_input(encode_task(verb, task), file, limit) as stdin:
             return await run([*program.words, verb], stdin, _environment(verb, task), limit)
 
     def _how(self, ended: Ended) -> str:
         """Return how the program ended, with the last line of its output if there is one."""
-        if ended.late:
+        if ended.timed_out:
             limit = in_words(round(self._program.timeout * SECOND))
             how = f"the program did not end within {limit} and was killed"
         elif ended.status < 0:
@@ -170,7 +176,7 @@ def encode_task(verb: str, task: Task) -> bytes:
 
 
 def _environment(verb: str, task: Task) -> dict[str, str]:
-    return inherited() | {
+    return inherited_environment() | {
         "FOREWARN_EVENT": task.event,
         "FOREWARN_VERB": verb,
         "FOREWARN_TYPE": task.type.value,
@@ -183,7 +189,7 @@ def _rfc3339(at: Time) -> str:
 
 def _reason(ended: Ended) -> str:
     """Return the last line of output that is not a JSON object."""
-    lines = [line.strip() for line in ended.said.splitlines() if line.strip()]
+    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
     while lines and _object(lines[-1].encode()) is not None:
         lines.pop()
     return lines[-1][:MAX_REASON] if lines else ""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from forewarn.drivers.port import DriverOptions
-from forewarn.support.program import ProgramUnusable, found
+from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import parse_duration
 
 FILES_PER_PROGRAM = 4  # its standard input, output and error, and its pidfd
@@ -39,7 +39,7 @@ class CommandOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
     def problems(self) -> Iterator[tuple[str, str]]:
         try:
-            found(self.program)
+            find_program(self.program)
         except ProgramUnusable as error:
             yield "program", str(error)
         try:
@@ -56,7 +56,7 @@ class CommandOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
     def resolve(self) -> Program:
         """Return the program with its whole path. Raises ProgramUnusable."""
         return Program(
-            words=found(self.program),
+            words=find_program(self.program),
             timeout=parse_duration(self.timeout) / 1e6,
             repeatable=self.repeatable,
             max_at_once=self.max_at_once,

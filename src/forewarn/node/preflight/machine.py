@@ -27,7 +27,7 @@ from forewarn.node.preflight.state_file import (
 from forewarn.node.settings import LoadedSettings
 from forewarn.store.engines import stored_state
 from forewarn.support import guard
-from forewarn.support.program import found
+from forewarn.support.program import find_program
 from forewarn.support.text import listing
 
 _IN_USE = (
@@ -140,7 +140,9 @@ def _certificate(said: LoadedSettings, config: Config) -> Iterator[Finding]:
 def _programs(config: Config) -> Iterator[Finding]:
     """That they can be run has been checked; the question is who decides what they do."""
     driver, options = config.driver.name, config.driver.options
-    programs = {f"{driver}.{key}": found(getattr(options, key))[0] for key in options.programs}
+    programs = {
+        f"{driver}.{key}": find_program(getattr(options, key))[0] for key in options.programs
+    }
     programs |= {f"gate '{name}'": words[0] for name, words in config.gates.items()}
     for what, program in programs.items():
         if writable_by_others(Path(program)):

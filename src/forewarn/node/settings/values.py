@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from forewarn.node.config import Address, Tls
 from forewarn.node.settings.model import Settings, SettingsError
-from forewarn.support.program import ProgramUnusable, found
+from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, parse_duration
 
 MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
@@ -26,7 +26,7 @@ def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
                 f"gate '{name[:80]}': a gate is named with letters, digits, '.', '_' and '-'"
             )
         try:
-            made[name] = tuple(found(list(words)))
+            made[name] = tuple(find_program(list(words)))
         except ProgramUnusable as error:
             raise SettingsError(f"gate '{name}': {error}") from error
     return made

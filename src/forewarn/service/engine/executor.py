@@ -196,9 +196,9 @@ class Executor:
     async def _earlier_outcome(self, event: Event) -> Outcome | None:
         """Return the result of an event that was carried out already; None if it was not."""
         match await self._observed(self.task(event)):
-            case Happened(moved=moved, said=output):
+            case Happened(moved=moved, output=output):
                 return Done(moved, output)
-            case Unknown(why=why, said=output) if not self._driver.repeatable:
+            case Unknown(why=why, output=output) if not self._driver.repeatable:
                 return Unclear(f"the state was restored from a copy, and asked now: {why}", output)
         self._not_done.add(event.id)
         return None
@@ -212,15 +212,15 @@ class Executor:
                 done = await self._driver.perform(task)
                 if not isinstance(done, Unknown):
                     return done
-                problem, output = done.why, done.said
+                problem, output = done.why, done.output
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 log.warning("the driver raised an error", **log_fields(event), why=problem)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # performing took time
         match await self._observed(task):
-            case Happened(moved=moved, said=observed):
+            case Happened(moved=moved, output=observed):
                 return Done(moved, _joined(output, observed))
-            case Unknown(why=why, said=observed) if not self._driver.repeatable:
+            case Unknown(why=why, output=observed) if not self._driver.repeatable:
                 asked = f"asked what became of it: {why}"
                 return Unclear(
                     f"{problem}; {asked}" if problem else asked, _joined(output, observed)

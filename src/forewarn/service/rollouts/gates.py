@@ -91,13 +91,13 @@ class Gates:
             ended = await program.run(
                 self._commands[name],
                 stdin,
-                program.inherited(),
+                program.inherited_environment(),
                 self._patience,
                 leaves_nothing=True,
             )
-        if ended.late:
+        if ended.timed_out:
             return self._timed_out()
-        lines = ended.said.splitlines()
+        lines = ended.output.splitlines()
         last = f": {_printable(lines[-1])}" if lines else ""
         return GateResult(ended.status == 0, f"exit code {ended.status}{last}")
 

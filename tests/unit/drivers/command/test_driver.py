@@ -33,8 +33,8 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.support import guard
-from forewarn.support.program import MAX_SAID, ProgramUnusable, found
-from forewarn.support.task_file import LOOK_EVERY
+from forewarn.support.program import MAX_OUTPUT, ProgramUnusable, find_program
+from forewarn.support.task_file import RETRY_EVERY
 
 START = 1_800_000_000 * SECOND
 TASK = Task(
@@ -134,7 +134,7 @@ def test_the_program_is_told_the_verb_and_the_task() -> None:
     joint = msgspec.structs.replace(TASK, host="a", parts=(Part("E", "web", ("web_0",)),))
     done = asyncio.run(shell('echo "$0 $# $1"; cat').observe(joint))
     assert isinstance(done, Happened)
-    line, told = done.said.split("\n")
+    line, told = done.output.split("\n")
     assert line == "carry 1 observe"
     assert json.loads(told) == {
         "verb": "observe",
@@ -161,12 +161,12 @@ def test_the_program_gets_little_of_the_services_environment(
     monkeypatch.setenv("LANG", "C.UTF-8")
     done = perform("env")
     assert isinstance(done, Done)
-    assert "FOREWARN_EVENT=E" in done.said
-    assert "FOREWARN_VERB=perform" in done.said
-    assert "FOREWARN_TYPE=Redeploy" in done.said
-    assert f"PATH={os.environ['PATH']}" in done.said
-    assert "LANG=C.UTF-8" in done.said
-    assert "secret" not in done.said
+    assert "FOREWARN_EVENT=E" in done.output
+    assert "FOREWARN_VERB=perform" in done.output
+    assert "FOREWARN_TYPE=Redeploy" in done.output
+    assert f"PATH={os.environ['PATH']}" in done.output
+    assert "LANG=C.UTF-8" in done.output
+    assert "secret" not in done.output
 
 
 @pytest.mark.parametrize(("after", "seconds"), [('"90s"', 90), ("90", 90), ('"2m"', 120)])
@@ -181,7 +181,7 @@ def test_an_answer_that_makes_no_sense_is_refused_and_leaves_it_open(after: str)
     done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
     assert isinstance(done, Unknown)
     assert "the program's answer cannot be used" in done.why
-    assert after.strip('"') in done.said
+    assert after.strip('"') in done.output
 
 
 def test_it_may_say_where_machines_are_now() -> None:
@@ -233,9 +233,9 @@ def test_of_much_output_the_last_is_kept() -> None:
     done = perform("yes nonsense | head -c 50000000; echo; echo the end; exit 20")
     assert isinstance(done, Failed)
     assert done.why == "the end"
-    assert done.said.startswith("… ")
-    assert done.said.endswith("\nthe end")
-    assert len(done.said) <= MAX_SAID + 2
+    assert done.output.startswith("… ")
+    assert done.output.endswith("\nthe end")
+    assert len(done.output) <= MAX_OUTPUT + 2
 
 
 def test_much_output_takes_little_memory() -> None:
@@ -257,13 +257,13 @@ def test_a_program_that_reads_nothing_of_a_long_task_is_not_waited_for() -> None
     assert asyncio.run(shell("exit 30").perform(many)) == Done()
     size = asyncio.run(shell("wc -c").perform(many))
     assert isinstance(size, Done)
-    assert int(size.said) > 200_000
+    assert int(size.output) > 200_000
 
 
 def test_what_a_program_leaves_running_is_not_waited_for() -> None:
     done = perform("sleep 1000 & echo $!")
     assert isinstance(done, Done)
-    os.kill(int(done.said), 9)
+    os.kill(int(done.output), 9)
 
 
 def test_a_program_that_is_not_there_any_more_did_nothing(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
             writer = await asyncio.to_thread(os.open, release, os.O_WRONLY)  # it is at work
             later = CommandDriver(program, tmp_path / "papers")
             seen = tasks.create_task(later.observe(TASK))
-            impatient = msgspec.structs.replace(program, timeout=LOOK_EVERY * 2)
+            impatient = msgspec.structs.replace(program, timeout=RETRY_EVERY * 2)
             unknown = await CommandDriver(impatient, tmp_path / "papers").observe(TASK)
             assert isinstance(unknown, Unknown)
             assert "is still at work" in unknown.why
@@ -426,17 +426,17 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
 
 def test_a_program_is_found_or_refused_in_one_line(tmp_path: Path) -> None:
     carry = tmp_path / "carry"
-    assert found(["sh", "-e"])[1:] == ("-e",)
+    assert find_program(["sh", "-e"])[1:] == ("-e",)
     with pytest.raises(ProgramUnusable, match="no program 'no-such-thing' in PATH"):
-        found(["no-such-thing"])
+        find_program(["no-such-thing"])
     with pytest.raises(ProgramUnusable, match=f"there is no program {carry}"):
-        found([str(carry)])
+        find_program([str(carry)])
     carry.write_text("#!/bin/sh\n")
     with pytest.raises(ProgramUnusable, match="is not executable; say chmod"):
-        found([str(carry)])
+        find_program([str(carry)])
     with pytest.raises(ProgramUnusable, match="is not executable"):
-        found([str(tmp_path)])
+        find_program([str(tmp_path)])
     with pytest.raises(ProgramUnusable, match="no program is named"):
-        found([])
+        find_program([])
     carry.chmod(0o755)
-    assert found(["./carry", "x"], tmp_path) == (str(carry), "x")
+    assert find_program(["./carry", "x"], tmp_path) == (str(carry), "x")
