@@ -138,7 +138,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.scale_set("flat", 2, update_domains=0)
     with refused(service, "group 'web' exists already, as a scale-set"):
         service.availability_set("web", 5)
-    with refused(service, "there is a group 'web' already"):
+    with refused(service, "group 'web' exists already"):
         service.machine("web")
     with refused(service, "machine 'web_0' stands twice: group 'web' has it"):
         service.machine("web_0")
