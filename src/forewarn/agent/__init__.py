@@ -1,1 +1,2 @@
-"""Inside a machine: acting on what is about to happen to it."""
+"""The agent: a program inside a machine that runs hooks before and after events and approves
+them."""

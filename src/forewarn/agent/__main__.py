@@ -1,6 +1,6 @@
-"""`python -m forewarn.agent FILE [--dry-run]`: the agent as a process that holds nothing else.
+"""`python -m forewarn.agent FILE [--dry-run]`: the agent as a process that imports nothing else.
 
-`forewarn agent` becomes this after it has read its options.
+`forewarn agent` replaces itself with this program after it has parsed its options.
 """
 
 from __future__ import annotations

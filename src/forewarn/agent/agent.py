@@ -1,8 +1,8 @@
 """The agent's loop: reads the document, derives the next steps from the state, and takes them.
 
 Everything that lasts is in the store; what is in memory here can be lost at any moment. What takes
-time (a command, a request to the endpoint) is done beside the loop, so that nothing delays the next
-document.
+time (a command, a request to the endpoint) is done in other tasks and processes, so that nothing
+delays the next document.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Agent:
                 on_ready()
 
     async def _watch_endpoint(self) -> None:
-        """Log when the endpoint fails for long: the client itself outlasts any failure."""
+        """Log when the endpoint fails for long. The client itself retries for ever."""
         while True:
             await pause(ENDPOINT_PATIENCE / 2)
             status = self.client.status
@@ -151,7 +151,7 @@ class Agent:
                 self._problems.begin("endpoint", f"{status.endpoint or 'none'}: {status.problem}")
 
     async def _first_identity(self) -> Identity:
-        """Ask for the identity until it is known."""
+        """Request the identity until it is known."""
         while self.identity is None:
             try:
                 self.identity = await self.client.identity()
@@ -163,7 +163,7 @@ class Agent:
         return self.identity
 
     async def _refresh_identity(self) -> None:
-        """Ask for the identity again every `IDENTITY_EVERY`; on failure keep the old one."""
+        """Request the identity again every `IDENTITY_EVERY`; on failure keep the old one."""
         while True:
             await pause(IDENTITY_EVERY)
             if self.identity is not None:
@@ -177,7 +177,7 @@ class Agent:
         self._log("identity", name=identity.name, tags=dict(identity.tags))
 
     def _max_wait(self) -> float:
-        """Return the seconds within which the next document is wanted."""
+        """Return the seconds within which the next document is needed."""
         seconds = POLL_WITHIN if self._cases.any_event_pending else LONGEST_REST
         if self._problems.is_ongoing("cases"):
             seconds = STATE_PAUSE

@@ -1,6 +1,5 @@
-"""What runs beside the agent: its health endpoint, its heartbeat, and the notifications for a
-service manager. None of it is needed to handle an event, so nothing that fails here stops the
-agent."""
+"""Runs the agent's health endpoint, its heartbeat, and the notifications for a service manager.
+None of them is needed to handle an event, so a failure here does not stop the agent."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class AsyncClient:
             long_poll=long_poll,
             interval=pace.check_interval(interval),
         )
-        self._connection = AsyncConnection()  # for all calls beside watches
+        self._connection = AsyncConnection()  # for all calls except watches
         self._lock = asyncio.Lock()  # of that connection
         self._watching: set[AsyncConnection] = set()
         self._closed = asyncio.Event()

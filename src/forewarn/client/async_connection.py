@@ -31,10 +31,10 @@ class AsyncConnection:
         if self._location != request.location or (self._socket and not is_idle(self._socket)):
             self.close()
         sent_at = guard.monotonic()
-        kept = self._socket is not None
+        reused = self._socket is not None
         try:
             response = await self._exchange(request, sent_at)
-            if kept and response.failure == "reset" and not self._interrupted:
+            if reused and response.failure == "reset" and not self._interrupted:
                 response = await self._exchange(request, sent_at)
         except BaseException:  # cancelled: the rest of the answer must not be read as the next one
             self.close()

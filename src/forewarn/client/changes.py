@@ -1,8 +1,8 @@
 """What has changed from one document to the next. Pure: documents and times in, changes out.
 
 Events are compared by their IDs and never by the incarnation, which may start over. An event that
-is gone is finished or withdrawn; the document does not say which, so it follows from what was seen
-of it before. An event that is listed again after it was gone begins anew.
+is no longer listed is finished or withdrawn; the document does not say which, so that is derived
+from its earlier states. An event that is listed again afterwards counts as a new one.
 """
 
 from __future__ import annotations

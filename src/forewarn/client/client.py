@@ -51,7 +51,7 @@ class Client:
             long_poll=long_poll,
             interval=pace.check_interval(interval),
         )
-        self._connection = Connection()  # for all calls beside watches
+        self._connection = Connection()  # for all calls except watches
         self._lock = threading.Lock()  # of that connection
         self._watching: set[Connection] = set()
         self._closed = False
@@ -101,8 +101,8 @@ class Client:
             connection.close()
 
     def identity(self, *, timeout: float = pace.TIMEOUT) -> Identity:
-        """Return this machine's identity, with the name that events list; the host name is often
-        another."""
+        """Return this machine's identity, with the name that events list, which often differs from
+        the host name."""
         return self._run(self._protocol.identity(timeout))
 
     def report_ready(

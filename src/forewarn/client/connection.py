@@ -25,14 +25,14 @@ class Connection:
         self._interrupted = False
 
     def send(self, request: Request) -> Response:
-        """Send a request and return what came of it; failures are responses, too."""
+        """Send a request. Returns a response also if it fails."""
         if self._location != request.location or (self._socket and not is_idle(self._socket)):
             self.close()
         sent_at = guard.monotonic()
-        kept = self._socket is not None
+        reused = self._socket is not None
         try:
             response = self._exchange(request, sent_at)
-            stale = kept and response.failure == "reset" and not self._interrupted
+            stale = reused and response.failure == "reset" and not self._interrupted
             return self._exchange(request, sent_at) if stale else response
         except BaseException:  # Ctrl-C: the rest of the answer must not be read as the next one
             self.close()
@@ -102,7 +102,7 @@ def _transfer(connected: socket.socket, exchange: Exchange, timeout: float) -> s
 
 def is_idle(connected: socket.socket) -> bool:
     """Whether a kept connection can be used again. If there is something to read before a request
-    is sent, the server has closed it, or talks out of turn."""
+    is sent, the server has closed it, or sent data that was not requested."""
     connected.setblocking(False)
     try:
         connected.recv(1, socket.MSG_PEEK)

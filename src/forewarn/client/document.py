@@ -1,8 +1,8 @@
-"""Parses the document in an answer's body, in whatever shape the service is that day.
+"""Parses the document in the body of an answer, leniently.
 
-More is understood than should be sent: control characters in strings (which are removed), both
-forms of a time, unknown keys, JSON with a wrong content type. What is not a document is never taken
-for an empty one.
+It accepts what the service should not send, but does: control characters in strings (which are
+removed), both formats of a time, unknown keys, JSON with a wrong content type. A body that is not a
+document is never taken for an empty document.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BINARY = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")  # not in text f
 
 
 class NotADocument(ValueError):
-    """The message says what it is instead, in a few words."""
+    """The body is not a document; the message says in a few words what it is."""
 
 
 def parse_document(body: bytes) -> Document:
@@ -55,8 +55,8 @@ def _decode(body: bytes) -> Any:
 
 
 def _parse_event(entry: Any) -> Event:
-    """An entry that cannot be identified makes the document invalid: its event would be taken for
-    over."""
+    """Parse an entry of Events. One that cannot be identified makes the whole document invalid,
+    because the event would otherwise count as over."""
     if not isinstance(entry, dict):
         raise NotADocument("an event that is not an object")
     id, kind, status = (_name(entry.get(key)) for key in ("EventId", "EventType", "EventStatus"))

@@ -25,9 +25,9 @@ from forewarn.wire.versions import NEWEST, VERSIONS
 
 NEWEST_FIRST = tuple(reversed(VERSIONS))
 MAX_ETAG = 256  # characters of an ETag that is sent back
-MAYBE_MOVED = ("refused", "unreachable", "late", "answered 404")  # the endpoint may be elsewhere
+MAYBE_MOVED = ("refused", "unreachable", "late", "answered 404")  # the endpoint may have moved
 NONE_FOUND = "none-found"  # the kind of failure where no endpoint is known
-NO_LONG_POLL = (400, 403, 404, 405, 501)  # answers to a long-poll where there is none
+NO_LONG_POLL = (400, 403, 404, 405, 501)  # statuses of servers without long-polls
 FAILURE_KINDS = (*FAILURES, "4xx", "5xx", "not-a-document", NONE_FOUND)  # rarer: 1xx, 2xx, 3xx
 
 
@@ -149,8 +149,8 @@ class EndpointState:
         return result
 
     def _versions(self, location: Location) -> range:
-        """Return the versions to try in this order. Older ones show fewer events, so one that was
-        accepted is not doubted lightly, and the newest is tried again after a while."""
+        """Return the versions to try in this order. Older versions show fewer events, so they
+        are only tried after several refusals, and the newest is tried again after a while."""
         if location != self.verified:
             return range(len(NEWEST_FIRST))
         again = self._clock() >= self._try_newest_at

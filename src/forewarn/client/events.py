@@ -63,7 +63,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of one answer, and what has changed since the answer before."""
+    """A document, and what has changed since the previous one."""
 
     document: Document
     changes: tuple[Change, ...]

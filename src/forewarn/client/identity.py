@@ -117,8 +117,7 @@ def _tags(fields: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_tags(line: str) -> tuple[tuple[str, str], ...]:
-    """Parse `a:b;c:d`, where a value may have colons in it, and semicolons as far as one can
-    tell."""
+    """Parse `a:b;c:d`. A value may contain colons, and semicolons where that is unambiguous."""
     tags: list[tuple[str, str]] = []
     for piece in line.split(";"):
         name, colon, value = piece.partition(":")

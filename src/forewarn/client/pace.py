@@ -15,7 +15,7 @@ from forewarn.client.steps import Response
 INTERVAL = 1.0  # seconds between two polls
 LEAST_REST = 0.05  # seconds, even if the caller wants the next document at once
 MAX_INTERVAL = 15.0  # seconds, for callers that want to poll rarely
-JITTER = 0.1  # of the interval, either way: a fleet that was started together does not stay so
+JITTER = 0.1  # of the interval, so that a fleet does not poll at the same moment
 BACK_OFF_MOST = 5.0  # seconds between two attempts, whatever goes wrong
 RETRY_AFTER_MOST = 10.0  # seconds of a Retry-After that are honoured
 
@@ -26,17 +26,17 @@ STALL = 10.0  # seconds without another byte of an answer that has begun
 LEAST = 0.001  # seconds for anything; a socket takes 0 for "do not wait"
 FIRST_ANSWER = 130.0  # seconds; Azure's first answer may take two minutes
 TIMEOUT = 130.0  # seconds in which a request is retried until it is given up
-ABSENT = 15.0  # seconds of it if nobody listens or knows us: the service may be restarting
+ABSENT = 15.0  # seconds of it if the address or this machine is unknown, as during a restart
 
 WAIT = 10.0  # seconds that a long-poll is held
 WAIT_LATE = 5.0  # seconds beyond, until it counts as lost: together half of the shortest notice
 TRANSIT = 1.0  # seconds that the answer to a long-poll may take to arrive; for the clock
 WAIT_LEAST = 1.0  # seconds; a shorter long-poll is not worth while
 WAIT_TRIES = 3  # failures in a row until long-polls are given up for a while
-WAIT_AGAIN = 600.0  # seconds until a server without long-polls is asked again
-NEWEST_AGAIN = 60.0  # seconds until a server without the newest version is asked again
-DOUBT = 5  # refusals in a row until a version that was accepted before is doubted
-LOST = 30.0  # seconds without an answer until the endpoint is looked for again
+WAIT_AGAIN = 600.0  # seconds until long-polls are tried again on a server without them
+NEWEST_AGAIN = 60.0  # seconds until the newest version is tried again on a server without it
+DOUBT = 5  # refusals in a row until older versions are tried again
+LOST = 30.0  # seconds without an answer until the endpoint is discovered again
 
 
 def jittered(seconds: float) -> float:
@@ -47,8 +47,8 @@ def back_off(failures: int, retry_after: str = "") -> float:
     """Return the seconds until the next attempt after so many failures in a row: longer and longer,
     and different for every machine."""
     seconds = min(BACK_OFF_MOST, INTERVAL * 2.0 ** min(failures - 1, 10))
-    asked = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
-    return max(seconds * random.uniform(0.5, 1.0), min(asked, RETRY_AFTER_MOST))
+    requested = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    return max(seconds * random.uniform(0.5, 1.0), min(requested, RETRY_AFTER_MOST))
 
 
 def check_interval(interval: float) -> float:
@@ -62,9 +62,9 @@ def check_interval(interval: float) -> float:
 
 
 def is_transient(response: Response) -> bool:
-    """Whether this is the kind of failure that passes by itself, as the real service has it. A
-    machine where nobody listens, or that does not know this machine or the request, stays so but
-    for a short while."""
+    """Whether a failure is of a kind that passes by itself, as with the real service. An address
+    where nothing listens, and a service that does not know this machine or the request, are not
+    transient, except during a restart."""
     if response.status is None:
         return response.failure not in ("refused", "unreachable")
     return response.status in (200, 408, 410, 425, 429) or response.status >= 500

@@ -92,7 +92,7 @@ class ClientProtocol:
                     Snapshot(document=held.document, changes=changes, at=at, hidden_types=hidden)
                 )
                 spent = self._clock() - begun
-                # A long-poll is begun at once, unless the last one was answered at once in vain.
+                # The next long-poll starts at once, unless the last one returned early in vain.
                 useful = bool(changes) or spent >= self._interval
                 at_once = useful if by_long_poll else self._endpoint.can_long_poll(held, max_wait())
                 rest = 0.0 if at_once else pace.jittered(self._interval) - spent
@@ -200,13 +200,13 @@ class ClientProtocol:
             self._endpoint.succeeded(location)
             return result
         self._endpoint.failed(location, result)
-        if self._endpoint.location is None:  # it was discovered, and is not there any more
+        if self._endpoint.location is None:  # it had been discovered, and is gone
             return (yield from self._discover(retries))
         return result
 
     def _discover(self, retries: Retries) -> Steps[HeldDocument | Response]:
         """Poll the candidates until one returns a document. One that accepts the connection may
-        take its time. If there is none, return the response that gives most hope."""
+        take its time. If there is none, return the most promising response."""
         tried: list[tuple[str, str]] = []
         best = NOWHERE
         candidates = iter(self._candidates())
@@ -260,7 +260,7 @@ def _is_refusal(response: Response) -> bool:
 
 
 def _parse_readiness(body: bytes) -> Readiness | None:
-    """Return None for anything else: then the server has no `/ready`."""
+    """Parse a readiness document; None for anything else, which means that there is no `/ready`."""
     try:
         readiness = msgspec.json.decode(body, type=extensions.Readiness)
     except (msgspec.DecodeError, RecursionError):

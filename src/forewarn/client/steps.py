@@ -1,7 +1,7 @@
-"""The steps that `rules.py` asks for, one at a time, and their outcomes.
+"""The steps that `rules.py` yields, one at a time, and their outcomes.
 
 The rules are generators of steps and know no socket, no clock and no event loop; their driver
-(`client.py`, `async_client.py`, a test) does what a step says and sends the outcome in.
+(`client.py`, `async_client.py`, a test) carries out each step and sends its outcome back.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Deliver(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a request. `status` is None unless the whole answer came; then `failure` is one
-    of `FAILURES`: `refused`, `unreachable` (no route, no name, no connection in time), `reset`,
+    """The outcome of a request. If the answer is not complete, `status` is None and `failure` is
+    one of `FAILURES`: `refused`, `unreachable` (no route, no name, no connection in time), `reset`,
     `late` (connected, and nothing came in time), `stalled` or `cut` (only a part came), `not-http`,
     `too-long`."""
 

@@ -1,5 +1,5 @@
-"""Approving events and, before that, agreeing with the other machines of an event. Every call of
-the endpoint takes its time beside the agent's loop, and is retried if it fails."""
+"""Approving events and, before that, coordinating with the other machines of an event. Each call of
+the endpoint runs in a task of its own, and is retried if it fails."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class Approver:
             await self._client.approve(case.event, timeout=CALL_TIMEOUT)
         except Exception as error:
             self._log("approval failed", **facts, why=str(error))
-            if isinstance(error, NotApproved) and case.approving is None:  # nor was one before it
+            if (
+                isinstance(error, NotApproved) and case.approving is None
+            ):  # nor may an earlier attempt have succeeded
                 self._change(case, approving=None)
             raise
         self._change(case, approved=self._client.now())
@@ -122,7 +124,7 @@ class Approver:
         if set(waiting) - ({case.machine} if self._dry_run else set()):
             self._calls.repeat((case.id, "readiness"))
             if case.mine and case.machine in waiting and not self._dry_run:
-                self._change(case, ready=None)  # our report was forgotten there: report again
+                self._change(case, ready=None)  # the endpoint has lost our report: report again
             return
         self.all_ready[case.id] = self._client.now()
         self._log("all ready", event=case.event.id, turn=plan.turn_of(case))

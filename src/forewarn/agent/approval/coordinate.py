@@ -1,7 +1,7 @@
 """Reporting to the other machines of an event that this one is ready, and checking theirs.
 
-Two ways with one interface: the endpoint's own `/ready`, or a directory that the machines share,
-where the endpoint has none. Who approves in the end is `agent/planning/plan.py`.
+There are two ways: the endpoint's `/ready`, or a directory that the machines share if the endpoint
+has none. Which machine approves in the end is decided in `agent/planning/plan.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTE = "prepared"
 
 T = TypeVar("T")
 
-# What becomes a file name is checked first: it comes from somebody else.
+# Names of events and machines come from the endpoint, and are checked before they are file names.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
@@ -66,7 +66,7 @@ class Coordination:
                 await self._run_in_thread(lambda: shared.forget(case.event.id))
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run beside the loop, one at a time: a file server that is away may never answer."""
+        """Run in a thread, one at a time: a file server that is down may never answer."""
         try:
             async with asyncio.timeout(self._timeout):
                 while self._in_thread is not None and not self._in_thread.done():

@@ -1,5 +1,5 @@
-"""What may be wrong on this machine with a configuration that is valid in itself: directories that
-are not writable, programs that do not exist, addresses that are in use. Changes nothing.
+"""Checks whether a valid configuration works on this machine: directories that are not writable,
+programs that do not exist, addresses that are in use. Changes nothing.
 
 The checks are made as the user who runs them: `sudo -u forewarn-agent forewarn agent check` finds
 what the agent will find.
@@ -33,7 +33,7 @@ Grade = Literal["ok", "note", "problem"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What `agent check` has found about one thing."""
+    """A result of `agent check`."""
 
     grade: Grade
     about: str
@@ -196,8 +196,8 @@ def _test(test: Callable[[], bool], *, default: bool = False) -> bool:
 
 
 def _write_problem(directory: Path) -> str:
-    """Return why nothing can be written there, tried for real; for a directory that does not exist
-    yet, in its first parent that does."""
+    """Return why nothing can be written there, by writing a file. For a directory that does not
+    exist yet, its first existing parent is tested."""
     existing = _existing(directory)
     try:
         with tempfile.TemporaryFile(dir=existing) as file:

@@ -1,7 +1,6 @@
 """The agent's configuration: rules, hooks, and where its state is stored. Values only.
 
-How they are read from a file, and what is wrong with one, is `read.py`; which rule applies to an
-event is `rules.py`.
+`read.py` reads and validates a file; `rules.py` finds the rule that applies to an event.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     state: Path = Path(DEFAULT_STATE)
     endpoint: str | None = None  # None: discovered
-    listen: str = DEFAULT_LISTEN  # empty: none
+    listen: str = DEFAULT_LISTEN  # empty: does not listen
     listen_anywhere: bool = False  # also where other machines can reach it
     shared: Path | None = None
     rules: tuple[Rule, ...] = ()
     hooks: dict[str, Hook] = {}
-    warnings: tuple[str, ...] = ()  # about what is valid, but hardly intended
+    warnings: tuple[str, ...] = ()  # about settings that are valid, but probably not intended

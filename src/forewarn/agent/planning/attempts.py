@@ -61,7 +61,7 @@ def summarize(runs: Sequence[Run], hook: Hook, stage: Stage) -> AttemptSummary:
 
 
 def _is_lost(run: Run) -> bool:
-    """Whether the command was interrupted: the machine went down, or somebody stopped it. That is
+    """Whether the command was interrupted: the machine went down, or someone stopped it. That is
     not a failure of the hook."""
     stopped = run.result is not None and run.result.outcome == Outcome.STOPPED
     return stopped or run.state == RunState.LOST

@@ -1,5 +1,5 @@
-"""What planning is given, and what comes of it: cases with their runs and the time, and the next
-steps. Values only; how one follows from the other is `plan.py`."""
+"""The input and output of planning: cases with their runs, the time, and the next steps. Values
+only; the steps are derived in `plan.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class CaseProgress(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Order a new run. `left`: seconds within which it has to end, beside the hook's timeout."""
+    """Order a new run. `left`: seconds within which it has to end, in addition to the hook's
+    timeout."""
 
     case: str
     hook: Hook

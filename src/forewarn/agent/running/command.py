@@ -1,4 +1,4 @@
-"""What a command is given: its arguments, its environment, and its standard input.
+"""The arguments, environment and standard input of a command.
 
 The same for a user's own command and for a built-in hook. `runner.py` adds how much time is left
 when the command begins.
@@ -23,8 +23,8 @@ BUILT_IN = "forewarn.agent.hooks"
 def build_order(
     case: Case, hook: Hook, stage: Stage, attempt: int, directory: Path, until: float | None
 ) -> RunOrder:
-    """Return what a runner is to run. `directory` is the hook's own; `until` limits the time beside
-    the hook's timeout, on the machine's monotonic clock."""
+    """Return the order for a runner. `directory` is the hook's own; `until` limits the time in
+    addition to the hook's timeout, on the machine's monotonic clock."""
     environment = {
         "FOREWARN_HOOK": hook.name,
         "FOREWARN_STAGE": stage,

@@ -31,7 +31,9 @@ START_PAUSE = 1.0  # seconds before a runner that did not even begin is started 
 BEGUN_WITHIN = 1.0  # seconds after which to check whether a runner that was started has begun
 
 
-_spawned: list[subprocess.Popen[bytes]] = []  # until they have ended, whoever forgets them before
+_spawned: list[
+    subprocess.Popen[bytes]
+] = []  # until they have ended, also if `Runners` has forgotten them
 
 
 def spawn(run_directory: Path) -> subprocess.Popen[bytes]:

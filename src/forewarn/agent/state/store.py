@@ -123,7 +123,7 @@ class StateStore:
 
     def close(self, case: Case, given_up: Collection[str] = ()) -> None:
         """Save a case that is closed and remove the directories of its hooks, except those whose
-        undo was `given_up`: whoever undoes them by hand may need what is in them."""
+        undo was `given_up`: they may be needed to undo it by hand."""
         self.save(case)
         for hook in case.hooks:
             if hook.name not in given_up:

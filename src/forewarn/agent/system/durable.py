@@ -91,8 +91,8 @@ def repair_directory(directory: Path, root: Path) -> None:
 
 
 def permission_problem(directory: Path) -> str:
-    """Why users other than us and root could write there; empty if they cannot. What is in the
-    state directory is run with our rights."""
+    """Return why users other than us and root could write there; empty if they cannot. What is in
+    the state directory is run with our rights."""
     if os.name == "nt":
         return ""
     status = directory.stat()

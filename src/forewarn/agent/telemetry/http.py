@@ -1,7 +1,7 @@
 """The agent's small HTTP server: /healthz, /readyz, /metrics, /status.
 
-GET only, one request per connection, and limits so narrow that nobody who asks, however and how
-often, can disturb the agent's loop. HTTP itself is h11's; the content comes from `health.py`,
+GET only, one request per connection, and strict limits, so that no caller can disturb the agent's
+loop. HTTP itself is h11's; the content comes from `health.py`,
 `metrics.py` and `status.py`.
 """
 
@@ -149,7 +149,7 @@ class StatusServer:
             return _error(500, f"{type(error).__name__}: {error}")
 
     async def _wait_for_turn(self) -> None:
-        """Leave the loop time for its own work, however many ask."""
+        """Limit the rate of responses, so that the loop has time for its own work."""
         now = guard.monotonic()
         self._next_response = max(now, self._next_response) + 1 / RESPONSES_PER_SECOND
         if (early := self._next_response - 1 / RESPONSES_PER_SECOND - now) > 0:
@@ -174,9 +174,7 @@ class StatusServer:
         return Response(200, msgspec.json.encode(status_view(self._status())))
 
     async def _get_metrics(self, accept: str) -> Response:
-        if (
-            LIBRARY not in sys.modules
-        ):  # its import takes a moment, for which the loop need not wait
+        if LIBRARY not in sys.modules:  # the import takes a moment and would block the loop
             await asyncio.get_running_loop().run_in_executor(None, import_module, LIBRARY)
         status = self._status()
         problems = self._health.readiness_problems(status)
@@ -225,7 +223,7 @@ def _allow_group(path: str) -> None:
 
 
 def _check_not_in_use(path: str) -> None:
-    """Raise OSError if another process listens there, which would no longer be asked."""
+    """Raise OSError if another process listens there: it would no longer be reached."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         if probe.connect_ex(path) in (0, errno.EAGAIN):  # it answers, or is too busy to

@@ -27,7 +27,7 @@ LEVELS: Mapping[str, int] = {"debug": 7, "info": 6, "warning": 4, "error": 3}  #
 MAX_VALUE = 2_048  # characters of one value in a line
 MAX_OUTPUT = 1_024  # characters of a command's output, its end
 OUTPUT = "output"  # the field for it
-LEAST_SECRET = 6  # characters; shorter ones would be found in every second word
+LEAST_SECRET = 6  # characters; shorter ones occur in ordinary words
 PIECE = 4_096  # bytes that a writable pipe takes without blocking
 PATIENCE_MS = 50  # for a reader that is a little behind
 

@@ -1,5 +1,5 @@
 """The agent's metrics: plain numbers, counted along with the log, and written in Prometheus' format
-when somebody asks. Until then nothing of Prometheus' library is imported.
+on request. Prometheus' library is only imported then.
 
 Counters begin with the process; what describes current events and hooks is taken from the agent's
 status, and so survives a restart.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)  # seconds of a hook
 MAX_VALUES = 100  # of labels whose values others choose; those beyond are counted as OTHER
 OTHER = "other"
-OUTCOMES = ("done", "failed", "timed-out", "not-started")  # of a command, beside rarer ones
+OUTCOMES = ("done", "failed", "timed-out", "not-started")  # of a command; others are rare
 
 Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
@@ -103,7 +103,7 @@ class AgentMetrics:
 
 
 class Health(NamedTuple):
-    """What `AgentHealth` finds, for one scrape."""
+    """The results of `AgentHealth` for one scrape."""
 
     healthy: bool
     ready: bool
@@ -119,13 +119,13 @@ def exposition(
     from prometheus_client.openmetrics import exposition as openmetrics
     from prometheus_client.registry import Collector
 
-    class Once(Collector):
+    class AgentCollector(Collector):
         def collect(self) -> Iterator[Metric]:
             yield from families(metrics, status, health)
             yield from ProcessCollector(registry=None).collect()
 
     registry = CollectorRegistry()
-    registry.register(Once())
+    registry.register(AgentCollector())
     if "application/openmetrics-text" in accept:
         text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST

@@ -1,7 +1,7 @@
 """The agent's status as one value, for its health, its metrics and `agent status`.
 
-Taken from the client and the cases when somebody asks; nothing is kept here. Of hooks it has only
-what every user of the machine may know: no options, no output.
+Taken from the client and the cases on request; nothing is stored here. Of hooks it contains only
+what every user of the machine may see: no options, no output.
 """
 
 from __future__ import annotations

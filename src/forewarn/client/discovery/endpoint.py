@@ -1,5 +1,5 @@
-"""Where the endpoint may be: as configured, as the environment says, at the well-known address, or
-where this machine's DHCP lease says (option 245). Which of them it is, a GET shows; see `rules.py`.
+"""Candidates for the endpoint's address: the configured one, that of the environment, the
+well-known address, and the one in this machine's DHCP lease (option 245). `rules.py` tries them.
 """
 
 from __future__ import annotations

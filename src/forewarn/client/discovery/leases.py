@@ -58,7 +58,7 @@ def offered_addresses(root: Path = Path("/")) -> tuple[str, ...]:
     """Return the addresses of option 245, those of the latest leases first, each once.
 
     A lease that has expired or was released counts only if there is no other: a machine with a
-    wrong clock should find its endpoint all the same, and a request shows whether it is one.
+    wrong clock should still find its endpoint, and a request shows whether it is valid.
     """
     if sys.platform == "win32":
         return _ranked(windows_registry.all_offers())

@@ -15,6 +15,8 @@ SQLITE = "application/vnd.sqlite3"
 
 
 class Machine(msgspec.Struct, kw_only=True):
+    """A machine of the fleet."""
+
     name: str
     group: str
     kind: Annotated[w.KindName, doc("Kind of its group.")]
@@ -45,6 +47,8 @@ class Restored(Machine, kw_only=True):
 
 
 class Group(msgspec.Struct, kw_only=True):
+    """A group: machines that share a document, and their policy."""
+
     name: str
     kind: Annotated[w.KindName, doc("Kind of the group.")]
     enabled: Annotated[bool, doc("Whether Scheduled Events are enabled: its machines poll.")]
@@ -67,11 +71,15 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 class Approval(msgspec.Struct, kw_only=True):
+    """An approval of an event."""
+
     by: Annotated[str, doc("Who approved it.")]
     at: Annotated[w.Moment, doc("When.")]
 
 
 class Event(msgspec.Struct, kw_only=True):
+    """An event, active or past."""
+
     id: str
     group: str
     type: Annotated[w.TypeName, doc("Type of the event.")]
@@ -116,6 +124,8 @@ class Outcomes(msgspec.Struct, kw_only=True):
 
 
 class Hold(msgspec.Struct, kw_only=True):
+    """A reason why an event has not started yet."""
+
     kind: Annotated[w.HoldKind, doc("Kind of the hold.")]
     message: Annotated[str, doc("Explanation for people.")]
     since: Annotated[w.Moment, doc("Start of this state.")]
@@ -125,6 +135,8 @@ class Hold(msgspec.Struct, kw_only=True):
 
 
 class Explanation(msgspec.Struct, kw_only=True):
+    """What an event waits for."""
+
     event: Event
     message: Annotated[str, doc("Explanation for people.")]
     holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
@@ -132,6 +144,8 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An event to announce."""
+
     extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
     type: Annotated[w.TypeName, doc("Type of the event.")]
@@ -152,6 +166,8 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
+    """A host, and the machines on it."""
+
     name: str
     health: Annotated[w.HealthName, doc("Health of the host.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
@@ -172,6 +188,8 @@ class HostPlan(msgspec.Struct, kw_only=True):
 
 
 class HostExplanation(msgspec.Struct, kw_only=True):
+    """What is planned for a host, and what that waits for."""
+
     name: str
     health: Annotated[w.HealthName, doc("Health of the host.")]
     message: Annotated[str, doc("Explanation for people.")]
@@ -180,6 +198,8 @@ class HostExplanation(msgspec.Struct, kw_only=True):
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Maintenance of a host to announce."""
+
     extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
     mode: Annotated[
@@ -199,19 +219,27 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Report that a host is expected to fail."""
+
     notice: Annotated[w.Notice | None, doc("Seconds until its machines are redeployed.")] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Report that a host has failed."""
+
     note: Annotated[str, doc("Note by the operator.")] = ""
 
 
 class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A failure of a machine."""
+
     type: Annotated[w.TypeName, doc("Type of the event that the failure is shown as.")] = "Redeploy"
 
 
 class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many machines of a scale set to delete."""
+
     extra_schema: ClassVar = w.exactly_one_of("count", "to")
 
     count: Annotated[int | None, doc("How many machines to delete.")] = None
@@ -240,10 +268,14 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Declaration that an event has finished."""
+
     reason: Annotated[str, doc("Reason; it is recorded in the history.")]
 
 
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far to move a virtual clock."""
+
     extra_schema: ClassVar = w.exactly_one_of("by", "to")
 
     by: Annotated[float | None, doc("Seconds to advance by.")] = None
@@ -251,10 +283,14 @@ class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The speed of a virtual clock."""
+
     speed: Annotated[float, doc("Seconds of the virtual clock in one second of real time.")] = 1.0
 
 
 class Clock(msgspec.Struct, kw_only=True):
+    """The service's clock."""
+
     now: Annotated[w.Moment, doc("The service's time.")]
     virtual: Annotated[bool, doc("Whether it is a virtual clock.")]
     speed: Annotated[float, doc("Factor that durations are divided by (`--speed`).")] = 1.0
@@ -272,11 +308,15 @@ class Clock(msgspec.Struct, kw_only=True):
 
 
 class AcceptedClock(Clock, kw_only=True):
+    """The service's clock after the wall clock was accepted."""
+
     before: Annotated[w.Moment, doc("The service's time before the change.")]
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
 class Status(msgspec.Struct, kw_only=True):
+    """The version, size and clock of the service."""
+
     version: str
     clock: Clock
     metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
@@ -294,6 +334,8 @@ class HealthReport(msgspec.Struct, kw_only=True):
 
 
 class BackupContents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup contains."""
+
     schema: str
     commit: Annotated[int, doc("Number of its last commit.")]
     until: Annotated[w.Moment | None, doc("Time of its last commit.")] = None

@@ -21,6 +21,8 @@ FaultBody: TypeAlias = Annotated[str, documented(maxLength="MAX_FAULT_BODY")]
 
 
 class FaultRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A fault to inject."""
+
     kind: Annotated[FaultKind, doc("Kind of the fault.")]
     machines: Annotated[
         list[str], doc("Only these machines; without `machines` and `groups`: all.")

@@ -31,6 +31,8 @@ class HistoryRecord(msgspec.Struct, kw_only=True):
 
 
 class HistoryPage(msgspec.Struct, kw_only=True):
+    """A page of the history."""
+
     records: list[HistoryRecord]
     next: Annotated[
         str,
@@ -56,6 +58,8 @@ class FeedChange(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FeedMachine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A machine that changed, in its new state."""
+
     name: str
     group: str
     update_domain: Annotated[
@@ -85,6 +89,8 @@ class FeedGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FeedHost(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A host that changed, in its new state."""
+
     name: str
     health: Annotated[str, doc("Health of the host.")] = "healthy"
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
@@ -93,6 +99,8 @@ class FeedHost(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FeedRollout(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A rollout that changed, in its new state."""
+
     id: str
     type: Annotated[str, doc("Type of the event.")]
     paused: bool = False
@@ -124,6 +132,8 @@ class FeedHello(msgspec.Struct, kw_only=True):
 
 
 class ChangesPage(msgspec.Struct, kw_only=True):
+    """The commits after a given one."""
+
     commits: list[FeedCommit]
     next: Annotated[int, doc("To be passed as `after` of the next request.")]
 

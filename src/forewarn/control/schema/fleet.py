@@ -12,12 +12,16 @@ MAX_FLEET_BYTES = 64 * 1024 * 1024  # of the body of a fleet
 
 
 class FieldChange(msgspec.Struct):
+    """A change of one field."""
+
     field: str
     before: Any
     after: Any
 
 
 class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A host, group or machine that is added, changed, moved or removed."""
+
     what: Annotated[str, documented(enum=["host", "group", "machine"])]
     action: Annotated[
         str, documented(enum=["added", "changed", "moved", "removed"]), doc("The change.")
@@ -29,6 +33,8 @@ class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class BlockingEvent(msgspec.Struct, kw_only=True):
+    """An active event that prevents a change of the inventory."""
+
     what: Annotated[str, doc("`host` or `machine`.")]
     name: str
     group: str
@@ -38,6 +44,8 @@ class BlockingEvent(msgspec.Struct, kw_only=True):
 
 
 class FleetCounts(msgspec.Struct):
+    """How many items are added, changed, moved and removed."""
+
     added: int = 0
     changed: int = 0
     moved: int = 0
@@ -74,6 +82,8 @@ class FleetDifference(msgspec.Struct, kw_only=True):
 
 
 class FleetProgress(msgspec.Struct):
+    """The progress of a fleet that is being applied."""
+
     stage: Annotated[
         str,
         doc("`reading`, `comparing`, `deciding` or `storing`; empty: no fleet is being applied."),

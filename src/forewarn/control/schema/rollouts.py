@@ -12,6 +12,8 @@ from forewarn.control.schema.types import doc
 
 
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A rollout to start or to plan."""
+
     type: Annotated[w.TypeName, doc("Type of the event.")]
     groups: w.Selected = []
     labels: Annotated[
@@ -54,16 +56,22 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SwitchRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why a rollout is paused or aborted."""
+
     reason: Annotated[w.Text, doc("Reason; it is recorded in the history.")] = ""
 
 
 class Switch(msgspec.Struct, kw_only=True):
+    """Who paused, resumed or aborted a rollout, and when."""
+
     by: Annotated[str, doc("Who did it: the name of a token, a machine, or the service.")]
     at: w.Moment
     reason: Annotated[str, doc("Reason; it is recorded in the history.")] = ""
 
 
 class Step(msgspec.Struct, kw_only=True):
+    """A step of a rollout, and its progress."""
+
     lane: Annotated[str, doc("Lane; its steps follow each other.")]
     state: Annotated[w.StepState, doc("State of the step.")]
     machines: list[str]
@@ -80,6 +88,8 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 class Wait(msgspec.Struct, kw_only=True):
+    """Something that a rollout waits for."""
+
     kind: Annotated[w.WaitKind, doc("Kind of the wait.")]
     message: Annotated[str, doc("Explanation for people.")]
     since: Annotated[w.Moment, doc("Start of this state.")]
@@ -90,6 +100,8 @@ class Wait(msgspec.Struct, kw_only=True):
 
 
 class Rollout(msgspec.Struct, kw_only=True):
+    """A rollout, and how many of its steps are done."""
+
     id: str
     type: Annotated[w.TypeName, doc("Type of the event.")]
     state: Annotated[w.StateName, doc("State of the rollout.")]
@@ -117,6 +129,8 @@ class Rollout(msgspec.Struct, kw_only=True):
 
 
 class RolloutReport(Rollout, kw_only=True):
+    """A rollout with its steps and what it waits for."""
+
     steps: list[Step] = []
     waits: Annotated[list[Wait], doc("What it waits for.")] = []
 
@@ -131,16 +145,22 @@ class EventHolds(msgspec.Struct, kw_only=True):
 
 
 class WaitExplained(Wait, kw_only=True):
+    """Something that a rollout waits for, with the events concerned."""
+
     details: list[EventHolds] = []
 
 
 class RolloutExplanation(msgspec.Struct, kw_only=True):
+    """What a rollout waits for."""
+
     rollout: Rollout
     message: Annotated[str, doc("Explanation for people.")]
     waits: Annotated[list[WaitExplained], doc("What it waits for.")] = []
 
 
 class Planned(msgspec.Struct, kw_only=True):
+    """A step of a planned rollout."""
+
     lane: Annotated[str, doc("Lane; its steps follow each other.")]
     machines: list[str]
     announced_at: Annotated[w.Moment, doc("When the step would be announced.")]
@@ -153,6 +173,8 @@ class Planned(msgspec.Struct, kw_only=True):
 
 
 class RolloutPlan(msgspec.Struct, kw_only=True):
+    """The steps that a rollout would take."""
+
     type: Annotated[w.TypeName, doc("Type of the event.")]
     selection: Annotated[str, doc("The selection, as text.")]
     zone: Annotated[str, doc("Time zone of the windows; UTC if there are none.")]

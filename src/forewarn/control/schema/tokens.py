@@ -10,6 +10,8 @@ from forewarn.control.schema.types import Moment, doc
 
 
 class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A token to create."""
+
     name: str
     role: Annotated[
         str,
@@ -28,12 +30,16 @@ class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RevokeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How to revoke a token."""
+
     force: Annotated[
         bool, doc("Revoke the token even if it is the last one with the role admin.")
     ] = False
 
 
 class Token(msgspec.Struct, kw_only=True):
+    """A token, without its secret."""
+
     id: str
     name: str
     role: Annotated[
