@@ -1,2 +1,1 @@
-"""The agent: a program inside a machine that runs hooks before and after events and approves
-them."""
+"""The agent: a program inside a machine that runs hooks for events and approves them."""

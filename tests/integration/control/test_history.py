@@ -312,7 +312,7 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
     ("words", "says"),
     [
         (("--event", "ZZ"), "no event 'ZZ' in the history"),
-        (("--what", "rised"), "'rised' is no kind of record"),
+        (("--what", "rised"), "unknown kind of record 'rised'"),
         (("--since", "yesterday"), "since: 'yesterday' is neither a time nor an age"),
         (("--until", "2027-01-15T08:00:00"), "a time needs a time zone"),
     ],

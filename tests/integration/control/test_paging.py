@@ -212,16 +212,16 @@ def test_events_by(service: Service) -> None:
     ("target", "status", "says"),
     [
         ("/v1/machines?host=h3", 404, "no host 'h3'"),
-        ("/v1/machines?health=sick", 400, "no health of a host; there are healthy"),
+        ("/v1/machines?health=sick", 400, "unknown health 'sick'; expected one of healthy"),
         ("/v1/machines?limit=0", 400, "limit"),
         ("/v1/machines?limit=1&limit=2", 400, "'limit' is given more than once"),
         ("/v1/machines?gone=null", 400, "leave it out instead"),
-        ("/v1/groups?kind=heap", 400, "no kind of group"),
+        ("/v1/groups?kind=heap", 400, "unknown kind of group 'heap'"),
         ("/v1/events?after=x", 400, "omit it for the first page"),
         ("/v1/events?limit=1001", 400, "limit"),
         ("/v1/events?machine=web_7", 404, "no machine 'web_7'"),
-        ("/v1/events?rollout=no", 400, "rollout: 'no' is no id"),
-        ("/v1/rollouts?state=over", 400, "'over' is no state; there are running"),
+        ("/v1/events?rollout=no", 400, "rollout: 'no' is not a valid id"),
+        ("/v1/rollouts?state=over", 400, "unknown state 'over'; expected one of running"),
     ],
 )
 def test_a_filter_that_cannot_be_meant_is_refused(

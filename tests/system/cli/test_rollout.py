@@ -114,7 +114,7 @@ def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> N
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--type", "Rebot", "--group", "web"), "'Rebot' is no type"),
+        (("--type", "Rebot", "--group", "web"), "unknown event type 'Rebot'"),
         (("--type", "Reboot", "--group", "wbe"), "no group 'wbe'"),
         (("--type", "Reboot", "--label", "=x"), "is no name of a label"),
         (("--type", "Reboot", "--label", ""), "an empty selector"),

@@ -92,7 +92,7 @@ def test_what_a_token_may_not_is_one_clear_line(service: Service) -> None:
     line = refused(typed(service, "token", "revoke", "alice", token=admin))
     assert "the last one of an admin" in line
     line = refused(typed(service, "token", "create", "x", "--role", "amdin", token=admin))
-    assert "'amdin' is no role; there are viewer, operator, admin" in line
+    assert "unknown role 'amdin'; expected one of viewer, operator, admin" in line
 
 
 def test_json_has_the_token_and_all_about_it(service: Service) -> None:

@@ -74,18 +74,19 @@ def parse_enum(enum: Any, kind: str, text: str) -> Any:
         if member.value.lower() == text.lower():
             return member
     raise RefusedError(
-        invalid(f"'{text}' is no {kind}; there are {listing([m.value for m in enum])}")
+        invalid(f"unknown {kind} '{text}'; expected one of {listing([m.value for m in enum])}")
     )
 
 
 def parse_id(key: str, text: str) -> str:
-    """Return an id as it is stored, in upper case."""
+    """Return an id, or the beginning of one, as ids are stored: in upper case."""
     if _ID.fullmatch(text) is None:
-        raise RefusedError(invalid(f"{key}: '{text[:SHOWN_VALUE]}' is no id"))
+        raise RefusedError(invalid(f"{key}: '{text[:SHOWN_VALUE]}' is not a valid id"))
     return text.upper()
 
 
 def instant(time: Any) -> Time:
+    """Convert a datetime, which must have a time zone."""
     try:
         return from_datetime(time)
     except ValueError as error:
@@ -112,6 +113,7 @@ def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
 
 
 def duration_of(name: str, seconds: float) -> Duration:
+    """Convert seconds; `name` is the field that an error names."""
     if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
         raise RefusedError(invalid(f"{name}: {seconds} s is not a valid duration"))
     return round(seconds * SECOND)

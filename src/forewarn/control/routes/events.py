@@ -85,7 +85,7 @@ async def list_events(
         group=group,
         machine=machine,
         host=host,
-        type=None if type is None else parse_enum(EventType, "type", type),
+        type=None if type is None else parse_enum(EventType, "event type", type),
         status=None if status is None else parse_enum(Status, "status", status),
         source=None if source is None else parse_enum(Source, "source", source),
         cause=cause,
@@ -130,7 +130,7 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     authorization.require_machines(call, *data.machines)
     announced = outcome(
         await call.platform.schedule(
-            type=parse_enum(EventType, "type", data.type),
+            type=parse_enum(EventType, "event type", data.type),
             machines=tuple(data.machines),
             by=call.by,
             source=parse_enum(Source, "source", data.source),

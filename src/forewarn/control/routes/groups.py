@@ -204,7 +204,7 @@ def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
         if getattr(request, field) is not msgspec.UNSET:
             changes[field] = getattr(request, field)
     if request.auto_approve is not msgspec.UNSET:
-        types = [parse_enum(EventType, "type", type) for type in request.auto_approve]
+        types = [parse_enum(EventType, "event type", type) for type in request.auto_approve]
         changes["auto_approve"] = tuple(types)
     if request.terminate_notice is not msgspec.UNSET:
         notice = request.terminate_notice

@@ -1,5 +1,4 @@
-"""Hosts in the control API: listing them, and maintenance, degradation, failure and repair of
-one."""
+"""Hosts in the control API: listing them, and maintenance, failure and repair of a host."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ async def list_hosts(
 ) -> Response[bytes]:
     """Ordered by name."""
     labels, cursor = parse_selector(label) or (), parse_name_cursor(after)
-    host_health = None if health is None else parse_enum(Health, "health of a host", health)
+    host_health = None if health is None else parse_enum(Health, "health", health)
     visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
 
@@ -147,7 +146,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
         unwrap(
             await call.hosts.maintain(
                 name,
-                parse_enum(MaintenanceMode, "way to maintain a host", data.mode),
+                parse_enum(MaintenanceMode, "maintenance mode", data.mode),
                 call.by,
                 evacuate=data.evacuate,
                 notice=None if data.notice is None else duration_of("notice", data.notice),

@@ -88,7 +88,7 @@ async def list_machines(
         host=host,
         gone=gone,
         listening=listening,
-        health=None if health is None else parse_enum(Health, "health of a host", health),
+        health=None if health is None else parse_enum(Health, "health", health),
     )
     if group is None:
         groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
@@ -259,5 +259,5 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
 )
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
     authorization.require_machines(call, name)
-    type = parse_enum(EventType, "type", data.type)
+    type = parse_enum(EventType, "event type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))

@@ -64,7 +64,9 @@ async def list_rollouts(
 ) -> list[r.Rollout]:
     """Rollouts in progress first, then those that have ended, each the latest first."""
     if rollout_state is not None and rollout_state not in STATES:
-        raise RefusedError(invalid(f"'{rollout_state}' is no state; there are {listing(STATES)}"))
+        raise RefusedError(
+            invalid(f"unknown state '{rollout_state}'; expected one of {listing(STATES)}")
+        )
     visible = [
         summary
         for summary in await context().rollouts.list()
@@ -249,7 +251,7 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
     return RolloutRequest(
-        type=parse_enum(EventType, "type", data.type),
+        type=parse_enum(EventType, "event type", data.type),
         selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
         by=by,
         notice=None if data.notice is None else duration_of("notice", data.notice),
