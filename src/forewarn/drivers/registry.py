@@ -90,7 +90,10 @@ def make(config: DriverConfig, context: DriverContext) -> Driver:
 
 
 def _installed() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # as slow as many packages are installed
+    from importlib.metadata import entry_points  # slow if many packages are installed
 
-    found = entry_points(group=GROUP)
-    return {ep.name: ep for ep in found if NAME.fullmatch(ep.name) and ep.name not in BUILT_IN}
+    return {
+        entry_point.name: entry_point
+        for entry_point in entry_points(group=GROUP)
+        if NAME.fullmatch(entry_point.name) and entry_point.name not in BUILT_IN
+    }
