@@ -24,7 +24,7 @@ from forewarn.metadata.workers.messages import (
 )
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Config, Node
-from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.store.engines import state_name
@@ -92,7 +92,7 @@ class WorkerView:
 @asynccontextmanager
 async def worker(control: Control, number: int = 0) -> AsyncIterator[WorkerView]:
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(control.path), number, FollowedClock(), control.service)
+    upstream = RemoteUpstream(make_dial(control.path), number, FollowedClock(), control.service)
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
@@ -112,7 +112,7 @@ class ManualWorker:
     @classmethod
     async def dialled(cls, control: Control) -> ManualWorker:
         """Connected, but without a word so far."""
-        reader, writer = await dialler(control.path)()
+        reader, writer = await make_dial(control.path)()
         line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         cls.lines.append(line)
         return cls(line)

@@ -21,7 +21,7 @@ from forewarn.metadata.upstream import (
 )
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Config, Node
-from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
@@ -92,7 +92,7 @@ async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
             yield Scene(node, LocalUpstream(node.guests, store), store)
         return
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(tmp_path / "upstream"), 0, node.clock)
+    upstream = RemoteUpstream(make_dial(tmp_path / "upstream"), 0, node.clock)
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:

@@ -1,4 +1,4 @@
-"""The commands. No server package is imported until one serves, and nothing is decided here."""
+"""The command line. Packages of the server are imported only by commands that need them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import errno
 import os
 import sys
 
-INTERRUPTED = 130  # the exit code
+INTERRUPTED = 130  # exit code after Ctrl-C
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)  # it cannot be looked at at all
+UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)  # not even stat works
 
 
 def main() -> None:
@@ -17,16 +17,16 @@ def main() -> None:
         from forewarn.cli.app import app
 
         app(prog_name="forewarn")
-    except KeyboardInterrupt:  # before there was a command that could have taken it
+    except KeyboardInterrupt:  # before the command could handle it
         sys.exit(INTERRUPTED)
     except OSError as error:
         if error.errno in UNUSABLE_PATH and error.filename is not None:
             sys.exit(f"forewarn: {os.fsdecode(error.filename)}: {error.strerror}")
         if error.errno not in FULL or error.filename is not None:
             raise
-        _not_written(error)
+        _fail_to_write(error)
     except RuntimeError as error:
-        if not str(error).startswith("Symlink loop"):  # of Path.resolve, before Python 3.13
+        if not str(error).startswith("Symlink loop"):  # from Path.resolve, before Python 3.13
             raise
         sys.exit(f"forewarn: {error}")
 
@@ -47,10 +47,10 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
 
 
-def _not_written(error: OSError) -> None:
-    """What a command says goes where somebody has sent it, which may be a full disk."""
+def _fail_to_write(error: OSError) -> None:
+    """Report that standard output could not be written, for example to a full disk."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left must not be tried once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python's flush at exit succeeds
         sys.stderr.write(f"forewarn: cannot write the output: {error.strerror}\n")
     except OSError:
         pass

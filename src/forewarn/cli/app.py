@@ -1,4 +1,4 @@
-"""The command line as a whole: which commands there are, and where each lives.
+"""The command line as a whole: its commands, and the module of each.
 
 A module is imported when its command is called, and all of them only for `--help`.
 """
@@ -19,7 +19,8 @@ from forewarn.cli import credentials
 
 
 class CommandModule(NamedTuple):
-    """Where a command is: a function of its name or, with `help`, the commands of `app`."""
+    """The module of a command, which is a function of that name or, with `help`, a group of
+    commands called `app`."""
 
     module: str
     help: str = ""
@@ -100,8 +101,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _show_version(value: bool) -> None:
+    if value:
         typer.echo(f"forewarn {__version__}")
         raise typer.Exit
 
@@ -111,7 +112,7 @@ def top(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
     token_file: Annotated[
@@ -130,4 +131,4 @@ def top(
     ] = None,
 ) -> None:
     del version
-    credentials.named(token_file, ca)
+    credentials.set_options(token_file, ca)

@@ -1,5 +1,5 @@
-"""What the commands let themselves in with: a token and a certificate, from the environment or from
-files that are named. Never a token from an argument, which everybody on the machine can read.
+"""Credentials of the commands: a token and a CA bundle, from options or the environment. A token is
+never an argument, because other users can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ from forewarn.control.client.connection import ServiceAddress
 TOKEN = "FOREWARN_TOKEN"
 TOKEN_FILE = "FOREWARN_TOKEN_FILE"
 CA = "FOREWARN_CA"
-MAX_TOKEN_FILE = 4_096  # bytes; a token has some fifty
+MAX_TOKEN_FILE = 4_096  # bytes; a token has about fifty
 
 
 class CredentialError(Exception):
-    """A token cannot be had; the message says why, and never what is in the file."""
+    """The token cannot be read; the message says why, but never what is in the file."""
 
 
-_named: dict[str, Path | None] = {}  # on the command line, before the command
+_options: dict[str, Path | None] = {}  # the options before the command
 
 
-def named(token_file: Path | None, ca: Path | None) -> None:
-    """What was said before the command, for whichever command that is."""
-    _named.update(token_file=token_file, ca=ca)
+def set_options(token_file: Path | None, ca: Path | None) -> None:
+    """Store the options that were given before the command, for the command itself."""
+    _options.update(token_file=token_file, ca=ca)
 
 
-def door(url: str) -> ServiceAddress:
-    file = _named.get("token_file")
+def address_of(url: str) -> ServiceAddress:
+    """Return the address of a service, with the credentials of this command."""
+    file = _options.get("token_file")
     token = os.environ.get(TOKEN, "").strip() if file is None else ""
     if not token and (path := file or os.environ.get(TOKEN_FILE)):
-        token = _read(Path(path))
-    return ServiceAddress(url, token, str(_named.get("ca") or os.environ.get(CA) or ""))
+        token = _read_token(Path(path))
+    return ServiceAddress(url, token, str(_options.get("ca") or os.environ.get(CA) or ""))
 
 
-def in_the_clear(door: ServiceAddress) -> bool:
-    """Would the token leave this machine for everybody on the way to read?"""
-    parts = urlsplit(door.url)
-    here = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
-    return bool(door.token) and parts.scheme != "https" and not here
+def sends_token_unencrypted(address: ServiceAddress) -> bool:
+    """Return whether the token would be sent to another machine without TLS."""
+    parts = urlsplit(address.url)
+    local = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
+    return bool(address.token) and parts.scheme != "https" and not local
 
 
-def _read(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            there = os.fstat(file.fileno())
-            if stat.S_ISREG(there.st_mode) and stat.S_IMODE(there.st_mode) & 0o007:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISREG(mode) and stat.S_IMODE(mode) & 0o007:
                 raise CredentialError(
-                    f"{path} contains a token and is readable by everybody: chmod 600 {path}, and"
+                    f"{path} contains a token and is readable by all users: chmod 600 {path}, and"
                     " revoke the token if somebody may have read it"
                 )
             text = file.read(MAX_TOKEN_FILE + 1)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, one clear line for an error."""
+"""Output of the commands: tables for people, JSON for programs, and one clear line for an error."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from forewarn.cli.credentials import CredentialError, door, in_the_clear
+from forewarn.cli.credentials import CredentialError, address_of, sends_token_unencrypted
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.node.daemon.discovery import NotFound, find
 from forewarn.support.text import escaped, visible
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", envvar="FOREWARN_URL", help="URL of the service's control API."),
+    typer.Option(
+        "--url",
+        envvar="FOREWARN_URL",
+        help="URL of the service's control API. Default: the service on this machine.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-# What a hint of the service means to whoever types a command.
+# What the hints of the service mean on the command line.
 HINTS: dict[str, str] = {
     "force": "pass --force to override",
     "short-notice": "pass --short-notice to override",
@@ -45,7 +49,7 @@ HINTS: dict[str, str] = {
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """One line, in which there may be words of guests, drivers and files."""
+    """Print a line, escaping it: it may contain text from guests, drivers and files."""
     typer.echo(visible(line), err=err)
 
 
@@ -55,13 +59,14 @@ def say_text(text: str) -> None:
         say(line)
 
 
-def fail(says: str) -> NoReturn:
-    say(f"forewarn: {says}", err=True)
+def fail(message: str) -> NoReturn:
+    """Print an error and exit with 1."""
+    say(f"forewarn: {message}", err=True)
     raise typer.Exit(1)
 
 
 def fail_all(problems: Sequence[str]) -> NoReturn:
-    """Several, a line each."""
+    """Print several errors, a line each, and exit with 1."""
     for problem in problems:
         say(f"forewarn: {problem}", err=True)
     raise typer.Exit(1)
@@ -69,12 +74,12 @@ def fail_all(problems: Sequence[str]) -> NoReturn:
 
 @contextmanager
 def service(url: str | None) -> Iterator[ControlClient]:
-    """The service to talk to; whatever it refuses becomes one line and exit code 1."""
+    """Yield a client of the service. If a request is refused, print why and exit with 1."""
     try:
-        found = door(url or find())
-        if in_the_clear(found):
-            say(f"note: the token is sent to {found.url} unencrypted; use https://", err=True)
-        yield ControlClient(found)
+        address = address_of(url or find())
+        if sends_token_unencrypted(address):
+            say(f"note: the token is sent to {address.url} unencrypted; use https://", err=True)
+        yield ControlClient(address)
     except ControlError as error:
         fail(refusal(error))
     except (CredentialError, NotFound) as error:
@@ -82,7 +87,7 @@ def service(url: str | None) -> Iterator[ControlClient]:
 
 
 def refusal(error: ControlError, file: str = "") -> str:
-    """Say why the service refused, where in the file, and what to do about it."""
+    """Return why the service refused, where in the file, and what to do about it."""
     problem = error.problem
     if problem is None:
         return str(error)
@@ -95,12 +100,12 @@ def refusal(error: ControlError, file: str = "") -> str:
 
 
 def hint_text(kind: str, about: str) -> str:
-    """Say what a hint means on the command line."""
+    """Return what a hint means on the command line."""
     return HINTS.get(kind, kind).format(about=about)
 
 
 def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
-    """An option's value, or wrong usage."""
+    """Parse the value of an option; an error is reported as wrong usage."""
     if text is None:
         return None
     try:
@@ -109,7 +114,7 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
         raise typer.BadParameter(str(error)) from error
 
 
-def as_json(value: object) -> None:
+def print_json(value: object) -> None:
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     except UnicodeEncodeError:  # a lone surrogate from a file, which has to be escaped
@@ -117,8 +122,8 @@ def as_json(value: object) -> None:
     typer.echo("\n".join(map(escaped, text.split("\n"))))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Ruled and coloured on a terminal; plain columns anywhere else."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: with rules and colours on a terminal, as plain columns otherwise."""
     rows = [[visible(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
@@ -126,10 +131,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        made = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for row in rows:
-            made.add_row(*map(Text, row))  # brackets are just that
-        Console().print(made)
+            table.add_row(*map(Text, row))  # as Text, because [brackets] would be markup
+        Console().print(table)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     for row in [columns, *rows]:
@@ -137,25 +142,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         typer.echo("  ".join(cells).rstrip())
 
 
-def fields(pairs: Sequence[tuple[str, str]]) -> None:
+def print_fields(pairs: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         say(f"{name.ljust(width)}  {value}".rstrip())
 
 
-def notes(said: Sequence[str]) -> None:
-    for note in said:
+def print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
         say(f"note: {note}", err=True)
 
 
-def pace(client: ControlClient) -> None:
-    """Under --speed every page says so."""
-    clock = client.clock()
+def print_clock(client: ControlClient) -> None:
+    """Print a reminder if the service runs on a virtual clock, or with --speed."""
+    clock = client.clock_header
+    if clock is None:
+        return
     if clock.virtual:
-        typer.echo(f"virtual clock: {moment(clock.now)}", err=True)
+        typer.echo(f"virtual clock: {time_text(clock.now)}", err=True)
     if clock.speed != 1:
         typer.echo(f"speed {clock.speed:g}: durations are divided by {clock.speed:g}", err=True)
 
 
-def moment(time: datetime | None) -> str:
+def time_text(time: datetime | None) -> str:
     return "" if time is None else time.strftime("%Y-%m-%d %H:%M:%SZ")

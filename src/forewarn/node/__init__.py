@@ -1,6 +1,6 @@
 """A running service, wired together: `async with Node(config) as node`.
 
-Imported when used: the supervisor is in this package too, and needs next to nothing of it.
+Names are imported when they are used: the supervisor is in this package too, and must stay small.
 """
 
 from importlib import import_module

@@ -1,4 +1,6 @@
-"""What a node is told. Where the words come from (flags, a file, a test) is not its business."""
+"""The configuration of a node, whatever it was made from: settings, flags of `forewarn dev`, or a
+test. The settings of `forewarn serve` are in `node.settings`.
+"""
 
 from __future__ import annotations
 
@@ -33,43 +35,43 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Tls(msgspec.Struct, frozen=True):
-    certificate: Path  # with its chain
+    certificate: Path  # with its chain, as PEM
     key: Path
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    fleet: Fleet | None = None  # what the inventory is made at the start; None: it stays as it is
-    fleet_file: str = ""  # where that was read
-    insist: bool = True  # also if machines are removed that have an active event
-    state: Path | None = None  # the SQLite file; None: nothing outlives the process
-    migrate: bool = True  # may an older state file be brought up to date?
+    fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
+    fleet_file: str = ""  # the path that `fleet` was read from, for messages
+    force_fleet: bool = True  # apply it even if machines with an active event are removed
+    state: Path | None = None  # the SQLite file; None: nothing is stored
+    migrate: bool = True  # upgrade the schema of an older state file
     rules: Durations = Durations()
     clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always
-    virtual: Time | None = None  # where a virtual clock begins; None: real time
+    virtual: Time | None = None  # start of a virtual clock; None: real time
     identity: Identity = Identity.SOURCE
-    speak_as: str | None = None  # with Identity.ASKED: who is meant by an address of no machine
+    speak_as: str | None = None  # with Identity.ASKED: the machine of every unassigned address
     limits: Limits = Limits()
-    operator_connections: int = MAX_OPERATOR_CONNECTIONS  # fewer where open files are few
-    metadata: Address | None = None  # None: not on a socket
-    more_metadata: tuple[Address, ...] = ()  # further addresses where guests ask
+    operator_connections: int = MAX_OPERATOR_CONNECTIONS  # lowered if open files are scarce
+    metadata: Address | None = None  # for guests; None: no socket is opened at the start
+    more_metadata: tuple[Address, ...] = ()  # further addresses for guests
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
-    control: Address | None = None
-    control_names: tuple[str, ...] = ()  # that it may be asked under, beside its address
+    control: Address | None = None  # for operators; None: no socket is opened at the start
+    control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API
-    allow_plain_control: bool = False  # beyond loopback, too
-    workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
-    upstream: Path | None = None  # the socket between them
-    metadata_fds: tuple[int, ...] = ()  # sockets for guests that were handed over, listening
-    control_fd: int | None = None  # and one for operators
-    record: Path | None = None
-    observe: bool = False  # keep account of what guests do, for the verdict
-    driver: DriverConfig = DriverConfig()  # what carries events out
-    history: Duration | None = HISTORY  # how long it is kept; None: for ever
-    faults: bool = False  # may things be made to go wrong on purpose?
-    front: bool = True  # answer ordinary polls the short way, where nobody records or observes
-    gates: dict[str, tuple[str, ...]] = {}  # commands that a rollout's gate may name
+    allow_plain_control: bool = False  # allow plain HTTP beyond loopback
+    workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
+    upstream: Path | None = None  # the UNIX socket between control and workers
+    metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
+    control_fd: int | None = None  # the same for operators
+    record: Path | None = None  # a trace of all requests, answers and events
+    observe: bool = False  # keep what guests do in memory, for the verdict
+    driver: DriverConfig = DriverConfig()  # carries events out
+    history: Duration | None = HISTORY  # how long it is kept; None: forever
+    faults: bool = False  # allow fault injection
+    front: bool = True  # answer ordinary polls in Front, unless requests are recorded or observed
+    gates: dict[str, tuple[str, ...]] = {}  # commands of rollouts' gates, by name
 
     @property
     def guest_addresses(self) -> tuple[Address, ...]:
-        """Every address where guests ask; empty if they do not ask on sockets."""
+        """All addresses for guests; empty if no socket is opened at the start."""
         return () if self.metadata is None else (self.metadata, *self.more_metadata)

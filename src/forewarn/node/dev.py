@@ -1,5 +1,5 @@
-"""A fleet on one machine: every pretended machine gets a loopback address of its own, and keeps it
-for as long as it is known."""
+"""A fleet on one computer: gives every simulated machine a loopback address of its own, which it
+keeps until it is removed from the fleet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from forewarn.service.fleet.read import Fleet, FleetError
 FIRST_ADDRESS = (127 << 24) + (1 << 8) + 1  # 127.0.1.1
 LAST_ADDRESS = (128 << 24) - 1
 
-
 SAMPLE = resources.files("forewarn.node").joinpath("sample-fleet.yaml").read_text("utf-8")
 
 
@@ -24,23 +23,24 @@ def sample_fleet() -> Fleet:
 
 
 def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Fleet:
-    """The fleet with addresses that can be asked from here; those it had stay its own affair.
-    Machines of these groups keep the addresses they have."""
-    stays = {machine.name for define in fleet.groups.values() for machine in define.machines}
-    known = {
+    """Return the fleet with a loopback address for each machine, in place of those it had.
+
+    Machines that are already in `groups` keep the addresses they have there."""
+    names = {machine.name for define in fleet.groups.values() for machine in define.machines}
+    assigned = {
         machine.name: machine.addresses[0]
         for group in (groups or {}).values()
         for machine in group.machines
-        if machine.addresses and machine.name in stays
+        if machine.addresses and machine.name in names
     }
-    addresses = _addresses(set(known.values()))
+    addresses = _free_addresses(set(assigned.values()))
     return Fleet(
         {
             name: msgspec.structs.replace(
                 define,
                 machines=tuple(
                     msgspec.structs.replace(
-                        machine, addresses=(known.get(machine.name) or next(addresses),)
+                        machine, addresses=(assigned.get(machine.name) or next(addresses),)
                     )
                     for machine in define.machines
                 ),
@@ -51,7 +51,7 @@ def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Flee
     )
 
 
-def _addresses(taken: set[str]) -> Iterator[str]:
+def _free_addresses(taken: set[str]) -> Iterator[str]:
     for number in range(FIRST_ADDRESS, LAST_ADDRESS):
         if number & 255 not in (0, 255):
             address = f"127.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"

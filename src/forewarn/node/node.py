@@ -1,7 +1,8 @@
-"""The node: every part made, joined and started in order, and stopped in reverse.
+"""The node: creates all parts of a service, connects them, starts them in order and stops them in
+reverse order.
 
-The same for `dev`, for `serve` and for a test. Wiring only: if something here wants to decide,
-it belongs on another floor.
+It is the same for `forewarn dev`, `forewarn serve` and a test. There are no decisions here, only
+wiring.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
-from forewarn.node.listening.exposure import keep_telling_of_admins, refuse_exposed
+from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.serve import serve, serve_guests, url
-from forewarn.node.listening.sockets import EVERYWHERE, one_each, open_loopback, open_one
+from forewarn.node.listening.sockets import ANY_HOST, open_each, open_loopback, open_socket
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.unix_socket import attend
+from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
     control_socket,
@@ -83,7 +84,10 @@ log = logger("forewarn")
 
 
 class Node:
-    """Parts that a test wants to hold in its own hands may be handed in."""
+    """A service, running while the context is entered: `async with Node(config) as node`.
+
+    Store, clock and driver are made as the configuration says, unless they are passed in.
+    """
 
     def __init__(
         self,
@@ -104,14 +108,14 @@ class Node:
         self._driver = driver
         self._new_id = new_id
         self._stack = AsyncExitStack()
-        self._opening = asyncio.Lock()  # one lets others in, whoever else asks for them
-        self._listens_at: set[str] = set()  # the addresses at which guests are listened to
-        self.virtual_time: VirtualTime | None = None  # where time is virtual
+        self._opening = asyncio.Lock()  # held while sockets are opened after the start
+        self._bound_hosts: set[str] = set()  # hosts of the sockets for guests
+        self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
-        self.hub: Hub | None = None  # where workers answer the guests
-        self.metadata_urls: list[str] = []  # where guests ask
+        self.hub: Hub | None = None  # only with workers
+        self.metadata_urls: list[str] = []
         self.control_url = ""
-        self.control_names = config.control_names  # may change while it runs
+        self.control_names = config.control_names  # changed by a reload
         self.certificates: Certificates | None = None  # of the control API
         self.control_app: Any = None
 
@@ -132,18 +136,18 @@ class Node:
         await self._stack.aclose()
 
     async def advance(self, to: Time) -> None:
-        """Wind a virtual clock forward; returns when all that became due is done and visible."""
+        """Advance a virtual clock. Returns when everything that became due is done and visible."""
         if self.virtual_time is None:
-            raise TypeError("the clock is real")
+            raise TypeError("a real clock cannot be advanced")
         await self.virtual_time.advance(to)
 
     @property
     def metadata_url(self) -> str:
-        """The first of the addresses where guests ask; empty if there is none yet."""
+        """The first of the guests' URLs; empty if there is none yet."""
         return self.metadata_urls[0] if self.metadata_urls else ""
 
     def url_of(self, machine: Machine) -> str:
-        """Where to ask as this machine."""
+        """Return the URL at which requests are answered as those of this machine."""
         if (
             self.config.identity is Identity.SOURCE
             or not machine.addresses
@@ -224,24 +228,26 @@ class Node:
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )
         if config.workers:
-            await self._gather_workers(upstream, tasks)
+            await self._start_hub(upstream, tasks)  # workers learn of every commit first
         callers = Callers(config.identity, config.speak_as)
-        face = SilentUpstream(self.guests, store) if config.workers else upstream
-        self.endpoint = MetadataApp(face, callers, config.limits)
+        served = SilentUpstream(self.guests, store) if config.workers else upstream
+        self.endpoint = MetadataApp(served, callers, config.limits)
         if self.virtual_time is not None:
             self.virtual_time.catch_up.waiting = self.endpoint.extensions.waits_now
-        self.holding = DelayedAnswers(self.clock, self.scheduler, self.ledger)
+        self.delayed_answers = DelayedAnswers(self.clock, self.scheduler, self.ledger)
         answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
             log.warning(
                 "fault injection is enabled: admins can make requests and events fail on purpose"
             )
         if config.faults:
-            answering = FaultInjection(self.endpoint, self.faults, event_faults, self.holding)
+            answering = FaultInjection(
+                self.endpoint, self.faults, event_faults, self.delayed_answers
+            )
         self.app: Any = Recorder(answering, callers, upstream, trace) if trace else answering
         if config.faults:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
-        self.executor.resume()  # before anything new is started, so that nothing is taken up twice
+        self.executor.resume()  # before anything new starts, so that nothing is resumed twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.fleet_apply = FleetApply(store, self.writer, prepare)
         await apply_fleet(config, self.fleet_apply, self.machine_index)
@@ -253,7 +259,7 @@ class Node:
         await self.reconciler.resume()
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
-            store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
+            store, self.scheduler, self.writer, self._endpoint_problem, driver.problem
         )
         tasks.start(self.scheduler.run(), "scheduler")
         tasks.start(self.health.keep_checking(tasks), "health")
@@ -261,25 +267,27 @@ class Node:
         tasks.start(saver.keep_pruning(), "pruner")
         await self._listen(tasks)
         self.health.started = True
-        self._stack.callback(self._stopping)
+        self._stack.callback(self._begin_stop)
         if self.virtual_time is not None:
             self._stack.push_async_callback(self.virtual_time.end)
 
-    async def _gather_workers(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
-        """Before anything is decided, since they have to hear of it first."""
+    async def _start_hub(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
+        """Open the socket to which workers connect."""
         assert self.config.upstream is not None
         hub = self.hub = Hub(
             *(upstream, self.store, self.clock, tasks, self.config.workers),
             service=state_name(self.config.state),
         )
-        doorstep = await attend(self.config.upstream, hub, self._stack.push_async_callback)
-        tasks.start(doorstep.keep(), "the workers' socket")
-        tasks.start(hub.watch(), "attendance")
+        worker_socket = await open_worker_socket(self.config.upstream, hub)
+        self._stack.push_async_callback(worker_socket.close)
+        tasks.start(worker_socket.keep_open(), "the workers' socket")
+        tasks.start(hub.watch(), "workers")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
+        # The operators' socket first: if it cannot be used, no guest is answered at all.
         operators = self._operators_socket(tasks) if self.config.control is not None else None
         if self.hub is not None:
-            self.metadata_urls = [f"http://{at}" for at in self.config.guest_addresses]
+            self.metadata_urls = [f"http://{address}" for address in self.config.guest_addresses]
         elif self.config.metadata is not None:
             sockets = metadata_sockets(self.config, self._loopback_hosts())
             self.metadata_urls = guest_urls(self.config, sockets)
@@ -288,20 +296,22 @@ class Node:
             await self._listen_to_operators(self.config.control, operators, tasks)
 
     @property
-    def open_to_all(self) -> bool:
-        """Are guests listened to at every address that one of them may have?"""
-        return EVERYWHERE in self._listens_at
+    def on_all_loopback(self) -> bool:
+        """True if one socket for guests covers every loopback address."""
+        return ANY_HOST in self._bound_hosts
 
-    async def let_guests_in(self, address: Address) -> None:
-        """The same for guests who want sockets: on all of loopback, as in `dev`. Where that is a
-        socket for each machine, those that have come since are given theirs."""
+    async def open_metadata(self, address: Address) -> None:
+        """Open the guests' sockets after the start, on all of loopback as `forewarn dev` does.
+
+        Where the system needs a socket for each machine, a later call opens those of the machines
+        that were added since."""
         async with self._opening:
             if not self.metadata_url:
                 sockets = open_loopback(address.port, self._loopback_hosts())
                 self.metadata_urls = [url(address.host, sockets[0])]
-            elif not self.open_to_all:
-                new = [at for at in self._loopback_hosts() if at not in self._listens_at]
-                sockets = one_each(int(self.metadata_url.rpartition(":")[2]), new)
+            elif not self.on_all_loopback:
+                new = [host for host in self._loopback_hosts() if host not in self._bound_hosts]
+                sockets = open_each(int(self.metadata_url.rpartition(":")[2]), new)
             else:
                 return
             await self._listen_to_guests(sockets, self._tasks)
@@ -309,28 +319,28 @@ class Node:
     async def _listen_to_guests(self, sockets: Sequence[socket.socket], tasks: guard.Tasks) -> None:
         if not sockets:
             return
-        self._listens_at.update(listener.getsockname()[0] for listener in sockets)
+        self._bound_hosts.update(listener.getsockname()[0] for listener in sockets)
         self.front = await serve_guests(
             *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
             outlived=lambda: bool(self.config.metadata_fds),
         )
 
-    async def let_operators_in(self, address: Address) -> None:
-        """Later than at the start: it takes longer than all else, and may never be asked for."""
+    async def open_control(self, address: Address) -> None:
+        """Open the control API after the start: it takes most of a start's time, and many tests
+        never need it."""
         async with self._opening:
             if self.control_url:
                 return
-            listener = open_one(address)
+            listener = open_socket(address)
             self._stack.callback(listener.close)
             await self._listen_to_operators(address, listener, self._tasks)
-            self._stack.callback(self._stopping)  # before their server stops, as if it were first
+            self._stack.callback(self._begin_stop)  # must run before the API's server is stopped
 
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
-        """What is wrong with it is told before guests are listened to, and not after."""
         listener = control_socket(self.config)
         self._stack.callback(listener.close)
-        refuse_exposed(listener, self.config, self.tokens)
-        tasks.start(keep_telling_of_admins(self.config, self.tokens), "admins")
+        check_exposure(listener, self.config, self.tokens)
+        tasks.start(keep_checking_admin_tokens(self.config, self.tokens), "admin tokens")
         if self.config.tls is not None:
             self.certificates = Certificates(self.config.tls)
             tasks.start(self.certificates.watch(), "certificates")
@@ -339,7 +349,7 @@ class Node:
     async def _listen_to_operators(
         self, address: Address, listener: socket.socket, tasks: guard.Tasks
     ) -> None:
-        # Which takes longer than all before it; polls are answered meanwhile.
+        # The import takes longer than everything before it; in a thread, polls are answered.
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import Api
         from forewarn.control.http.context import Context
@@ -366,7 +376,7 @@ class Node:
             metadata_url_of=self.url_of,
             next_due=self.scheduler.next_due,
             virtual_time=self.virtual_time,
-            samples=self._readings,
+            samples=self._samples,
             copy=self.store.copy,
         )
         certificates = self.certificates
@@ -376,8 +386,8 @@ class Node:
         acceptor = acceptors(tasks, self.config.operator_connections, tls)
         await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
 
-    def _readings(self) -> Iterable[Sample | Histograms]:
-        """Of the service, and of the endpoint, or of all the workers that are it."""
+    def _samples(self) -> Iterable[Sample | Histograms]:
+        """Yield the metrics of the service and of the endpoint, which may be workers."""
         yield from self.metrics.readings(
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
@@ -388,26 +398,25 @@ class Node:
             yield from endpoint.counts.readings(endpoint.connections.total, self.front)
         yield from self.faults.readings() if self.faults.allowed else ()
 
-    def _stopping(self) -> None:
+    def _begin_stop(self) -> None:
+        """Release everything that waits, so that requests in progress can end."""
         if self.virtual_time is not None:
             self.virtual_time.stop()
         self.health.stopping = True
-        self.holding.end()
+        self.delayed_answers.end()
         self.feed.end()
 
-    def _guests_trouble(self) -> str:
+    def _endpoint_problem(self) -> str:
         if self.hub is not None:
             away = self.config.workers - self.hub.serving
             return f"{away} of {self.config.workers} workers are away" if away > 0 else ""
         listening = self.config.metadata is None or self.metadata_url
-        return "" if listening else "their endpoint does not listen yet"
-
-    def _driver_trouble(self) -> str:
-        return self.driver.problem()
+        return "" if listening else "the metadata endpoint does not listen yet"
 
     def _loopback_hosts(self) -> list[str]:
         groups = self.machine_index.groups()
-        return ["127.0.0.1", *(a for g in groups for m in g.machines for a in m.addresses)]
+        machines = (machine for group in groups for machine in group.machines)
+        return ["127.0.0.1", *(address for machine in machines for address in machine.addresses)]
 
 
 def _log_interruption(interruption: Interruption) -> None:

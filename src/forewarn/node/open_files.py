@@ -1,6 +1,6 @@
-"""How many files a node keeps open, and what it makes of a system that allows fewer.
+"""The number of files that a node keeps open, and its adjustment to a system that allows fewer.
 
-Guests come first: operators get the connections that guests leave, and a part of the reserve.
+Guests come first: operators get the connections that guests do not need, and part of the reserve.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import msgspec
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.node.config import Config
 
-SPARE_FILES = 256  # for the state, the control API, and what is opened for a moment
-SPARE_FOR_OPERATORS = 128  # of these, for connections to the control API
-MIN_OPERATOR_CONNECTIONS = 16  # however few files there are
+SPARE_FILES = 256  # for the state file, the control API and files that are open for a moment
+SPARE_FOR_OPERATORS = 128  # the part of SPARE_FILES for connections to the control API
+MIN_OPERATOR_CONNECTIONS = 16  # even if fewer files are left
 
 
 def files_for_guests(config: Config) -> int:
-    """Return how many files are open when guests use all the connections they may."""
+    """Return how many files are open when guests use all connections that they are allowed."""
     return config.limits.max_connections + _spare(config)
 
 

@@ -15,7 +15,7 @@ from forewarn.drivers.port import Driver, DriverContext
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.socket_activation import adopt
-from forewarn.node.listening.sockets import all_or_none, open_loopback, open_one
+from forewarn.node.listening.sockets import all_or_none, open_loopback, open_socket
 from forewarn.service.engine.clock import Clock
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
@@ -94,13 +94,15 @@ def metadata_sockets(config: Config, loopback: Sequence[str]) -> list[socket.soc
             if config.whole_loopback:
                 opened += open_loopback(address.port, loopback)
             else:
-                opened.append(open_one(address))
+                opened.append(open_socket(address))
     return opened
 
 
 def control_socket(config: Config) -> socket.socket:
     assert config.control is not None
-    return adopt(config.control_fd) if config.control_fd is not None else open_one(config.control)
+    return (
+        adopt(config.control_fd) if config.control_fd is not None else open_socket(config.control)
+    )
 
 
 async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
@@ -122,7 +124,9 @@ async def apply_fleet(config: Config, fleet_apply: FleetApply, machines: Machine
         if not any(machines.groups()):
             log.info("there are no machines yet; add some with forewarn apply FLEET.yaml")
         return
-    outcome = await fleet_apply.fleet(config.fleet, by="start", force=config.insist, serving=False)
+    outcome = await fleet_apply.fleet(
+        config.fleet, by="start", force=config.force_fleet, serving=False
+    )
     if isinstance(outcome, Refused):
         log.warning(
             "the fleet file is not applied, the inventory stays as it was",

@@ -195,8 +195,8 @@ class Session:
 
         The sockets are opened by the first call.
         """
-        if not self.node.open_to_all:
-            self.run(self.node.let_guests_in(LOOPBACK))
+        if not self.node.on_all_loopback:
+            self.run(self.node.open_metadata(LOOPBACK))
         if machine is None:
             return self.node.metadata_url
         port = self.node.metadata_url.rpartition(":")[2]
@@ -206,7 +206,7 @@ class Session:
     def control_url(self) -> str:
         """The URL of the control API, whose socket is opened by the first use."""
         if not self.node.control_url:
-            self.run(self.node.let_operators_in(LOOPBACK))
+            self.run(self.node.open_control(LOOPBACK))
         return self.node.control_url
 
     def verdict(self) -> Verdict:

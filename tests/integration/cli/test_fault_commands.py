@@ -69,7 +69,7 @@ def test_it_is_added_listed_accounted_for_and_cleared(service: Service) -> None:
     assert "3 of 5 consumed" in typed(service, "clear", id).stdout
     assert service.get("web_0").status == 200
     assert "there are no faults" in typed(service, "list").stdout
-    assert "there was none" in typed(service, "clear").stdout
+    assert "there were no faults" in typed(service, "clear").stdout
 
 
 def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
     assert {key: fault[key] for key in expected} == expected
     row = typed(service, "list").stdout.splitlines()[1]
     assert "POST of web_0, web_1, group web" in row
-    assert "after 2, 0.5 of them (seed 9), from 2027-01-15 08:01:00Z" in row
+    assert "after 2, with probability 0.5 (seed 9), from 2027-01-15 08:01:00Z" in row
 
 
 def test_an_approval_may_be_said_to_have_no_effect(service: Service) -> None:
@@ -196,4 +196,4 @@ def test_one_for_tests_may_but_not_with_workers(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as wrong:
         load(settings, {})
     (problem,) = wrong.value.problems
-    assert problem.startswith(f"{settings}:2: faults = true: workers answer guests on their own")
+    assert problem.startswith(f"{settings}:2: faults = true: faults cannot be injected in workers")

@@ -602,5 +602,5 @@ def test_how_long_the_history_is_kept_is_a_setting(tmp_path: Path) -> None:
     assert config(Settings(fleet=str(fleet))).history == 90 * DAY
     assert config(Settings(fleet=str(fleet), history="7d")).history == 7 * DAY
     assert config(Settings(fleet=str(fleet), history="")).history is None
-    with pytest.raises(SettingsError, match="history = '2h': it is kept for at least 1 d"):
+    with pytest.raises(SettingsError, match="history = '2h': must be at least 1 d"):
         config(Settings(fleet=str(fleet), history="2h"))

@@ -65,7 +65,7 @@ def held(service: Service, count: int = 1) -> None:
     """Until so many answers are held back."""
 
     async def there() -> None:
-        while len(service.node.holding) != count:
+        while len(service.node.delayed_answers) != count:
             await guard.pause(0.001)
 
     service.run(there())
@@ -377,7 +377,7 @@ def test_in_process_a_slow_answer_comes_when_the_clock_was_wound(
     asking = threads.submit(inside.get, "web_0")
     held(inside)
     inside.clock.advance("2m")
-    assert len(inside.node.holding) == 0, "winding returns when it is answered"
+    assert len(inside.node.delayed_answers) == 0, "winding returns when it is answered"
     assert asking.result(10).status == 200
 
 
@@ -388,7 +388,7 @@ def test_in_process_a_test_that_waits_for_itself_is_told_so(
     inside.faults.add("slow", times=1)
     with pytest.raises(TimeoutError, match="the clock was not advanced within"):
         inside.get("web_0")
-    assert len(inside.node.holding) == 0
+    assert len(inside.node.delayed_answers) == 0
     assert inside.get("web_0").status == 200
 
 

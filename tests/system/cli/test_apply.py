@@ -372,7 +372,7 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
         thread.join()
     assert result[0].exit_code == 0, result[0].output
     assert "5000 machines added" in result[0].stdout
-    assert "+ … 5000 machines added in all" in result[0].stdout
+    assert "+ … 5000 machines added in total" in result[0].stdout
     assert len(result[0].stdout.splitlines()) < 30
     assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
     assert service.get("many-4999").status == 200

@@ -35,7 +35,7 @@ def findings(**settings: Any) -> list[str]:
     """With what is wrong marked as such."""
     said = LoadedSettings(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
     found = machine.findings(said, config(said), None)
-    return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
+    return [f"{'!' if one.fatal else '?'} {one.message}" for one in found]
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
     settings.chmod(0o666)
     checked = run("check", "--config", str(settings))
     assert checked.exit_code == 0
-    assert checked.stderr.startswith(f"warning: {settings} can be written by others")
+    assert checked.stderr.startswith(f"warning: {settings} can be written by other users")
 
 
 def test_a_program_is_told_the_same(tmp_path: Path) -> None:
@@ -151,17 +151,22 @@ def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
 def test_directories_must_be_there_and_belong_to_the_service(tmp_path: Path, state: str) -> None:
     assert findings(state=state) == []
     (gone,) = findings(state=f"{tmp_path}/gone/x.db")
-    assert gone == f"! state: there is no directory {tmp_path}/gone; create it, or name another"
+    assert (
+        gone
+        == f"! state: the directory {tmp_path}/gone does not exist; create it, or choose another"
+    )
     (gone,) = findings(state=state, record=f"{tmp_path}/gone/x")
-    assert gone.startswith("! record: there is no directory")
+    assert gone.startswith("! record: the directory")
     (is_one,) = findings(state=str(tmp_path / "state"))
     assert is_one.startswith("! state:")
     Path(state).touch(0o644)
-    assert f"? state: {state} can be read by others: chmod 600 {state}" in findings(state=state)
+    assert f"? state: {state} can be read by other users: chmod 600 {state}" in findings(
+        state=state
+    )
     Path(state).unlink()
     Path(state).parent.chmod(0o777)
     (open_,) = findings(state=state)
-    assert "can be written by others" in open_
+    assert "can be written by other users" in open_
 
 
 @pytest.mark.usefixtures("next_version")
@@ -203,9 +208,11 @@ def test_a_certificate_must_fit_its_key_and_be_valid(
     (nonsense,) = found(str(tmp_path / "nonsense"), pair[1])
     assert "cannot be used" in nonsense
     Path(other[1]).chmod(0o640)
-    assert f"? tls_key: {other[1]} can be read by others: chmod 600 {other[1]}" in found(*other)
+    assert f"? tls_key: {other[1]} can be read by other users: chmod 600 {other[1]}" in found(
+        *other
+    )
     (name,) = found(*pair, control_names=["a.example", "b.example"])
-    assert "is not good for 'b.example', but for a.example" in name.replace(
+    assert "is not valid for 'b.example', but for a.example" in name.replace(
         "'a.example'", "a.example"
     )
 
@@ -215,14 +222,14 @@ def test_programs_that_others_can_change_are_warned_of(tmp_path: Path, state: st
     program.write_text("#!/bin/sh\n")
     program.chmod(0o777)
     (warned,) = findings(state=state, gates={"well": [str(program)]})
-    assert warned.startswith(f"? gate 'well': {program} can be written by others")
+    assert warned.startswith(f"? gate 'well': {program} can be written by other users")
 
 
 def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
     said = LoadedSettings(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
     (warned, *_) = machine.findings(said, config(said), None)
-    assert "169.254.1.2 is not an address of this machine" in warned.says
-    assert "ip address add 169.254.1.2/32 dev lo" in warned.says
+    assert "169.254.1.2 is not an address of this machine" in warned.message
+    assert "ip address add 169.254.1.2/32 dev lo" in warned.message
 
 
 def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> None:
@@ -231,7 +238,7 @@ def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> No
         addresses = ["127.0.0.1:0", second]
         said = LoadedSettings(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
         (warned,) = machine.findings(said, config(said), None)
-    assert f"{second} is in use" in warned.says
+    assert f"{second} is in use" in warned.message
     words = [word for address in addresses for word in ("--metadata", address)]
     shown = {row["key"]: row for row in json.loads(run("show", "--json", *words).stdout)}
     assert shown["metadata"]["value"] == addresses
@@ -247,11 +254,13 @@ def test_more_connections_than_open_files_are_warned_of(state: str) -> None:
     if most == resource.RLIM_INFINITY:
         most = 1 << 30
     (warned,) = findings(state=state, max_connections=most)
-    assert warned.startswith(f"? max_connections: {most} connections take")
+    assert warned.startswith(f"? max_connections: {most} connections need")
 
 
 def test_more_processes_than_cores_are_warned_of(state: str) -> None:
     cores = len(os.sched_getaffinity(0))
     if cores < 64:
         (warned,) = findings(state=state, workers=cores + 1)
-        assert warned.endswith(f"{cores + 1} processes for guests on {cores} processor cores")
+        assert warned.endswith(
+            f"{cores + 1} workers are more than this machine has processor cores ({cores})"
+        )

@@ -34,7 +34,7 @@ def findings(**settings: Any) -> list[str]:
         Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings})
     )
     found = machine.findings(said, config(said), None)
-    return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
+    return [f"{'!' if one.fatal else '?'} {one.message}" for one in found]
 
 
 def both(tmp_path: Path, settings: Path) -> tuple[str, str]:
@@ -67,7 +67,7 @@ def test_operators_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> 
     settings.write_text(settings.read_text().replace('control = "127.0.0.1', 'control = "0.0.0.0'))
     state = tmp_path / "state/forewarn.db"
     for says in both(tmp_path, settings):
-        assert "can be reached from beyond this machine, and no token has ever been" in says
+        assert "can be reached from other machines, and no token has ever been" in says
         assert f"forewarn token create NAME --role admin --state {state}" in says
     created = typed("token", "create", "a", "--role", "admin", "--state", state)
     assert created.exit_code == 0, created.output
@@ -77,7 +77,7 @@ def test_operators_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> 
     assert revoked.exit_code == 0, revoked.output
     checked = typed("config", "check", "--config", settings)
     assert checked.exit_code == 0
-    assert "control: there is no valid token of an admin in the state" in checked.stderr
+    assert "control: the state has no valid admin token" in checked.stderr
 
 
 def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:
     settings.write_text(text)
     check, serve = both(tmp_path, settings)
     assert check == serve
-    assert f"control = 127.0.0.1:{port}: that is where guests ask" in check
+    assert f"control = 127.0.0.1:{port}: this is an address for guests" in check
 
 
 def test_a_damaged_state_is_found_unless_a_service_is_at_work_on_it(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_directories_that_the_unit_makes_are_only_warned_of(
     (tmp_path / "state").mkdir(mode=0o700)
     (found,) = findings(**{"state": f"{tmp_path}/state/x.db", **settings})
     key = next(iter(settings))
-    assert found.startswith(f"{mark} {key}: there is no directory /")
-    assert ("the systemd unit makes it" in found) is (mark == "?")
+    assert found.startswith(f"{mark} {key}: the directory /")
+    assert ("the systemd unit creates it" in found) is (mark == "?")
 
 
 # Flags.

@@ -92,7 +92,7 @@ def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move
 def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
     id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     paused = typed(service, "pause", id)
-    assert "note: what is announced or has started goes on:" in paused.stderr
+    assert "note: events that are announced or have started continue:" in paused.stderr
     assert typed(service, "pause", id).exit_code == 1
     assert typed(service, "resume", id).exit_code == 0
     again = typed(service, "resume", id)
@@ -184,7 +184,7 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     ("line", "complaint"),
     [
         ('well = ["./nothing-here"]', "gate 'well':"),
-        ('"no good" = ["/bin/true"]', "gate 'no good': a gate is named with"),
+        ('"no good" = ["/bin/true"]', "gate 'no good': the name of a gate consists of"),
         ("well = []", "gate 'well':"),
     ],
 )

@@ -86,7 +86,7 @@ def test_files_are_checked_one_by_one(tmp_path: Path) -> None:
     bad.write_text(scenarios.find("storm").text.replace("do: evict", "do: evikt"))
     result = typed("check", str(bad), str(good))
     assert result.exit_code == 1
-    assert f"{good}: scenario storm: 1 on the timeline, 7 expected" in result.stdout
+    assert f"{good}: scenario storm: steps: 1, expectations: 7" in result.stdout
     assert "bad.yaml:14: timeline[0].do: " in result.stderr
     assert typed("check", str(good)).exit_code == 0
 
@@ -166,8 +166,8 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
             2,
             "cannot be combined with a virtual clock",
         ),
-        (["run", "storm", "--junit", "/no/where.xml"], 2, "there is no directory /no"),
-        (["run", "storm", "--timeline", "/no/where.svg"], 2, "there is no directory /no"),
+        (["run", "storm", "--junit", "/no/where.xml"], 2, "the directory /no"),
+        (["run", "storm", "--timeline", "/no/where.svg"], 2, "the directory /no"),
         (["run", "storm", "--junit", "/tmp"], 2, "/tmp is a directory"),
         (
             ["run", "storm", "--clock", "real", "--fake-time", "--", "x"],
@@ -175,7 +175,7 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
             "--fake-time needs a virtual clock",
         ),
         (["run", "storm", "--netns"], 2, "need a program"),
-        (["run", "storm", "--as", "web_999", "--", "x"], 2, "there is no machine 'web_999'"),
+        (["run", "storm", "--as", "web_999", "--", "x"], 2, "unknown machine 'web_999'"),
         (["run", "storm", "--each", "--", "true"], 2, "at most 50 commands run at once, not 200"),
         (["run", "storm", "--timeline", "x.png"], 2, "should end in .svg, .html or .txt"),
         (["run", "user-reboot", "--", "./no-such-program"], 2, "No such file or directory"),

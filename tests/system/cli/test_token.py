@@ -115,7 +115,7 @@ def test_a_token_may_be_in_a_file_that_is_named(service: Service, tmp_path: Path
 @pytest.mark.parametrize(
     ("mode", "text", "says"),
     [
-        (0o644, None, "readable by everybody"),
+        (0o644, None, "readable by all users"),
         (0o600, "", "does not contain a token"),
         (0o600, "two words", "does not contain a token"),
         (0o600, "fw_" + "x" * 5_000, "does not contain a token"),
@@ -251,17 +251,17 @@ def test_beyond_loopback_nothing_is_served_without_tls_and_a_token(tmp_path: Pat
 def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Service) -> None:
     api = api_with_token(service, "alice", Role.ADMIN)
     env = {"FOREWARN_TOKEN": api.token, "FOREWARN_URL": "http://192.0.2.1:1"}
-    from forewarn.cli.credentials import door, in_the_clear
+    from forewarn.cli.credentials import address_of, sends_token_unencrypted
 
     with pytest.MonkeyPatch.context() as patch:
         for key, value in env.items():
             patch.setenv(key, value)
-        assert in_the_clear(door("http://192.0.2.1:1"))
-        assert not in_the_clear(door("https://192.0.2.1:1"))
-        assert not in_the_clear(door(service.control_url))
+        assert sends_token_unencrypted(address_of("http://192.0.2.1:1"))
+        assert not sends_token_unencrypted(address_of("https://192.0.2.1:1"))
+        assert not sends_token_unencrypted(address_of(service.control_url))
         patch.delenv("FOREWARN_TOKEN")
-        assert not in_the_clear(door("http://192.0.2.1:1"))
-        assert api.token not in repr(door("x"))
+        assert not sends_token_unencrypted(address_of("http://192.0.2.1:1"))
+        assert api.token not in repr(address_of("x"))
 
 
 def a_copy(tmp_path: Path) -> Path:
@@ -292,7 +292,7 @@ def test_looking_at_the_tokens_of_a_state_changes_nothing_of_it(tmp_path: Path) 
 def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
     os.chown(tmp_path, 12_345, 12_345)
     done = on_state("create", "alice", "--role", "admin", state=tmp_path / "state.db")
-    assert "state.db was made, with state.db.lock" in done.stderr
+    assert "state.db was created, with state.db.lock" in done.stderr
     found = {path.name: path.stat().st_uid for path in tmp_path.iterdir()}
     assert found == dict.fromkeys(found, 12_345)
     assert {"state.db", "state.db.lock"} <= set(found)
@@ -330,8 +330,8 @@ def test_a_limit_that_is_empty_is_no_limit_that_is_left_out(
 @pytest.mark.parametrize(
     ("ago", "level", "says"),
     [
-        (10, "warning", "the last token of an admin expires soon: make another"),
-        (21, "error", "there is no valid token of an admin: nobody can make tokens or copies"),
+        (10, "warning", "the last admin token expires soon: create another"),
+        (21, "error", "there is no valid admin token: nobody can create tokens or backups"),
     ],
 )
 def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
@@ -348,6 +348,6 @@ def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
     finally:
         running.stop()
     lines = [json.loads(line) for line in running.stderr if line.startswith("{")]
-    (told,) = (one for one in lines if "of an admin" in str(one))
+    (told,) = (one for one in lines if "admin token" in str(one))
     assert (told["level"], told["event"]) == (level, says)
     assert "forewarn token create NAME --role admin" in told["run"]

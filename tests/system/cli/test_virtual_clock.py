@@ -102,7 +102,7 @@ def test_a_client_in_another_process_sees_all_of_twenty_five_minutes(played: Pla
     played.told("event", "schedule", "Reboot", "web_0")
     done = played.does("clock", "play", "25m")
     assert done.exit_code == 0
-    assert "runs          when it is wound" in done.stdout
+    assert "runs          only when it is advanced" in done.stdout
     assert played.statuses == [[], ["Scheduled"], ["Started"], []]
     assert len({line["date"] for line in played.seen}) == 3  # it was announced at once
 
@@ -112,7 +112,7 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
     played.told("event", "schedule", "Reboot", "web_0")
     assert played.told("clock", "resume", "--speed", "3600")["running_speed"] == 3_600
     until(lambda: len(played.seen) == shown + 3)
-    assert "runs          by itself, 3600 seconds in one" in played.does("clock", "show").stdout
+    assert "runs          by itself, 3600 times as fast" in played.does("clock", "show").stdout
     assert played.statuses[shown:] == [["Scheduled"], ["Started"], []]
     stood = played.told("clock", "pause")
     assert stood["running_speed"] == 0

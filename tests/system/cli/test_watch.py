@@ -197,7 +197,7 @@ def test_a_terminal_shows_a_table_that_ticks(web: Group, tmp_path: Path) -> None
     try:
         until("in 14 min 5")
         until("appeared   Reboot")
-        assert "long-polls" in shown or "polling" in shown
+        assert "long-polling" in shown or "polling" in shown
         service_of(web).clock.advance("10m")
         web[1].freeze()
         until("in 4 min 5")

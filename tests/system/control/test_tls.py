@@ -47,12 +47,12 @@ class Scene:
         ):
             return int(str((secured.getpeercert() or {})["serialNumber"]), 16)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         certificates = self.service.node.certificates
         assert certificates is not None
 
         async def look() -> None:
-            certificates.look()
+            certificates.refresh()
 
         self.service.run(look())
 
@@ -153,14 +153,14 @@ def test_a_new_certificate_is_for_new_connections_and_others_go_on(scene: Scene)
     mine = kept.sock
     scene.authority.issue("127.0.0.1", into=scene.pair)
     assert scene.serial() == first  # nobody has looked yet
-    scene.look()
+    scene.refresh()
     second = scene.serial()
     assert second != first
     kept.request("GET", "/v1/status")
     answer = kept.getresponse()
     assert (answer.status, kept.sock is mine) == (200, True)
     kept.close()
-    scene.look()
+    scene.refresh()
     assert scene.serial() == second
 
 
@@ -179,16 +179,16 @@ def test_a_new_pair_that_cannot_be_used_leaves_the_old_one(scene: Scene, broken:
         case "half a certificate":
             scene.pair.certificate.write_bytes(certificate[: len(certificate) // 2])
     with structlog.testing.capture_logs() as logs:
-        scene.look()
-        scene.look()  # it is told once, not at every look
+        scene.refresh()
+        scene.refresh()  # it is told once, not at every look
     (entry,) = logs
-    assert entry["event"] == "the new certificate is not used, the one before stays"
+    assert entry["event"] == "the new certificate is not used, the previous one stays"
     assert str(scene.pair.key) in entry["why"] or str(scene.pair.certificate) in entry["why"]
     assert scene.serial() == first
     scene.pair.key.write_bytes(key)
     scene.pair.certificate.write_bytes(certificate)
     scene.authority.issue("127.0.0.1", into=scene.pair)
-    scene.look()
+    scene.refresh()
     assert scene.serial() != first
 
 
@@ -197,7 +197,7 @@ def test_a_key_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     pair.key.chmod(0o644)
     with structlog.testing.capture_logs() as logs, Service(FLEET, sockets=True, tls=pair):
         pass
-    warned = [entry for entry in logs if entry["event"] == "the key can be read by everybody"]
+    warned = [entry for entry in logs if entry["event"] == "the key can be read by all users"]
     assert [entry["run"] for entry in warned] == [f"chmod o= {pair.key}"]
 
 
@@ -273,12 +273,12 @@ def test_a_new_certificate_that_nobody_would_believe_leaves_the_old_one(scene: S
     first = scene.serial()
     scene.authority.issue("127.0.0.1", into=scene.pair, until=datetime(2021, 1, 1, tzinfo=UTC))
     with structlog.testing.capture_logs() as logs:
-        scene.look()
+        scene.refresh()
     (told,) = (one for one in logs if one["event"].startswith("the new certificate is not used"))
     assert told["why"] == f"{scene.pair.certificate} has expired"
     assert scene.serial() == first
     scene.authority.issue("127.0.0.1", into=scene.pair)
-    scene.look()
+    scene.refresh()
     assert scene.serial() != first
 
 
@@ -286,7 +286,7 @@ def test_the_end_of_a_certificate_is_warned_of_once_a_day(scene: Scene) -> None:
     soon = datetime.fromtimestamp(guard.wall_us() / 1e6, UTC) + timedelta(days=5, hours=1)
     scene.authority.issue("127.0.0.1", into=scene.pair, until=soon)
     with structlog.testing.capture_logs() as logs:
-        scene.look()
-        scene.look()
+        scene.refresh()
+        scene.refresh()
     told = [one for one in logs if one["event"] == "the certificate expires soon"]
     assert [one["days"] for one in told] == [5]

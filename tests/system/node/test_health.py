@@ -228,7 +228,7 @@ def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
 
 
 def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) -> None:
-    service._loop.call_soon_threadsafe(service.node._stopping)
+    service._loop.call_soon_threadsafe(service.node._begin_stop)
     until(lambda: wrong(service, "readyz") == {"service": "the service is stopping"})
     assert wrong(service, "healthz") == {}
 

@@ -82,11 +82,11 @@ def test_a_signal_takes_over_what_can_be_and_says_what_needs_a_restart(watched: 
     for _ in range(20):
         service.poll()
     log = watched.stopped()
-    first, second, third = about(log, "the settings were read anew")
+    first, second, third = about(log, "the settings were reloaded")
     assert set(first["reloaded"]) == {"throttle", "history", "fleet"}
     assert second["reloaded"] == ["fleet"]
     assert set(third["reloaded"]) == {"throttle", "history", "fleet"}
-    restart = "these settings need a restart, and stay as they were"
+    restart = "some changed settings need a restart; their previous values stay in force"
     assert [line["keys"] for line in about(log, restart)] == [["front"], ["front"]]
     told = [line for line in log if line["event"] == restart or "reloaded" in line]
     assert told[-1] == third  # it is as it was again: nothing is left to restart for
@@ -101,11 +101,11 @@ def test_a_wrong_file_changes_nothing_and_is_one_line(watched: Watched) -> None:
     for _ in range(20):
         watched.service.poll()
     log = watched.stopped()
-    first, second, third = about(log, "the settings are wrong and stay as they were")
+    first, second, third = about(log, "the settings are wrong; the previous ones stay in force")
     assert len(first["problems"]) == 2
     assert first["problems"][0].endswith("histroy: unknown key; did you mean 'history'?")
     assert len(second["problems"]) == len(third["problems"]) == 1
-    assert about(log, "the settings were read anew") == []
+    assert about(log, "the settings were reloaded") == []
     assert {line["level"] for line in (first, second, third)} == {"error"}
 
 
@@ -115,7 +115,7 @@ def test_another_level_of_the_log_holds_at_once(watched: Watched) -> None:
     watched.reload(text + "front = false\n")
     log = watched.stopped()
     # At the level of errors neither what was taken over nor what needs a restart is told.
-    assert [line["level"] for line in about(log, "the settings were read anew")] == ["info"]
+    assert [line["level"] for line in about(log, "the settings were reloaded")] == ["info"]
 
 
 def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -
             [service.poll() for _ in range(5_000)]  # the one that answers guests
         assert service.running.stop() == 0
     log = [json.loads(line) for line in service.running.stderr if line.startswith("{")]
-    assert len(about(log, "the settings were read anew")) == 2
+    assert len(about(log, "the settings were reloaded")) == 2
 
 
 # What it brings about, in a service of our own.
@@ -147,7 +147,7 @@ class Reloaded:
 
     def __call__(self, text: str) -> Report:
         self._file.write_text(text)
-        return self._service.run(self.reloading.node(self._service.node))
+        return self._service.run(self.reloading.reload_node(self._service.node))
 
 
 def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_at_once(
@@ -287,9 +287,9 @@ def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_tak
     with Service(FLEET, sockets=True) as service:
         for key, text in OTHERS.items():
             reload = Reloaded(tmp_path, service)
-            before = reload.reloading.said.settings
+            before = reload.reloading.loaded.settings
             report = reload(text)
-            wanted, in_force = load(tmp_path / "serve.toml", {})[0], reload.reloading.said
+            wanted, in_force = load(tmp_path / "serve.toml", {})[0], reload.reloading.loaded
             config(in_force)
             assert not report.refused
             assert report.reloaded or report.restart, key

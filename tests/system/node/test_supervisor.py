@@ -20,7 +20,7 @@ import pytest
 
 import forewarn
 from forewarn.node.daemon import process_main
-from forewarn.node.processes.child import ALIVE, UNWELL
+from forewarn.node.processes.child import ALIVE, UNHEALTHY
 from helpers.certificates import Authority
 from helpers.notify_socket import NotifySocket
 from helpers.polls import until
@@ -155,15 +155,15 @@ def test_the_manager_hears_signs_of_life_for_as_long_as_control_gives_any(tmp_pa
 def test_a_process_that_is_not_well_says_so_and_gives_no_sign_of_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said: list[tuple[str, object]] = []
-    monkeypatch.setattr(process_main, "_say", lambda *words: said.append(words))
-    life = process_main.ProcessLife()
-    life.show_once()
-    life.status = lambda: "3 machines"
-    life.show_once()
-    life.wrong = lambda: "scheduler: it does not run"
-    life.show_once()
-    assert said == [(ALIVE, ""), (ALIVE, "3 machines"), (UNWELL, "scheduler: it does not run")]
+    sent: list[tuple[str, object]] = []
+    monkeypatch.setattr(process_main, "_send", lambda *message: sent.append(message))
+    heartbeat = process_main.Heartbeat()
+    heartbeat.send()
+    heartbeat.status = lambda: "3 machines"
+    heartbeat.send()
+    heartbeat.problem = lambda: "scheduler: it does not run"
+    heartbeat.send()
+    assert sent == [(ALIVE, ""), (ALIVE, "3 machines"), (UNHEALTHY, "scheduler: it does not run")]
 
 
 def test_a_signal_to_reload_is_not_lost_and_kills_nobody_while_the_supervisor_starts(
@@ -176,7 +176,7 @@ def test_a_signal_to_reload_is_not_lost_and_kills_nobody_while_the_supervisor_st
             assert running.process.poll() is None
         running.process.send_signal(signal.SIGHUP)  # it has just begun to import
         assert running.line(60).startswith("ready ")
-        until(lambda: "read anew" in "".join(running.stderr), NEVER_LONGER)
+        until(lambda: "reloaded" in "".join(running.stderr), NEVER_LONGER)
 
 
 @pytest.mark.parametrize("how", ["-P", "-I"])

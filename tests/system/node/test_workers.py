@@ -221,7 +221,7 @@ def test_the_socket_between_them_is_for_our_own_user_only(service: MultiProcessS
         for directory, mode in modes.items():
             directory.chmod(mode)
     assert cut.stdout.strip() == "b''" or "ConnectionReset" in cut.stderr
-    until(lambda: "a stranger is refused" in service.said_so_far())
+    until(lambda: "a process of another user was refused" in service.said_so_far())
     service.wait_for_workers()
 
 

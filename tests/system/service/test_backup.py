@@ -155,7 +155,7 @@ def test_a_state_file_is_copied_with_its_service_and_without(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("backup", "{d}"), "is a directory; name a file in it"),
+        (("backup", "{d}"), "is a directory; pass a file in it"),
         (("backup", "{d}/no/b"), "No such file or directory"),
         (
             ("backup", "{d}/b", "--state", "{d}/none.db"),
@@ -385,7 +385,7 @@ class Life:
     def restore(self) -> None:
         done = typed("restore", self.backup, "--state", self.state, "--force")
         assert done.exit_code == 0, done.output
-        assert "what was done after the copy was made is not known" in done.output
+        assert "it is not known what was done after the backup was made" in done.output
 
     def impacts(self) -> list[str]:
         lines = (self.directory / "state.db.impacts").read_text().splitlines()

@@ -17,7 +17,7 @@ from helpers.paths import ROOT
 SOURCE = ROOT / "src" / "forewarn"
 LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}
-FOUND = {"_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
+FOUND = {"_problem", "_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
 ANSWERED |= {"problem_response", "problem_for_status"}  # of the control API
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
@@ -26,6 +26,7 @@ ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer", "GateResult"}  # drivers,
 ANSWERED |= {"Problem"}  # of /healthz
 TELLING = {
     "_log",
+    "_log_error",
     "_tell",
     "tell",
     "log",
@@ -36,6 +37,7 @@ TELLING = {
     "_fence",
     "_pause",
     "notes",
+    "print_notes",
 }
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
 WORDING = {  # files whose functions put into words what others tell
@@ -63,9 +65,9 @@ PASSING = {  # what looks like a message to us, and why it is none
     "the note has more than … characters": "the same",
     "machine '…' has changed its readiness for event … … times; it stays as it is": "the same",
     "too many header lines": "closes a guest's connection, and is shown to nobody",
-    "… belongs to somebody else": "the service goes on without its note, and commands without it",
-    "… is no directory, and may lead anywhere; remove it": "the same",
-    "… can be written to by others; say chmod 700 …": "the same",
+    "… belongs to another user": "the service goes on without its note, and commands without it",
+    "… is not a directory; remove it": "the same",
+    "… can be written to by other users; run chmod 700 …": "the same",
     "answered already": "the answer is what is told",
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
@@ -77,7 +79,7 @@ LEAST = 2  # words that are its own: with fewer it only passes on what somebody 
 MEANING = 5  # words of an explanation; with fewer it says nothing
 EXAMPLES = {  # one for each way of telling something, so that we notice when we no longer see it
     "the state can be written again",  # a line of the log
-    "a process has died and is started again",  # one by way of what somebody was given
+    "a process has ended and is started again",  # one by way of what somebody was given
     "the control process is away: polls are answered, but nothing else can be done",  # by name
     "event … has started and cannot be cancelled; only a Scheduled event can",  # a refusal
     "this needs the role …; token '…' has …",  # of who asks
@@ -232,7 +234,7 @@ def _words(node: ast.expr, file: str, depth: int = 3) -> Iterator[str]:
         case ast.Dict(values=several):
             for one in several:
                 yield from _words(one, file, depth)
-        case ast.NamedExpr(value=value) | ast.Call(func=ast.Attribute(attr="before"), args=[value]):
+        case ast.NamedExpr(value=value) | ast.Call(func=ast.Attribute(attr="prefix"), args=[value]):
             yield from _words(value, file, depth)
         case ast.BoolOp(values=several):
             for one in several:

@@ -168,7 +168,7 @@ async def main():
     async with Node(config) as node:
         print(type(node.driver).__name__, node.driver.problem())
         path.write_text(path.read_text().replace("fire", "rack") + "slots = 9\\n")
-        report = await Reloader(loaded, lambda: load(path, {})).node(node)
+        report = await Reloader(loaded, lambda: load(path, {})).reload_node(node)
         print(sorted(report.reloaded), report.restart, node.driver.options.slots)
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""`forewarn agent`: acting inside a machine on what is about to happen to it."""
+"""`forewarn agent`: run the agent, or check its configuration and show its status."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ def check(context: typer.Context, config: OwnConfigFile = None, json: Json = Fal
 @app.command("test")
 def explain(
     context: typer.Context,
-    type: Annotated[str, typer.Argument(help="Type of the event: Freeze, Reboot, …")],
+    type: Annotated[
+        str, typer.Argument(help="Event type: Freeze, Reboot, Redeploy, Preempt or Terminate.")
+    ],
     source: Annotated[
         str, typer.Option(help="Source of the event: Platform or User.")
     ] = "Platform",
     duration: Annotated[
-        str | None, typer.Option(help="Duration of its impact, such as 9s. Unknown by default.")
+        str | None, typer.Option(help="Duration of the impact, e.g. 9s. Default: unknown.")
     ] = None,
     notice: Annotated[str, typer.Option(help="Time until its NotBefore.")] = "15m",
     peer: Annotated[

@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import typer
 
-from forewarn.cli.output import as_json, fail, fail_all, fields, moment, parsed, say, table
+from forewarn.cli.output import (
+    fail,
+    fail_all,
+    parsed,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from forewarn.support.text import SECOND, in_words, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.agent.config.address import ListenAddress
     from forewarn.agent.telemetry.status import CaseView, RunView, StatusView
 
-TIMEOUT = 5.0  # seconds for an agent to answer
-MAX_ANSWER = 16 * 1024 * 1024  # bytes of its answer
+TIMEOUT = 5.0  # seconds for the agent to respond
+MAX_RESPONSE = 16 * 1024 * 1024  # bytes of its response
 
 
 def check(config: Path, json: bool) -> None:
@@ -31,7 +40,7 @@ def check(config: Path, json: bool) -> None:
             say(f"{finding.grade:<8} {finding.about}: {finding.message}")
     problems = sum(finding.grade == "problem" for finding in reported)
     if json:
-        as_json({"usable": not problems, "findings": reported})
+        print_json({"usable": not problems, "findings": reported})
     if problems:
         raise typer.Exit(1)
 
@@ -71,7 +80,7 @@ def explain(path: Path, options: HypotheticalEvent, json: bool) -> None:
     notice = parsed(parse_duration, options.notice) / SECOND
     steps = [] if rule is None else list(explain_rules.actions(rule, config.hooks, notice))
     if json:
-        as_json({"rule": rule and rule.name, "rules": results, "steps": steps})
+        print_json({"rule": rule and rule.name, "rules": results, "steps": steps})
         return
     for result in results:
         reason = f": {result.why_not}" if result.why_not else ""
@@ -110,7 +119,7 @@ def status(path: Path, json: bool) -> None:
     except msgspec.DecodeError:
         fail(f"the answer at {address} is not that of an agent of this version")
     if json:
-        as_json(view)
+        print_json(view)
     else:
         _show(view)
 
@@ -118,21 +127,23 @@ def status(path: Path, json: bool) -> None:
 def _show(view: StatusView) -> None:
     endpoint = view.endpoint
     mode = "long-polls" if endpoint.long_poll else "polled every second"
-    problem = f"{endpoint.problem}, since {moment(endpoint.since)}" if endpoint.problem else "none"
+    problem = (
+        f"{endpoint.problem}, since {time_text(endpoint.since)}" if endpoint.problem else "none"
+    )
     machine = view.machine or "not known yet"
-    fields(
+    print_fields(
         [
             ("machine", machine + (" (dry run)" if view.dry_run else "")),
             ("endpoint", f"{endpoint.endpoint}, {mode}" if endpoint.endpoint else "not found yet"),
             ("problem", problem),
-            ("now", moment(view.now)),
+            ("now", time_text(view.now)),
             ("version", view.version),
         ]
     )
     if view.cases:
         say("")
         columns = ("EVENT", "TYPE", "MACHINES", "RULE", "STATE", "NOT BEFORE", "COMMANDS")
-        table(columns, [_row(case) for case in view.cases])
+        print_table(columns, [_row(case) for case in view.cases])
 
 
 def _row(case: CaseView) -> tuple[str, ...]:
@@ -143,7 +154,7 @@ def _row(case: CaseView) -> tuple[str, ...]:
         " ".join(event.resources),
         case.rule,
         case.state,
-        moment(event.not_before) or event.status,
+        time_text(event.not_before) or event.status,
         "; ".join(map(_run, case.runs)),
     )
 
@@ -180,6 +191,6 @@ def _get_status(address: ListenAddress) -> bytes:
     connection = _Connection(address)
     try:
         connection.request("GET", "/status")
-        return connection.getresponse().read(MAX_ANSWER)
+        return connection.getresponse().read(MAX_RESPONSE)
     finally:
         connection.close()

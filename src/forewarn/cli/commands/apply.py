@@ -1,6 +1,6 @@
-"""`forewarn apply`: make the inventory what a file says, or show what that would change.
+"""`forewarn apply`: apply a fleet file, or show what that would change.
 
-The text is sent as it is: reading it takes packages that only the service has.
+The text is sent as it is, because parsing it needs packages that only the service has.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, notes, refusal, say, service
+from forewarn.cli.output import Json, Url, fail, print_json, print_notes, refusal, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
 
 APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
-SHOWN_ITEMS = 20  # of each kind, one by one; of more only how many
-LOOK_EVERY = 0.2  # seconds between two looks at the progress
+SHOWN_ITEMS = 20  # of each kind; of the others, only the number
+PROGRESS_EVERY = 0.2  # seconds between two requests for the progress
 SIGNS = {"added": "+", "changed": "~", "moved": ">", "removed": "-"}
 
 
@@ -65,69 +65,71 @@ def apply(
         client.timeout = APPLY_TIMEOUT
         try:
             with _progress(client):
-                wanted = if_match.strip('"') if if_match else None
-                found = client.apply(text, plan=plan, force=force, if_match=wanted)
+                etag = if_match.strip('"') if if_match else None
+                difference = client.apply(text, plan=plan, force=force, if_match=etag)
         except ControlError as error:
             fail(refusal(error, str(file) if error.problem and error.problem.line else ""))
     if json:
-        as_json(found)
+        print_json(difference)
     else:
-        _show(found, file)
+        _show(difference, file)
 
 
-def _show(found: FleetDifference, file: Path) -> None:
-    if not found.total:
+def _show(difference: FleetDifference, file: Path) -> None:
+    if not difference.total:
         say("nothing to change")
         return
-    told: dict[tuple[str, str], int] = {}
-    for item in found.items:
+    shown: dict[tuple[str, str], int] = {}
+    for item in difference.items:
         kind = (item.what, item.action)
-        told[kind] = told.get(kind, 0) + 1
-        if told[kind] <= SHOWN_ITEMS:
+        shown[kind] = shown.get(kind, 0) + 1
+        if shown[kind] <= SHOWN_ITEMS:
             say(_line(item))
-    for what, how, count in _totals(found):
-        if count > min(told.get((what, how), 0), SHOWN_ITEMS):
-            say(f"{SIGNS[how]} … {count} {what}s {how} in all")
+    for what, action, count in _totals(difference):
+        if count > min(shown.get((what, action), 0), SHOWN_ITEMS):
+            say(f"{SIGNS[action]} … {count} {what}s {action} in total")
     counts = [
-        f"{count} {what}{'s' if count > 1 else ''} {how}" for what, how, count in _totals(found)
+        f"{count} {what}{'s' if count > 1 else ''} {action}"
+        for what, action, count in _totals(difference)
     ]
-    say(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
-    notes(found.warnings[:SHOWN_ITEMS])
-    if found.planned and found.blocked_by:
-        for one in found.blocked_by[:SHOWN_ITEMS]:
+    say(f"{'would be: ' if difference.planned else ''}{', '.join(counts)}")
+    print_notes(difference.warnings[:SHOWN_ITEMS])
+    if difference.planned and difference.blocked_by:
+        for blocker in difference.blocked_by[:SHOWN_ITEMS]:
             say(
-                f"conflict: {one.what} '{one.name}' has an active event:"
-                f" {one.type} {one.event} ({one.status})"
+                f"conflict: {blocker.what} '{blocker.name}' has an active event:"
+                f" {blocker.type} {blocker.event} ({blocker.status})"
             )
-        say(f"this plan is refused; to apply it all the same: forewarn apply {file} --force")
-    if found.etag:
-        tag = found.etag.strip('"')
+        say(f"this plan would be refused; to apply it anyway: forewarn apply {file} --force")
+    if difference.etag:
+        tag = difference.etag.strip('"')
         say(f"to apply exactly this plan: forewarn apply {file} --if-match {tag}", err=True)
 
 
-def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:
+def _totals(difference: FleetDifference) -> Iterator[tuple[str, str, int]]:
+    """Yield what was changed, how, and how many."""
     parts: list[tuple[str, FleetCounts]] = [
-        ("host", found.hosts),
-        ("group", found.groups),
-        ("machine", found.machines),
+        ("host", difference.hosts),
+        ("group", difference.groups),
+        ("machine", difference.machines),
     ]
     for what, counts in parts:
-        for how in SIGNS:
-            if count := getattr(counts, how):
-                yield what, how, count
+        for action in SIGNS:
+            if count := getattr(counts, action):
+                yield what, action, count
 
 
 def _line(item: FleetItem) -> str:
     where = f" in {item.group}" if item.group else ""
     if item.action == "moved":
         where = f" from {item.previous_group} to {item.group}"
-    changes = ", ".join(f"{c.field}: {_said(c.before)} → {_said(c.after)}" for c in item.fields)
+    changes = ", ".join(f"{c.field}: {_text(c.before)} → {_text(c.after)}" for c in item.fields)
     return f"{SIGNS[item.action]} {item.what} {item.name}{where}{': ' if changes else ''}{changes}"
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}={said}" for key, said in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={inner}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(str, value)) + "]"
     return "nothing" if value in (None, "") else str(value)
@@ -135,7 +137,7 @@ def _said(value: object) -> str:
 
 @contextmanager
 def _progress(client: ControlClient) -> Iterator[None]:
-    """A bar on a terminal, fed by what the service says while it works; elsewhere nothing."""
+    """Show a progress bar on a terminal, from what the service reports while it works."""
     if not sys.stderr.isatty():
         yield
         return
@@ -146,19 +148,20 @@ def _progress(client: ControlClient) -> Iterator[None]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
 
-    def watch() -> None:
+    def update() -> None:
         task = bar.add_task("sending", total=1.0)
-        while not done.wait(LOOK_EVERY):
+        while not done.wait(PROGRESS_EVERY):
             try:
-                now = client.fleet_progress()
+                progress = client.fleet_progress()
             except ControlError:
                 return
-            bar.update(task, description=now.stage or "sending", completed=now.fraction)
+            stage = progress.stage or "sending"
+            bar.update(task, description=stage, completed=progress.fraction)
 
-    with bar, ThreadPoolExecutor(1) as beside:
-        watching: Future[None] = beside.submit(watch)
+    with bar, ThreadPoolExecutor(1) as executor:
+        updating: Future[None] = executor.submit(update)
         try:
             yield
         finally:
             done.set()
-            watching.result()
+            updating.result()

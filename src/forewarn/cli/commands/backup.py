@@ -1,7 +1,7 @@
-"""`forewarn backup` and `forewarn restore`: copies of the state, made and put in its place.
+"""`forewarn backup` and `forewarn restore`.
 
-A copy gets its name when it is whole, checked and on disk. Through a service this needs only the
-base install; with a state file in hand it needs the server's packages.
+A backup gets its name when it is complete, checked and synced to disk. A backup of a running
+service needs only the base install; --state and `restore` need the server's packages.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, fields, moment, notes, service
+from forewarn.cli.output import (
+    Json,
+    Url,
+    fail,
+    print_fields,
+    print_json,
+    print_notes,
+    service,
+    time_text,
+)
 from forewarn.control.schema.core import BackupContents
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
@@ -37,14 +46,14 @@ def backup(
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     try:
         if file.is_dir():
-            fail(f"{file} is a directory; name a file in it")
-        _free(file, force=force)
+            fail(f"{file} is a directory; pass a file in it")
+        _check_not_existing(file, force=force)
     except OSError as error:
         fail(f"{file}: {error.strerror}")
-    with _unfinished(file) as made:
-        found = _asked(url, made) if state is None else _copied(state, made)
-        _put(made, file, force=force)
-    _say(found, file, json)
+    with _scratch_file(file) as copy:
+        contents = _download(url, copy) if state is None else _copy_file(state, copy)
+        _rename(copy, file, force=force)
+    _print_contents(contents, file, json)
 
 
 def restore(
@@ -56,58 +65,58 @@ def restore(
     """Restore a backup as the state file of a stopped service."""
     store = _server()
     try:
-        done = store.stored_state(state).restore(backup, store.guard.wall_us(), force=force)
+        restored = store.stored_state(state).restore(backup, store.guard.wall_us(), force=force)
     except (store.StoreUnusable, store.OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}; nothing was restored")
-    found = store.shape(done.contents)
-    kept = None if done.kept is None else str(done.kept)
-    _say(found, state, json, kept=kept, before="what was there is kept as ")
-    said = [
-        "what was done after the copy was made is not known: the service observes events before it"
-        " carries them out, and pauses rollouts",
+    contents = store.shape(restored.contents)
+    previous = None if restored.kept is None else str(restored.kept)
+    _print_contents(contents, state, json, {"kept": previous})
+    notes = [
+        "it is not known what was done after the backup was made: the service observes events"
+        " before it carries them out, and pauses rollouts",
     ]
-    if found.tokens:
-        said.append(
+    if contents.tokens:
+        notes.append(
             "tokens that were revoked after the backup are valid again: see forewarn token list"
         )
-    if done.outdated:
-        said.append(
-            f"its schema is {found.schema}: upgrade it before you start the service"
+    if restored.outdated:
+        notes.append(
+            f"its schema is {contents.schema}: upgrade it before you start the service"
             " (forewarn upgrade --state FILE)"
         )
-    notes(said)
+    print_notes(notes)
 
 
-def _asked(url: str | None, made: Path) -> BackupContents:
-    with service(url) as client, made.open("xb") as file:
+def _download(url: str | None, copy: Path) -> BackupContents:
+    with service(url) as client, copy.open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
-        found = client.backup(file.write)
+        contents = client.backup(file.write)
         file.flush()
         os.fsync(file.fileno())
-    _check(made, found)
-    return found
+    _check_download(copy, contents)
+    return contents
 
 
-def _check(made: Path, said: BackupContents) -> None:
-    """What has arrived is what was sent, and whole."""
-    import sqlite3  # which no other command has a use for
+def _check_download(copy: Path, contents: BackupContents) -> None:
+    """Check that the backup is intact, and the one that the service has described."""
+    import sqlite3  # only this command needs it
 
     try:
-        with contextlib.closing(sqlite3.connect(made)) as connection:
-            whole = [row[0] for row in connection.execute("PRAGMA integrity_check(1)")]
+        with contextlib.closing(sqlite3.connect(copy)) as connection:
+            check = [row[0] for row in connection.execute("PRAGMA integrity_check(1)")]
             last = connection.execute("SELECT max(seq) FROM commits").fetchone()[0] or 0
     except sqlite3.DatabaseError as error:
         fail(f"the service did not send a state: {error}")
-    if whole != ["ok"] or last != said.commit:
-        fail(f"the backup was damaged in transit: {whole[0]}; try again")
+    if check != ["ok"] or last != contents.commit:
+        fail(f"the backup was damaged in transit: {check[0]}; try again")
 
 
-def _copied(state: Path, made: Path) -> BackupContents:
+def _copy_file(state: Path, copy: Path) -> BackupContents:
     store = _server()
     try:
-        contents = store.stored_state(state).copy(made, store.guard.wall_us())
+        contents = store.stored_state(state).copy(copy, store.guard.wall_us())
     except store.StoreUnusable as error:
         fail(str(error))
     except OSError as error:
@@ -116,7 +125,7 @@ def _copied(state: Path, made: Path) -> BackupContents:
 
 
 class _Server:
-    """What only the server's packages can do, imported when it is needed."""
+    """Functions that need the server's packages, imported when they are needed."""
 
     def __init__(self) -> None:
         from forewarn.control.views.core import backup_contents
@@ -136,44 +145,45 @@ def _server() -> _Server:
         fail("this command needs the server packages: pip install 'forewarn[server]'")
 
 
-def _free(file: Path, *, force: bool) -> None:
+def _check_not_existing(file: Path, *, force: bool) -> None:
     if file.exists() and not force:
         fail(f"{file} exists; choose another name, or pass --force to overwrite it")
 
 
 @contextlib.contextmanager
-def _unfinished(file: Path) -> Iterator[Path]:
-    """A place in the same directory, which is gone in the end; held, so that others leave it."""
+def _scratch_file(file: Path) -> Iterator[Path]:
+    """Yield a path in a temporary directory beside `file`. The directory is locked, so that other
+    commands do not remove it."""
     try:
-        _sweep(file)
+        _remove_leftovers(file)
         # SQLite cannot open a path with more ".." than the working directory is deep.
         parent = os.path.realpath(file.parent, strict=True)
         scratch = tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=parent)
     except OSError as error:
         fail(f"{file.parent}: {error.strerror}")
     with scratch as directory, contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # not every file system can, and then nothing is swept
-            stack.enter_context(_held(Path(directory)))
+        with contextlib.suppress(OSError):  # without locks, no command removes leftovers
+            stack.enter_context(_lock(Path(directory)))
         try:
             yield Path(directory) / "copy"
         except OSError as error:
             fail(f"{file}: {error.strerror}; no backup was made")
 
 
-def _sweep(file: Path) -> None:
-    """Remove what commands for the same file have left that were killed."""
-    mine = re.compile(re.escape(f".{file.name}-") + "[a-z0-9_]{8}")  # as `tempfile` names them
-    for left in file.parent.iterdir():
-        if mine.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
-            with contextlib.suppress(OSError), _held(left):
-                for part in left.glob("copy*"):
+def _remove_leftovers(file: Path) -> None:
+    """Remove the temporary directories of commands for the same file that were killed."""
+    name = re.compile(re.escape(f".{file.name}-") + "[a-z0-9_]{8}")  # as `tempfile` names them
+    for directory in file.parent.iterdir():
+        if name.fullmatch(directory.name) and directory.is_dir() and not directory.is_symlink():
+            with contextlib.suppress(OSError), _lock(directory):
+                for part in directory.glob("copy*"):
                     part.unlink()
-                left.rmdir()
+                directory.rmdir()
 
 
 @contextlib.contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    """Refused with an OSError while another process holds it; let go with the process."""
+def _lock(directory: Path) -> Iterator[None]:
+    """Lock a directory. Raises OSError if another process has locked it."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,18 +192,18 @@ def _held(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _put(made: Path, file: Path, *, force: bool) -> None:
-    """Give it its name; a file that has come by that name meanwhile is left alone."""
+def _rename(copy: Path, file: Path, *, force: bool) -> None:
+    """Give the backup its name. Without `force`, a file that was created meanwhile is kept."""
     if force:
-        made.replace(file)
+        copy.replace(file)
     else:
         try:
-            os.link(made, file)
+            os.link(copy, file)
         except FileExistsError:
-            _free(file, force=False)
-        except OSError:  # not every file system knows second names
-            _free(file, force=False)
-            made.rename(file)
+            _check_not_existing(file, force=False)
+        except OSError:  # the file system has no hard links
+            _check_not_existing(file, force=False)
+            copy.rename(file)
     handle = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -201,25 +211,26 @@ def _put(made: Path, file: Path, *, force: bool) -> None:
         os.close(handle)
 
 
-def _say(
-    found: BackupContents, file: Path, json: bool, *, kept: str | None = None, before: str = ""
+def _print_contents(
+    contents: BackupContents, file: Path, json: bool, more: dict[str, str | None] | None = None
 ) -> None:
+    """Print what a backup contains. `more` may say where the previous state file is kept."""
+    more = more or {}
     size = file.stat().st_size
     if json:
-        said: dict[str, Any] = {"file": str(file), "bytes": size, "contents": found}
-        as_json(said if not before else {**said, "kept": kept})
+        print_json({"file": str(file), "bytes": size, "contents": contents, **more})
         return
     pairs = [
         ("file", f"{file} ({size:,} bytes)"),
-        ("schema", found.schema),
-        ("last commit", str(found.commit)),
-        ("until", moment(found.until)),
-        ("copied", moment(found.copied_at)),
-        ("groups", str(found.groups)),
-        ("machines", str(found.machines)),
-        ("active events", str(found.active_events)),
-        ("tokens", str(found.tokens)),
+        ("schema", contents.schema),
+        ("last commit", str(contents.commit)),
+        ("until", time_text(contents.until)),
+        ("copied", time_text(contents.copied_at)),
+        ("groups", str(contents.groups)),
+        ("machines", str(contents.machines)),
+        ("active events", str(contents.active_events)),
+        ("tokens", str(contents.tokens)),
     ]
-    if kept:
-        pairs.append(("before", before + kept))
-    fields(pairs)
+    if kept := more.get("kept"):
+        pairs.append(("before", f"the previous file is kept as {kept}"))
+    print_fields(pairs)

@@ -13,13 +13,13 @@ import typer
 from forewarn.cli.output import (
     Json,
     Url,
-    as_json,
     fail,
-    fields,
-    moment,
-    notes,
     parsed,
+    print_fields,
+    print_json,
+    print_notes,
     service,
+    time_text,
 )
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
@@ -41,17 +41,17 @@ def show(json: Json = False, url: Url = None) -> None:
 @app.command()
 def advance(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and return when everything that is due has been carried out."""
-    length = parsed(parse_duration, by)
+    duration = parsed(parse_duration, by)
     with service(url) as client:
-        _show(client.advance(s.AdvanceRequest(by=length / SECOND)), json)
+        _show(client.advance(s.AdvanceRequest(by=duration / SECOND)), json)
 
 
 @app.command()
 def play(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and wait at every change until all clients have polled it."""
-    length = parsed(parse_duration, by)
+    duration = parsed(parse_duration, by)
     with service(url) as client:
-        _show(client.play(length / SECOND), json)
+        _show(client.play(duration / SECOND), json)
 
 
 @app.command()
@@ -80,7 +80,7 @@ def pause(json: Json = False, url: Url = None) -> None:
 def accept(
     state: Annotated[
         Path | None,
-        typer.Option(help="Change this state file. No service may be using it."),
+        typer.Option(help="Use this state file of a stopped service instead of a running service."),
     ] = None,
     json: Json = False,
     url: Url = None,
@@ -91,7 +91,7 @@ def accept(
         return
     with service(url) as client:
         accepted = client.accept_clock()
-    notes(accepted.notes)
+    print_notes(accepted.notes)
     _show(accepted, json)
 
 
@@ -118,26 +118,26 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
         fail(f"{error.filename or state}: {error.strerror}")
     if isinstance(accepted, Refused):
         fail(accepted.message)
-    notes(accepted.notes)
+    print_notes(accepted.notes)
     before, now = to_datetime(accepted.before), to_datetime(accepted.now)
     if json:
-        as_json({"before": before, "now": now, "notes": list(accepted.notes)})
+        print_json({"before": before, "now": now, "notes": list(accepted.notes)})
         return
-    fields([("now", moment(now)), ("before", moment(before))])
+    print_fields([("now", time_text(now)), ("before", time_text(before))])
 
 
 def _show(clock: s.Clock, json: bool) -> None:
     if json:
-        as_json(clock)
+        print_json(clock)
         return
-    fields(
+    print_fields(
         [
-            ("now", moment(clock.now)),
+            ("now", time_text(clock.now)),
             ("clock", "virtual" if clock.virtual else "real"),
             ("runs", _runs(clock)),
             ("speed", f"{clock.speed:g}" + ("" if clock.speed == 1 else " (divides durations)")),
-            ("steady since", moment(clock.steady_since) or "the beginning"),
-            ("next due", moment(clock.next_due) or "nothing"),
+            ("steady since", time_text(clock.steady_since) or "the beginning"),
+            ("next due", time_text(clock.next_due) or "nothing"),
             *([("not trusted", clock.untrusted)] if clock.untrusted else []),
         ]
     )
@@ -145,6 +145,6 @@ def _show(clock: s.Clock, json: bool) -> None:
 
 def _runs(clock: s.Clock) -> str:
     if not clock.running_speed:
-        return "when it is wound"
-    fast = "" if clock.running_speed == 1 else f", {clock.running_speed:g} seconds in one"
-    return f"by itself{fast}"
+        return "only when it is advanced"
+    speed = "" if clock.running_speed == 1 else f", {clock.running_speed:g} times as fast"
+    return f"by itself{speed}"

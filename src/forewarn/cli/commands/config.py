@@ -1,4 +1,4 @@
-"""`forewarn config`: are the settings right, and what are they, without starting anything."""
+"""`forewarn config`: check and show the settings, without starting the service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forewarn.cli.commands.service_options import (
     flags_of,
     need_server,
 )
-from forewarn.cli.output import Json, as_json, fail_all, say, table
+from forewarn.cli.output import Json, fail_all, print_json, print_table, say
 
 if TYPE_CHECKING:
     from forewarn.node.settings import LoadedSettings
@@ -32,8 +32,8 @@ Arguments = Annotated[
 ]
 
 HIDDEN = "***"
-_PASSWORD = re.compile(r"(?<=://)[^\s?#]*@")  # in an address: whoever, and what they know
-_ASKED = re.compile(r"(?<=[?&#])([^=&#\s]*=)?[^&#\s]+")  # what is asked for there, by name or not
+_USERINFO = re.compile(r"(?<=://)[^\s?#]*@")  # user and password in a URL
+_QUERY_VALUE = re.compile(r"(?<=[?&#])([^=&#\s]*=)?[^&#\s]+")  # of the query or fragment of a URL
 
 
 @app.command()
@@ -56,13 +56,13 @@ def check(
     problems: list[str] = []
     warnings: list[str] = []
     try:
-        said, made = s.load(config, os.environ, flags)
-        for found in findings(said, made, config):
-            (problems if found.fatal else warnings).append(found.says)
+        loaded, configuration = s.load(config, os.environ, flags)
+        for finding in findings(loaded, configuration, config):
+            (problems if finding.fatal else warnings).append(finding.message)
     except s.SettingsError as error:
         problems += error.problems
     if json:
-        as_json({"usable": not problems, "problems": problems, "warnings": warnings})
+        print_json({"usable": not problems, "problems": problems, "warnings": warnings})
         raise typer.Exit(1 if problems else 0)
     for warning in warnings:
         say(f"warning: {warning}", err=True)
@@ -89,51 +89,57 @@ def show(
     from forewarn.node import settings as s
 
     try:
-        said = s.gather(config, os.environ, flags)
+        loaded = s.gather(config, os.environ, flags)
     except s.SettingsError as error:
         fail_all(error.problems)
-    rows = [(key, value, str(said.origin(key))) for key, value in _values(said, arguments)]
+    rows = [(key, value, str(loaded.origin(key))) for key, value in _values(loaded, arguments)]
     if json:
-        as_json([{"key": key, "value": value, "from": place} for key, value, place in rows])
+        print_json([{"key": key, "value": value, "from": place} for key, value, place in rows])
         return
-    table(("SETTING", "VALUE", "FROM"), [(key, _shown(value), place) for key, value, place in rows])
+    print_table(
+        ("SETTING", "VALUE", "FROM"), [(key, _text(value), place) for key, value, place in rows]
+    )
 
 
-def _values(said: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
-    """Return every setting with its value, keys of tables one by one."""
+def _values(loaded: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
+    """Return every setting with its value, and each key of a table as a setting of its own."""
     from forewarn.node.settings.driver_tables import options_type
 
-    values: dict[str, Any] = msgspec.to_builtins(said.settings)
+    values: dict[str, Any] = msgspec.to_builtins(loaded.settings)
     programs: set[str] = set()  # keys of programs, whose arguments may be secret
     for driver, options in values.pop("driver_options").items():
         values |= {f"{driver}.{key}": value for key, value in options.items()}
         declared = options_type(driver)
         programs |= {f"{driver}.{key}" for key in (declared.programs if declared else ())}
     if values["gates"] is not None:
-        gates = {f"gates.{name}": words for name, words in values.pop("gates").items()}
+        gates = {f"gates.{name}": command for name, command in values.pop("gates").items()}
         values |= gates
         programs |= gates.keys()
+
+    def hide(key: str) -> bool:
+        return key in programs and not arguments
+
     return [
-        (key, _public(_bare(value) if key in programs and not arguments else value))
+        (key, _without_secrets(_without_arguments(value) if hide(key) else value))
         for key, value in values.items()
     ]
 
 
-def _bare(words: list[str]) -> list[str]:
-    """A program without what it is given, which may be a password or a key."""
-    return words[:1] + [HIDDEN] * len(words[1:])
+def _without_arguments(command: list[str]) -> list[str]:
+    """Return a command with its arguments hidden, since one may be a password or a key."""
+    return command[:1] + [HIDDEN] * len(command[1:])
 
 
-def _public(value: Any) -> Any:
-    """Without passwords that stand in an address, or in what is asked for there."""
+def _without_secrets(value: Any) -> Any:
+    """Return a value with user, password, query and fragment of URLs hidden."""
     if isinstance(value, list):
-        return [_public(one) for one in value]
+        return [_without_secrets(item) for item in value]
     if not isinstance(value, str) or "://" not in value:
         return value
-    value = _PASSWORD.sub(f"{HIDDEN}@", value)
-    return _ASKED.sub(lambda found: f"{found[1] or ''}{HIDDEN}", value)
+    value = _USERINFO.sub(f"{HIDDEN}@", value)
+    return _QUERY_VALUE.sub(lambda match: f"{match[1] or ''}{HIDDEN}", value)
 
 
-def _shown(value: Any) -> str:
-    """As it is written in the file."""
+def _text(value: Any) -> str:
+    """Return a value as it is written in the settings file."""
     return "none" if value is None or value == "" else msgspec.json.encode(value).decode()

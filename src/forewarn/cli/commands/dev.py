@@ -35,10 +35,11 @@ def dev(
         float, typer.Option(help="Divide durations, such as the notice, by this number.")
     ] = 1.0,
     clock: Annotated[
-        str, typer.Option(help="'real', or 'virtual': time only moves on command.")
+        str, typer.Option(help="'real', or 'virtual': time only moves with 'forewarn clock'.")
     ] = "real",
     as_: Annotated[
-        str | None, typer.Option("--as", help="Machine that answers for addresses of no machine.")
+        str | None,
+        typer.Option("--as", help="Machine for loopback addresses that no machine has."),
     ] = None,
     metadata: Metadata = None,
     control: Control = None,
@@ -76,7 +77,7 @@ def dev(
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     delay = parsed(parse_duration, enable_delay)
     need_server()
-    from forewarn.cli.commands.dev_config import configure, welcome
+    from forewarn.cli.commands.dev_config import configure, print_welcome
 
     with contextlib.ExitStack() as stack:
         if state is None:
@@ -100,7 +101,7 @@ def dev(
         )
         if speed != 1.0:
             _print_warnings(speed)
-        run_service(config, welcome)
+        run_service(config, print_welcome)
 
 
 def _print_warnings(speed: float) -> None:

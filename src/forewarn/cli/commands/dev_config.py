@@ -46,17 +46,17 @@ def configure(
     front: bool,
 ) -> Config:
     try:
-        made = on_loopback(read.load(fleet) if fleet else sample_fleet())
+        machines = on_loopback(read.load(fleet) if fleet else sample_fleet())
     except FleetError as error:
         fail(str(error))
     first, *more = _guest_addresses(metadata)
     return Config(
-        fleet=made,
+        fleet=machines,
         state=state,
         rules=Durations(speed=speed, silence=None, enable_delay=enable_delay),
         virtual=guard.wall_us() // 1_000_000 * 1_000_000 if virtual else None,
         identity=Identity.ASKED,
-        speak_as=_speaker(made, speak_as),
+        speak_as=_speaker(machines, speak_as),
         limits=Limits(throttle=throttle),
         metadata=first,
         more_metadata=tuple(more),
@@ -71,7 +71,7 @@ def configure(
     )
 
 
-def welcome(node: Node) -> None:
+def print_welcome(node: Node) -> None:
     machines = [(g, m) for g in node.machine_index.groups() for m in g.machines]
     clock = "a virtual clock" if node.config.virtual is not None else "real time"
     example = next((m for _, m in machines if m.name == node.config.speak_as), machines[0][1])
@@ -85,45 +85,47 @@ def welcome(node: Node) -> None:
     if len(node.metadata_urls) > 1:
         lines.append(f"  the endpoint also listens at {listing(node.metadata_urls[1:])}")
     lines += [
-        f"ask as {example.name}:",
+        f"get the events of {example.name}:",
         f"  curl -H Metadata:true '{node.url_of(example)}/metadata/scheduledevents"
         "?api-version=2020-07-01'",
-        "make something happen:",
+        "create an event:",
         f"  forewarn event schedule Reboot {example.name}",
         f"  forewarn machine restart {example.name}",
-        f"(any other loopback address, {node.metadata_url} too, speaks as {example.name})",
+        f"(requests to any other loopback address, such as {node.metadata_url}, are answered as"
+        f" those of {example.name})",
     ]
     for line in lines:
         typer.echo(line, err=True)
 
 
-def _gates(said: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    wanted = {}
-    for text in said:
+def _gates(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    commands = {}
+    for text in texts:
         name, equals, program = text.partition("=")
         try:
-            words = shlex.split(program)
+            command = shlex.split(program)
         except ValueError as error:
             raise typer.BadParameter(f"{text}: {error}", param_hint="--gate") from error
-        if not equals or not words:
+        if not equals or not command:
             raise typer.BadParameter(
                 f"'{text}' is not NAME=PROGRAM, for example healthy=/usr/local/bin/healthy",
                 param_hint="--gate",
             )
-        wanted[name] = words
+        commands[name] = command
     try:
-        return settings.gates(wanted)
+        return settings.gates(commands)
     except settings.SettingsError as error:
         fail(f"--gate: {error}")
 
 
-def _speaker(fleet: Fleet, wanted: str | None) -> str:
+def _speaker(fleet: Fleet, name: str | None) -> str:
+    """Return the machine that is answered at loopback addresses of no machine."""
     names = [machine.name for machine in fleet.machines]
     if not names:
         fail("the fleet has no machines")
-    if wanted is not None and wanted not in names:
-        fail(f"--as {wanted}: unknown machine; expected one of {', '.join(names[:10])}")
-    return wanted or names[0]
+    if name is not None and name not in names:
+        fail(f"--as {name}: unknown machine; expected one of {', '.join(names[:10])}")
+    return name or names[0]
 
 
 def _driver(command: str | None) -> DriverConfig:
@@ -138,7 +140,8 @@ def _driver(command: str | None) -> DriverConfig:
 
 
 def _guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Each address needs its own port, because `dev` listens on every loopback address at once."""
+    """Parse the values of --metadata. Each needs its own port, because `dev` listens on every
+    loopback address at once."""
     addresses = tuple(_address("--metadata", text, _ipv4) for text in texts)
     for first, second in combinations(addresses, 2):
         if first.port == second.port != 0:

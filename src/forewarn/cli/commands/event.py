@@ -10,15 +10,15 @@ import typer
 from forewarn.cli.output import (
     Json,
     Url,
-    as_json,
-    fields,
-    moment,
-    notes,
-    pace,
     parsed,
+    print_clock,
+    print_fields,
+    print_json,
+    print_notes,
+    print_table,
     say,
     service,
-    table,
+    time_text,
 )
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
@@ -41,7 +41,7 @@ Id = Annotated[str, typer.Argument(callback=_id, help="ID of the event, or a pre
 
 @app.command("list")
 def list_(
-    group: Annotated[str | None, typer.Option(help="Only machines of this group.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only events of this group.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
     limit: Annotated[
         int, typer.Option(help="Maximum number of events that are over.", min=1, max=1000)
@@ -51,31 +51,33 @@ def list_(
 ) -> None:
     """List events that are scheduled or have started."""
     with service(url) as client:
-        found = client.events(group=group, past=all, limit=limit)
+        events = client.events(group=group, past=all, limit=limit)
         if json:
-            as_json(found)
+            print_json(events)
             return
-        listed(found)
-        pace(client)
+        print_events(events)
+        print_clock(client)
 
 
 @app.command()
 def show(id: Id, json: Json = False, url: Url = None) -> None:
-    """Show one event, also if it is over."""
+    """Show one event, even if it is over."""
     with service(url) as client:
-        found = client.event(id)
+        event = client.event(id)
         if json:
-            as_json(found)
+            print_json(event)
             return
-        _show(found)
-        pace(client)
+        _show(event)
+        print_clock(client)
 
 
 @app.command()
 def schedule(
-    words: Annotated[
+    arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TYPE] [MACHINE]...", help=f"Type ({TYPES}), machines."),
+        typer.Argument(
+            metavar="[TYPE] [MACHINE]...", help=f"Event type ({TYPES}), then the machines."
+        ),
     ] = None,
     type: Annotated[
         str | None, typer.Option("--type", help="Event type, instead of the first argument.")
@@ -109,50 +111,52 @@ def schedule(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Schedule an event: forewarn event schedule Reboot web_0 --notice 20m"""
-    said = list(words or [])
-    kind = type or (said.pop(0) if said else None)
-    if kind is None:
+    """Schedule an event, e.g. forewarn event schedule Reboot web_0 --notice 20m"""
+    names = list(arguments or [])
+    event_type = type or (names.pop(0) if names else None)
+    if event_type is None:
         raise typer.BadParameter(
             "pass an event type and a machine: forewarn event schedule Reboot web_0"
         )
-    machines = [*said, *(name for m in machine or [] for name in m.split(",") if name)]
-    if not machines:
-        raise typer.BadParameter(f"pass at least one machine: forewarn event schedule {kind} web_0")
-    length = parsed(parse_duration, notice)
+    names += [name for option in machine or [] for name in option.split(",") if name]
+    if not names:
+        raise typer.BadParameter(
+            f"pass at least one machine: forewarn event schedule {event_type} web_0"
+        )
+    notice_us = parsed(parse_duration, notice)
     request = s.ScheduleRequest(
-        type=kind,
-        machines=machines,
-        notice=None if length is None else length / SECOND,
-        not_before=parsed(timed, not_before),
+        type=event_type,
+        machines=names,
+        notice=None if notice_us is None else notice_us / SECOND,
+        not_before=parsed(parse_time, not_before),
         short_notice=short_notice,
         description=description,
         duration=duration,
         source=source,
     )
     with service(url) as client:
-        told(client.schedule(request), json, client)
+        print_outcome(client.schedule(request), json, client)
 
 
 @app.command()
 def approve(id: Id, json: Json = False, url: Url = None) -> None:
     """Approve an event as an operator: it starts without waiting for its notice."""
     with service(url) as client:
-        told(client.on_event("approve", id), json, client)
+        print_outcome(client.on_event("approve", id), json, client)
 
 
 @app.command()
 def cancel(id: Id, json: Json = False, url: Url = None) -> None:
     """Cancel an event that has not started."""
     with service(url) as client:
-        told(client.on_event("cancel", id), json, client)
+        print_outcome(client.on_event("cancel", id), json, client)
 
 
 @app.command()
 def retry(id: Id, json: Json = False, url: Url = None) -> None:
-    """Carry a started event out again, because it was not carried out."""
+    """Carry out a started event again, if it did not happen."""
     with service(url) as client:
-        told(client.on_event("retry", id), json, client)
+        print_outcome(client.on_event("retry", id), json, client)
 
 
 @app.command()
@@ -164,89 +168,96 @@ def finish(
 ) -> None:
     """Declare a started event finished, whatever its driver reports."""
     with service(url) as client:
-        told(client.on_event("finish", id, s.FinishRequest(reason=reason)), json, client)
+        print_outcome(client.on_event("finish", id, s.FinishRequest(reason=reason)), json, client)
 
 
 @app.command()
 def explain(id: Id, json: Json = False, url: Url = None) -> None:
     """Explain what an event is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
-        found = client.explain(id)
+        explanation = client.explain(id)
+        event = explanation.event
         if json:
-            as_json(found)
+            print_json(explanation)
             return
-        explained(found)
-        seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
+        _print_explanation(explanation)
+        seen = ", ".join(f"{name} at {time_text(at)}" for name, at in explanation.seen_by.items())
         if seen:
             say(f"seen by {seen}")
-        elif found.event.unannounced:
+        elif event.unannounced:
             say("unannounced: it is not listed in the machines' document")
-        elif not found.event.ended_at:
+        elif not event.ended_at:
             say("no machine has polled it yet")
-        if found.event.ready:
-            say(f"ready: {', '.join(found.event.ready)}")
-        pace(client)
+        if event.ready:
+            say(f"ready: {', '.join(event.ready)}")
+        print_clock(client)
 
 
-def explained(found: s.Explanation) -> None:
-    """Where an event stands and what it waits for."""
-    event = found.event
+def _print_explanation(explanation: s.Explanation) -> None:
+    event = explanation.event
     say(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
-    if not found.holds:
-        say(found.message)
+    if not explanation.holds:
+        say(explanation.message)
     elif event.approved and event.status == "Scheduled":
-        say(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
-    waiting(found.holds)
+        say(f"approved by {event.approved.by} at {time_text(event.approved.at)}, but waiting")
+    print_holds(explanation.holds)
     if event.status == "Started":
         say(f"if it did not happen, run: forewarn event retry {event.id}")
         say(f"if it is over, run: forewarn event finish {event.id} --reason …")
 
 
-def waiting(holds: list[s.Hold]) -> None:
+def print_holds(holds: list[s.Hold]) -> None:
+    """Print what an event waits for, since when, until when, and what would unblock it."""
     for hold in holds:
-        until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
+        until = (
+            f", until {time_text(hold.until)} at most" if hold.until else ", without a time limit"
+        )
         if hold.kind == "driver" and hold.until:
-            until = f", the next look is at {moment(hold.until)}"
+            until = f", the next attempt is at {time_text(hold.until)}"
         say(f"- {hold.kind}: {hold.message}")
-        say(f"  since {moment(hold.since)}{until}")
+        say(f"  since {time_text(hold.since)}{until}")
         if hold.waits_for:
             say(f"  waits for {', '.join(hold.waits_for)}")
         say(f"  unblocked by {hold.unblocked_by}")
 
 
-def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
-    """What a verb brought about."""
+def print_outcome(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
+    """Print the event that a command has created or changed."""
     if json:
-        as_json(outcome)
+        print_json(outcome)
         return
     _show(outcome)
-    notes(outcome.notes)
-    pace(client)
+    print_notes(outcome.notes)
+    print_clock(client)
 
 
-def told_all(outcomes: s.Outcomes, json: bool, client: ControlClient, done: str = "") -> None:
-    """What a verb about several events brought about."""
+def print_outcomes(
+    outcomes: s.Outcomes, json: bool, client: ControlClient, last_line: str = ""
+) -> None:
+    """Print the events that a command has created or changed, and a last line."""
     if json:
-        as_json(outcomes)
+        print_json(outcomes)
         return
     if outcomes.events:
-        listed(outcomes.events)
-    if done:
-        say(done)
-    notes(outcomes.notes)
-    pace(client)
+        print_events(outcomes.events)
+    if last_line:
+        say(last_line)
+    print_notes(outcomes.notes)
+    print_clock(client)
 
 
-def listed(events: list[s.Event]) -> None:
-    table(
+def print_events(events: list[s.Event]) -> None:
+    print_table(
         ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
         [_row(event) for event in events],
     )
 
 
 def _show(event: s.Event) -> None:
-    approved = f"by {event.approved.by} at {moment(event.approved.at)}" if event.approved else "no"
-    fields(
+    approved = (
+        f"by {event.approved.by} at {time_text(event.approved.at)}" if event.approved else "no"
+    )
+    print_fields(
         [
             ("event", event.id),
             ("type", f"{event.type} ({event.source})"),
@@ -254,13 +265,13 @@ def _show(event: s.Event) -> None:
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
             *([("host", event.host)] if event.host else []),
-            ("not before", moment(event.not_before)),
+            ("not before", time_text(event.not_before)),
             ("description", event.description),
             ("impact", _impact(event.duration)),
-            ("raised", f"by {event.raised_by} at {moment(event.raised_at)}"),
+            ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
             ("approved", approved),
-            ("started", moment(event.started_at) or "no"),
-            ("ended", f"{moment(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
+            ("started", time_text(event.started_at) or "no"),
+            ("ended", f"{time_text(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
         ]
     )
 
@@ -282,13 +293,13 @@ def _row(event: s.Event) -> tuple[str, ...]:
         _status(event, "held"),
         event.source,
         ", ".join(event.machines),
-        moment(event.not_before),
+        time_text(event.not_before),
         event.approved.by if event.approved else "",
     )
 
 
-def timed(text: str) -> datetime:
-    """A time as an option says it; without a zone it is UTC."""
+def parse_time(text: str) -> datetime:
+    """Parse the value of an option that is a time; without a zone it is UTC."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`forewarn fault`: what is to go wrong on purpose, and how much of it has."""
+"""`forewarn fault`: add, list and clear injected faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, say, service, table
+from forewarn.cli.output import (
+    Json,
+    Url,
+    parsed,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    service,
+    time_text,
+)
 from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
 from forewarn.support.text import in_words, parse_duration
@@ -26,7 +36,8 @@ def add(
     ] = None,
     method: Annotated[str, typer.Option(help="Only for this method: GET or POST.")] = "",
     times: Annotated[
-        int | None, typer.Option(help="Number of requests or events. Default: until it is cleared.")
+        int | None,
+        typer.Option(help="Number of requests or events. Default: until the fault is cleared."),
     ] = None,
     after: Annotated[int, typer.Option(help="Number of requests or events to skip first.")] = 0,
     from_: Annotated[
@@ -60,7 +71,7 @@ def add(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Add a fault."""
+    """Inject a fault into the service's responses or events."""
     request = f.FaultRequest(
         kind=kind,
         machines=machine or [],
@@ -80,13 +91,13 @@ def add(
     with service(url) as client:
         added = client.add_fault(request)
     if json:
-        as_json(added)
+        print_json(added)
         return
-    fields(
+    print_fields(
         [
             ("fault", added.id),
             ("kind", added.kind),
-            ("for", _whom(added)),
+            ("for", _target(added)),
             ("when", _when(added)),
             ("state", added.state),
         ]
@@ -97,8 +108,8 @@ def add(
 def list_(json: Json = False, url: Url = None) -> None:
     """List all faults, and how much of each was consumed."""
     with service(url) as client:
-        found = client.faults()
-    _show(found, json, "there are no faults: everything is answered as it should be")
+        faults = client.faults()
+    _show(faults, json, "there are no faults")
 
 
 @app.command()
@@ -110,7 +121,7 @@ def clear(
     """Remove a fault, or all of them, and show what was consumed."""
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
-    _show(cleared, json, "there was none")
+    _show(cleared, json, "there were no faults")
 
 
 @app.command()
@@ -119,7 +130,7 @@ def kinds(json: Json = False) -> None:
     from forewarn.service.faults.kinds import KINDS
 
     if json:
-        as_json({kind.value: nature.says for kind, nature in KINDS.items()})
+        print_json({kind.value: nature.says for kind, nature in KINDS.items()})
         return
     rows = [
         (
@@ -129,38 +140,35 @@ def kinds(json: Json = False) -> None:
         )
         for kind, nature in KINDS.items()
     ]
-    table(("KIND", "APPLIES TO", "EFFECT"), rows)
+    print_table(("KIND", "APPLIES TO", "EFFECT"), rows)
 
 
-def _show(found: list[f.Fault], json: bool, none: str) -> None:
+def _show(faults: list[f.Fault], json: bool, if_none: str) -> None:
     if json:
-        as_json(found)
+        print_json(faults)
         return
-    if not found:
-        say(none)
+    if not faults:
+        say(if_none)
         return
     rows = [
         (
             fault.id,
             fault.kind,
-            _whom(fault),
+            _target(fault),
             _when(fault),
             fault.state,
             fault.message,
-            moment(fault.last_at) or "never",
+            time_text(fault.last_at) or "never",
         )
-        for fault in found
+        for fault in faults
     ]
-    table(("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"), rows)
+    print_table(("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"), rows)
 
 
-def _whom(fault: f.Fault) -> str:
-    named = [*fault.machines, *(f"group {name}" for name in fault.groups)]
-    return (
-        f"{fault.method} of {', '.join(named) or 'all'}"
-        if fault.method
-        else (", ".join(named) or "all")
-    )
+def _target(fault: f.Fault) -> str:
+    names = [*fault.machines, *(f"group {name}" for name in fault.groups)]
+    target = ", ".join(names) or "all"
+    return f"{fault.method} of {target}" if fault.method else target
 
 
 def _when(fault: f.Fault) -> str:
@@ -168,11 +176,11 @@ def _when(fault: f.Fault) -> str:
     if fault.skip:
         words.append(f"after {fault.skip}")
     if fault.probability < 1:
-        words.append(f"{fault.probability:g} of them (seed {fault.seed})")
+        words.append(f"with probability {fault.probability:g} (seed {fault.seed})")
     if fault.starts_at > fault.added_at:
-        words.append(f"from {moment(fault.starts_at)}")
+        words.append(f"from {time_text(fault.starts_at)}")
     if fault.ends_at is not None:
-        words.append(f"until {moment(fault.ends_at)}")
+        words.append(f"until {time_text(fault.ends_at)}")
     if fault.seconds is not None:
         words.append(in_words(round(fault.seconds * SECOND)))
     return ", ".join(words) or "always"
@@ -186,7 +194,7 @@ def _read(path: Path) -> str:
     from forewarn.service.faults.validate import MAX_FAULT_BODY
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:  # every byte as it is
-            return file.read(MAX_FAULT_BODY + 1)  # one too many is refused
+        with path.open(encoding="utf-8", newline="") as file:  # without changing line endings
+            return file.read(MAX_FAULT_BODY + 1)  # one more than is allowed, so that it is refused
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read as text: {error}") from error

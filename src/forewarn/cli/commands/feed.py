@@ -1,4 +1,4 @@
-"""`forewarn feed`: every change as it happens, also over restarts of the service."""
+"""`forewarn feed`: print every change as it happens, even across restarts of the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from forewarn.cli.output import Url, moment, say, service
+from forewarn.cli.output import Url, say, service, time_text
 from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.support.text import escaped
 
@@ -28,18 +28,18 @@ def feed(
     url: Url = None,
 ) -> None:
     """Follow all changes, each commit once and in order, until Ctrl-C."""
-    gone = ""
+    lost = False
 
-    def away(why: str) -> None:
-        nonlocal gone
-        if not gone:
+    def report_lost(why: str) -> None:
+        nonlocal lost
+        if not lost:
             say(f"{why}; reconnecting to the service", err=True)
-        gone = why
+        lost = True
 
     with service(url) as client:
         try:
-            for commit in client.follow(after, {"group": group, "what": what}, away):
-                gone = ""
+            for commit in client.follow(after, {"group": group, "what": what}, report_lost):
+                lost = False
                 _show(commit, json)
                 if limit is not None:
                     limit -= 1
@@ -54,19 +54,19 @@ def _show(commit: FeedCommit, json: bool) -> None:
         typer.echo(escaped(msgspec.json.encode(commit).decode()))
         return
     for change in commit.changes:
-        say(f"{commit.seq}  {moment(commit.at)}  {_words(change)}")
+        say(f"{commit.seq}  {time_text(commit.at)}  {_text(change)}")
 
 
-def _words(change: FeedChange) -> str:
-    """What happened, to what, by whom, and why."""
-    who = ", ".join(change.machines) or change.group or change.host or change.cause
+def _text(change: FeedChange) -> str:
+    """Return what happened, to what, by whom, and why."""
+    subject = ", ".join(change.machines) or change.group or change.host or change.cause
     if change.what.startswith("host-"):
-        who = change.host
+        subject = change.host
     if change.what.startswith("rollout-"):
-        who = change.cause
-    said = [change.what, f"{change.type} {who}".strip(), change.event]
+        subject = change.cause
+    parts = [change.what, f"{change.type} {subject}".strip(), change.event]
     if change.by:
-        said.append(f"by {change.by}")
+        parts.append(f"by {change.by}")
     if change.note:
-        said.append(f"({change.note})")
-    return "  ".join(one for one in said if one)
+        parts.append(f"({change.note})")
+    return "  ".join(part for part in parts if part)

@@ -6,8 +6,18 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.event import told_all
-from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, say, service, table
+from forewarn.cli.commands.event import print_outcomes
+from forewarn.cli.output import (
+    Json,
+    Url,
+    parsed,
+    print_clock,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    service,
+)
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
 from forewarn.support.text import in_words, parse_duration
@@ -19,16 +29,17 @@ Name = Annotated[str, typer.Argument(help="Name of the group.")]
 @app.command("list")
 def list_(
     label: Annotated[
-        str | None, typer.Option(help="Only machines with these labels: k=v, k!=v, k or !k, …")
+        str | None,
+        typer.Option(help="Only groups of machines with these labels, e.g. tier=web,!canary."),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """List all groups, and whether they are listening."""
+    """List all groups, and whether Scheduled Events are enabled for them."""
     with service(url) as client:
-        found = client.groups(label)
+        groups = client.groups(label)
         if json:
-            as_json(found)
+            print_json(groups)
             return
         rows = [
             (
@@ -39,40 +50,40 @@ def list_(
                 str(len(group.machines)),
                 str(len(group.events)),
             )
-            for group in found
+            for group in groups
         ]
-        table(("GROUP", "KIND", "LISTENING", "INCARNATION", "MACHINES", "EVENTS"), rows)
-        pace(client)
+        print_table(("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "EVENTS"), rows)
+        print_clock(client)
 
 
 @app.command()
 def show(name: Name, json: Json = False, url: Url = None) -> None:
     """Show one group."""
     with service(url) as client:
-        found = client.group(name)
+        group = client.group(name)
         if json:
-            as_json(found)
+            print_json(group)
             return
-        fields(
+        print_fields(
             [
-                ("group", found.name),
-                ("kind", found.kind),
-                ("listening", "yes" if found.enabled else "no: no machine has asked for events"),
-                ("incarnation", str(found.incarnation) if found.enabled else "none"),
-                ("machines", ", ".join(found.machines)),
-                ("labels", ", ".join(f"{k}={v}" for k, v in found.labels.items()) or "none"),
-                ("events", ", ".join(found.events) or "none"),
-                *_policy(found),
+                ("group", group.name),
+                ("kind", group.kind),
+                ("enabled", "yes" if group.enabled else "no: none of its machines polls"),
+                ("incarnation", str(group.incarnation) if group.enabled else "none"),
+                ("machines", ", ".join(group.machines)),
+                ("labels", ", ".join(f"{k}={v}" for k, v in group.labels.items()) or "none"),
+                ("events", ", ".join(group.events) or "none"),
+                *_policy(group),
             ]
         )
-        pace(client)
+        print_clock(client)
 
 
 @app.command()
 def evict(name: Name, json: Json = False, url: Url = None) -> None:
     """Evict all spot machines of a group or scale set: a Preempt for each."""
     with service(url) as client:
-        told_all(client.evict_group(name), json, client)
+        print_outcomes(client.evict_group(name), json, client)
 
 
 @app.command("scale-in")
@@ -87,7 +98,7 @@ def scale_in(
     if (count is None) == (to is None):
         raise typer.BadParameter("pass either --count or --to")
     with service(url) as client:
-        told_all(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
+        print_outcomes(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
 
 
 @app.command()
@@ -114,28 +125,28 @@ def policy(
     if user_event_limit is not None:
         request.user_event_limit = parsed(_count, user_event_limit)
     if auto_approve is not None:
-        said = [] if auto_approve.lower() == "none" else auto_approve.split(",")
-        request.auto_approve = [type.strip() for type in said]
+        types = [] if auto_approve.lower() == "none" else auto_approve.split(",")
+        request.auto_approve = [type.strip() for type in types]
     if all_instances_down is not None:
         request.all_instances_down = all_instances_down
     if terminate_notice is not None:
         off = terminate_notice.lower() == "off"
-        length = None if off else parsed(parse_duration, terminate_notice)
-        request.terminate_notice = None if length is None else length / SECOND
+        notice = None if off else parsed(parse_duration, terminate_notice)
+        request.terminate_notice = None if notice is None else notice / SECOND
     with service(url) as client:
-        found = client.set_policy(name, request)
+        group = client.set_policy(name, request)
         if json:
-            as_json(found)
+            print_json(group)
             return
-        fields([("group", found.name), *_policy(found)])
-        pace(client)
+        print_fields([("group", group.name), *_policy(group)])
+        print_clock(client)
 
 
 def _count(text: str) -> int | None:
     if text.lower() == "none":
         return None
     if not text.isdecimal():
-        raise ValueError(f"'{text}' is no number; give one, or 'none' for no limit")
+        raise ValueError(f"'{text}' is not a number; pass one, or 'none' for no limit")
     return int(text)
 
 
@@ -143,11 +154,11 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
     limit, notice = group.user_event_limit, group.terminate_notice
     return [
         ("user events", "no limit" if limit is None else f"at most {limit} at a time"),
-        ("approved at once", ", ".join(group.auto_approve) or "nothing"),
+        ("approved automatically", ", ".join(group.auto_approve) or "nothing"),
         ("while all are down", "approved" if group.all_instances_down else "not approved"),
         (
-            "told of deletes",
-            "no" if notice is None else f"{in_words(round(notice * SECOND))} before",
+            "notice of deletions",
+            "none" if notice is None else in_words(round(notice * SECOND)),
         ),
     ]
 
@@ -156,9 +167,9 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
 def disable(name: Name, json: Json = False, url: Url = None) -> None:
     """Disable Scheduled Events for a group, as after a day without a poll."""
     with service(url) as client:
-        found = client.disable(name)
+        group = client.disable(name)
         if json:
-            as_json(found)
+            print_json(group)
         else:
-            say(f"group '{found.name}' is disabled; the next poll enables it again")
-            pace(client)
+            say(f"group '{group.name}' is disabled; the next poll enables it again")
+            print_clock(client)

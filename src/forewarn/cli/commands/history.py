@@ -1,4 +1,4 @@
-"""`forewarn history`: who did what, and when; for people, as JSON lines, or into a file."""
+"""`forewarn history`: show who did what and when, as a table, as JSON lines, or in a file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import IO, Annotated
 
 import typer
 
-from forewarn.cli.output import Url, fail, moment, pace, say, service, table
+from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.feed import HistoryRecord
 from forewarn.support.text import escaped
 
-LINES = 50  # records that are shown, unless somebody says how many
+LINES = 50  # records in a table without --limit
 
 
 def history(
@@ -38,7 +38,10 @@ def history(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Show at most this many. Default: {LINES} in a table, else all."),
+        typer.Option(
+            min=1,
+            help=f"Maximum number of entries. Default: {LINES} in a table, all otherwise.",
+        ),
     ] = None,
     after_seq: Annotated[
         int | None,
@@ -53,7 +56,7 @@ def history(
     url: Url = None,
 ) -> None:
     """Show the history: who announced, approved, started or cancelled what, newest last."""
-    asked = {
+    query = {
         "machine": machine,
         "group": group,
         "host": host,
@@ -70,70 +73,71 @@ def history(
                 )
             if after_seq is not None:
                 raise typer.BadParameter("--after-seq cannot be combined with --export")
-            say(f"{_export(client, asked, export)} records in {export}", err=True)
+            say(f"{_export(client, query, export)} records in {export}", err=True)
         elif json:
-            for line in _json_lines(client, asked, limit, after_seq):
+            for line in _json_lines(client, query, limit, after_seq):
                 sys.stdout.buffer.write(escaped(line.decode().rstrip("\n")).encode() + b"\n")
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:
-                _show(client.last_records(asked, limit or LINES))
+                _show(client.last_records(query, limit or LINES))
             else:
-                _show(list(client.history_after(asked, after_seq, limit or LINES)))
-            pace(client)
+                _show(list(client.history_after(query, after_seq, limit or LINES)))
+            print_clock(client)
 
 
 def _json_lines(
-    client: ControlClient, asked: dict[str, str | None], limit: int | None, after_seq: int | None
+    client: ControlClient, query: dict[str, str | None], limit: int | None, after_seq: int | None
 ) -> Iterator[bytes]:
     import msgspec
 
     if limit is None and after_seq is None:
-        yield from client.history_lines(asked)
+        yield from client.history_lines(query)
         return
     records: Iterable[HistoryRecord]
     if after_seq is not None:
-        records = client.history_after(asked, after_seq, limit)
+        records = client.history_after(query, after_seq, limit)
     else:
-        records = client.last_records(asked, limit or LINES)
+        records = client.last_records(query, limit or LINES)
     for record in records:
         yield msgspec.json.encode(record) + b"\n"
 
 
-def _export(client: ControlClient, asked: dict[str, str | None], path: Path) -> int:
-    lines = client.history_lines(asked)
+def _export(client: ControlClient, query: dict[str, str | None], path: Path) -> int:
+    lines = client.history_lines(query)
     try:
-        if _to_be_replaced(path):
-            return _whole(lines, path.resolve())  # a link stays one, and what it leads to is new
+        if _can_be_replaced(path):
+            return _replace(lines, path.resolve())  # resolved, so that a link stays a link
         with path.open("ab") as file:
-            return _written(lines, file)
+            return _write(lines, file)
     except OSError as error:
         fail(f"{path}: {error.strerror}")
 
 
-def _to_be_replaced(path: Path) -> bool:
-    """What is there and is no file (a pipe, a device) is written into, and so is the standard
-    output under one of its names: somebody else holds it open."""
+def _can_be_replaced(path: Path) -> bool:
+    """Return whether the path is a regular file, or does not exist. Pipes, devices and the standard
+    output (as /dev/stdout) are written to instead."""
     try:
-        there = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return True
-    return stat.S_ISREG(there.st_mode) and not os.path.samestat(there, os.fstat(1))
+    return stat.S_ISREG(status.st_mode) and not os.path.samestat(status, os.fstat(1))
 
 
-def _whole(lines: Iterator[bytes], path: Path) -> int:
-    """Or not at all: the file appears under its name when all of it is there."""
+def _replace(lines: Iterator[bytes], path: Path) -> int:
+    """Write a temporary file, and rename it when it is complete."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            count = _written(lines, file)
+            count = _write(lines, file)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
     return count
 
 
-def _written(lines: Iterator[bytes], file: IO[bytes]) -> int:
+def _write(lines: Iterator[bytes], file: IO[bytes]) -> int:
+    """Write lines, and return their number."""
     count = 0
     for line in lines:
         file.write(line)
@@ -147,7 +151,7 @@ def _show(records: list[HistoryRecord]) -> None:
         return
     rows = [
         (
-            moment(record.at),
+            time_text(record.at),
             record.what,
             record.by,
             _about(record),
@@ -156,14 +160,14 @@ def _show(records: list[HistoryRecord]) -> None:
         )
         for record in records
     ]
-    table(("TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"), rows)
+    print_table(("TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"), rows)
 
 
 def _about(record: HistoryRecord) -> str:
-    """What it happened to, from the smallest that is known."""
-    who = ", ".join(record.machines) or record.group or record.host
+    """Return what an entry is about: its machines or, if there are none, its group or host."""
+    subject = ", ".join(record.machines) or record.group or record.host
     if record.what.startswith("host-"):
-        who = record.host
+        subject = record.host
     if record.what.startswith("rollout-"):
-        who = record.cause
-    return f"{record.type} {who}".strip()
+        subject = record.cause
+    return f"{record.type} {subject}".strip()

@@ -1,4 +1,4 @@
-"""`forewarn host`: list, show, explain, and what happens to the machines on one."""
+"""`forewarn host`: list, show, explain, maintain, degrade, fail, repair."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.event import timed, told_all, waiting
+from forewarn.cli.commands.event import parse_time, print_holds, print_outcomes
 from forewarn.cli.output import (
     Json,
     Url,
-    as_json,
-    fields,
-    moment,
-    pace,
     parsed,
+    print_clock,
+    print_fields,
+    print_json,
+    print_table,
     say,
     service,
-    table,
+    time_text,
 )
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
@@ -26,7 +26,6 @@ from forewarn.support.text import parse_duration
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the host.")]
 Note = Annotated[str, typer.Option(help="Note for the history.")]
-WAYS = "Freeze, Reboot or live-migration"
 
 
 @app.command("list")
@@ -39,57 +38,62 @@ def list_(
 ) -> None:
     """List all hosts with their health and number of machines."""
     with service(url) as client:
-        found = client.hosts(label)
+        hosts = client.hosts(label)
         if json:
-            as_json(found)
+            print_json(hosts)
             return
         rows = [
             (
                 host.name,
                 host.health,
-                moment(host.since),
+                time_text(host.since),
                 str(len(host.machines)),
                 str(len(host.events)),
                 ",".join(f"{key}={value}" for key, value in host.labels.items()),
             )
-            for host in found
+            for host in hosts
         ]
-        table(("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"), rows)
-        pace(client)
+        print_table(("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"), rows)
+        print_clock(client)
 
 
 @app.command()
 def show(name: Name, json: Json = False, url: Url = None) -> None:
     """Show one host."""
     with service(url) as client:
-        found = client.host(name)
+        host = client.host(name)
         if json:
-            as_json(found)
+            print_json(host)
             return
-        since = f" since {moment(found.since)}" if found.since else ""
-        fields(
+        since = f" since {time_text(host.since)}" if host.since else ""
+        print_fields(
             [
-                ("host", found.name),
-                ("health", f"{found.health}{since}"),
-                ("note", found.note),
-                ("labels", ", ".join(f"{k}={v}" for k, v in found.labels.items()) or "none"),
-                ("machines", ", ".join(found.machines) or "none"),
-                ("events", ", ".join(found.events) or "none"),
+                ("host", host.name),
+                ("health", f"{host.health}{since}"),
+                ("note", host.note),
+                ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
+                ("machines", ", ".join(host.machines) or "none"),
+                ("events", ", ".join(host.events) or "none"),
             ]
         )
-        pace(client)
+        print_clock(client)
 
 
 @app.command()
 def maintain(
     name: Name,
-    how: Annotated[str, typer.Option("--type", help=f"{WAYS}.")] = "Freeze",
+    mode: Annotated[
+        str, typer.Option("--type", help="Type: Freeze, Reboot or live-migration.")
+    ] = "Freeze",
     evacuate: Annotated[
         bool, typer.Option("--evacuate", help="Move the machines away one by one instead.")
     ] = False,
-    notice: Annotated[str | None, typer.Option(help="Notice, e.g. 1h.")] = None,
+    notice: Annotated[
+        str | None,
+        typer.Option(help="Notice, e.g. 20m. Default: as documented for the event type."),
+    ] = None,
     not_before: Annotated[
-        str | None, typer.Option(help="Start time (RFC 3339), instead of a notice.")
+        str | None, typer.Option(help="Start time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
     ] = None,
     short_notice: Annotated[
         bool,
@@ -107,18 +111,18 @@ def maintain(
     url: Url = None,
 ) -> None:
     """Maintain a host: announced to every group on it, and carried out once for all."""
-    length = parsed(parse_duration, notice)
+    notice_us = parsed(parse_duration, notice)
     request = s.MaintainRequest(
-        mode=how,
+        mode=mode,
         evacuate=evacuate,
-        notice=None if length is None else length / SECOND,
-        not_before=parsed(timed, not_before),
+        notice=None if notice_us is None else notice_us / SECOND,
+        not_before=parsed(parse_time, not_before),
         short_notice=short_notice,
         description=description,
         duration=duration,
     )
     with service(url) as client:
-        told_all(client.on_host("maintain", name, request), json, client)
+        print_outcomes(client.on_host("maintain", name, request), json, client)
 
 
 @app.command()
@@ -132,38 +136,38 @@ def degrade(
     """Mark a host as degraded: every machine on it is redeployed before it fails."""
     request = s.DegradeRequest(notice=parsed(parse_duration, notice) / SECOND, note=note)
     with service(url) as client:
-        told_all(client.on_host("degrade", name, request), json, client)
+        print_outcomes(client.on_host("degrade", name, request), json, client)
 
 
 @app.command()
 def fail(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
     """Simulate a sudden failure: a Redeploy that has started for every machine on the host."""
     with service(url) as client:
-        told_all(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
+        print_outcomes(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
 
 
 @app.command()
 def repair(name: Name, json: Json = False, url: Url = None) -> None:
     """Mark a host as healthy, and cancel what was scheduled because it was not."""
     with service(url) as client:
-        told_all(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
+        print_outcomes(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
 
 
 @app.command()
 def explain(name: Name, json: Json = False, url: Url = None) -> None:
     """Explain what is scheduled on a host, and what it is waiting for."""
     with service(url) as client:
-        found = client.explain_host(name)
+        explanation = client.explain_host(name)
         if json:
-            as_json(found)
+            print_json(explanation)
             return
-        say(f"host '{found.name}': {found.message}")
-        for plan in found.plans:
+        say(f"host '{explanation.name}': {explanation.message}")
+        for plan in explanation.plans:
             say("")
             for event in plan.events:
                 names = ", ".join(event.machines)
                 say(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
             if not plan.holds:
                 say(plan.message)
-            waiting(plan.holds)
-        pace(client)
+            print_holds(plan.holds)
+        print_clock(client)

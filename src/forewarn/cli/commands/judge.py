@@ -1,4 +1,4 @@
-"""`forewarn judge`: which promises a recording shows broken."""
+"""`forewarn judge`: check a recording for promises that the service has broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forewarn.cli.output import Json, as_json, fail, notes, say_text, table
+from forewarn.cli.output import Json, fail, print_json, print_notes, print_table, say_text
 
 
 def judge(
@@ -19,14 +19,16 @@ def judge(
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Check recorded traffic for early starts, lost approvals, leaks and other violations."""
+    """Check recorded traffic for early starts, lost approvals, leaks and other violations.
+
+    Exits with 1 if there are any."""
     from forewarn import judge as judging
 
     if rules:
         if json:
-            as_json(judging.RULES)
+            print_json(judging.RULES)
         else:
-            table(("RULE", "REQUIREMENT"), [(n, d) for n, d in judging.RULES.items()])
+            print_table(("RULE", "REQUIREMENT"), list(judging.RULES.items()))
         return
     if not files:
         raise typer.BadParameter("pass at least one trace")
@@ -36,10 +38,10 @@ def judge(
         fail(f"{error.filename}: {error.strerror}")
     if not judgement.exchanges:
         fail("the trace contains no requests, so there is nothing to judge")
-    if judgement.unreadable > len(files):  # a torn last line each is what a kill leaves behind
+    if judgement.unreadable > len(files):  # a service that is killed may leave one incomplete line
         fail(f"{judgement.unreadable} lines cannot be read; is this a trace?")
     if json:
-        as_json(judgement.as_dict())
+        print_json(judgement.as_dict())
     else:
         say_text(judgement.render())
     if not judgement.ok:
@@ -59,5 +61,5 @@ def _records(files: list[Path]) -> Iterator[Any]:
             if pasted is None:
                 yield from read_records(file)
             else:
-                notes(pasted.notes)
+                print_notes(pasted.notes)
                 yield from pasted.lines

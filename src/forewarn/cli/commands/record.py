@@ -1,5 +1,5 @@
-"""`forewarn record`: what a real endpoint says, written down. `forewarn scenario from`: recordings
-and pasted documents as scenarios. What is asked and how it is read is `testing.recording`."""
+"""`forewarn record`, which records the responses of a real endpoint, and `forewarn scenario from`,
+which makes a scenario of a recording. Both are implemented in `testing.recording`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forewarn.cli.output import fail, notes, say, say_text
+from forewarn.cli.output import fail, print_notes, say, say_text
 from forewarn.core.time import SECOND
 from forewarn.support.text import parse_duration
 from forewarn.wire.versions import BY_NAME, NEWEST
@@ -43,7 +43,7 @@ def record(
     ] = False,
     version: Annotated[str, typer.Option(help="API version to request.")] = NEWEST.name,
     machine: Annotated[
-        str | None, typer.Option(help="Name of this machine. Default: as the endpoint says.")
+        str | None, typer.Option(help="Name of this machine. Default: as reported by the endpoint.")
     ] = None,
     timeout: Annotated[
         str, typer.Option(help="Time to wait for a response; at least 130s for the first one.")
@@ -64,10 +64,10 @@ def record(
             f"unknown api-version '{version}'; expected one of {', '.join(BY_NAME)}",
             param_hint="--version",
         )
-    interval, patience = _seconds("--every", every), _seconds("--timeout", timeout)
+    interval, timeout_s = _seconds("--every", every), _seconds("--timeout", timeout)
     if interval < MIN_EVERY:
         raise typer.BadParameter(f"the minimum is {MIN_EVERY:g} s", param_hint="--every")
-    if patience <= 0:
+    if timeout_s <= 0:
         raise typer.BadParameter(
             "the timeout must be more than 0; 10s is usual", param_hint="--timeout"
         )
@@ -77,19 +77,19 @@ def record(
     except BadUrl as error:
         raise typer.BadParameter(str(error), param_hint="URL") from error
     try:
-        with RecordingFile(output) as keeping:
+        with RecordingFile(output) as recording:
             recorder = Recorder(
                 endpoint,
-                keeping.write,
+                recording.write,
                 version=version,
                 machine=machine,
                 everything=all_,
-                timeout=patience,
-                after=keeping.last_time,
+                timeout=timeout_s,
+                after=recording.last_time,
             )
-            say(f"{'appending to' if keeping.appending else 'writing'} {output}", err=True)
+            say(f"{'appending to' if recording.appending else 'writing'} {output}", err=True)
             _poll(recorder, interval, ending)
-            lines = keeping.lines
+            lines = recording.lines
     except RecordingFileError as error:
         fail(str(error))
     say(f"{output}: {recorder.polls} polls, {lines} lines", err=True)
@@ -101,45 +101,46 @@ def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
     from forewarn.support import guard
     from forewarn.testing.recording.live_text import LiveText
 
-    telling = LiveText()
-    with _told_to_stop(recorder) as stop:
+    live_text = LiveText()
+    with _stop_on_signal(recorder) as stop:
         recorder.begin()
         if recorder.machine is None:
             say("this machine's name is unknown; pass --machine", err=True)
-        begun = due = guard.monotonic()
+        started = due = guard.monotonic()
         while not stop.is_set():
             try:
-                answer = recorder.poll()
+                response = recorder.poll()
             except KeyboardInterrupt:
                 break
-            for change in telling.changes(answer):
+            for change in live_text.changes(response):
                 say(change, err=True)
-            if ending.reached(recorder, begun):
+            if ending.reached(recorder, started):
                 break
             due = max(due + interval, guard.monotonic())
             left = due - guard.monotonic()
             if ending.after is not None:
-                left = min(left, begun + ending.after - guard.monotonic())
+                left = min(left, started + ending.after - guard.monotonic())
             stop.wait(max(0.0, left))
         recorder.end()
 
 
 @contextmanager
-def _told_to_stop(recorder: Recorder) -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM. An answer that is waited for is given up; a line that is being
-    written is not."""
+def _stop_on_signal(recorder: Recorder) -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets. They interrupt waiting for a response, but not
+    the writing of a line."""
     stop = threading.Event()
 
-    def told(*_: object) -> None:
+    def handle(*_: object) -> None:
         stop.set()
         if recorder.waiting:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, handle) for number in signals}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
@@ -164,14 +165,14 @@ def from_(
     from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
 
     try:
-        found = read_any(files)
+        recording = read_any(files)
         stem = files[0].stem if files[0] != STDIN else "pasted"
-        text = scenario_text(found.lines, name=name or stem, notes=found.notes)
+        text = scenario_text(recording.lines, name=name or stem, notes=recording.notes)
     except (NotARecording, NoScenario) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
-    notes(found.notes)
+    print_notes(recording.notes)
     if output is None:
         say_text(text)
         return
@@ -183,24 +184,24 @@ def from_(
 
 
 def read_any(files: list[Path]) -> Recording:
-    """What files tell together; `-` is standard input."""
+    """Read several files as one recording; `-` is standard input."""
     from forewarn.testing.recording.reader import Recording, read, read_data
 
-    named = read([file for file in files if file != STDIN])
+    recording = read([file for file in files if file != STDIN])
     if STDIN not in files:
-        return named
-    given = read_data(sys.stdin.buffer.read())
-    lines: list[Mapping[str, Any]] = sorted([*named.lines, *given.lines], key=lambda one: one["t"])
+        return recording
+    stdin = read_data(sys.stdin.buffer.read())
+    lines: list[Mapping[str, Any]] = [*recording.lines, *stdin.lines]
     return Recording(
-        lines=tuple(lines),
-        notes=(*named.notes, *given.notes),
-        unreadable=named.unreadable + given.unreadable,
-        was_text=named.was_text or given.was_text,
+        lines=tuple(sorted(lines, key=lambda line: line["t"])),
+        notes=(*recording.notes, *stdin.notes),
+        unreadable=recording.unreadable + stdin.unreadable,
+        was_text=recording.was_text or stdin.was_text,
     )
 
 
-def _seconds(option: str, said: str) -> float:
+def _seconds(option: str, text: str) -> float:
     try:
-        return parse_duration(said) / SECOND
+        return parse_duration(text) / SECOND
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error

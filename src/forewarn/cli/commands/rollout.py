@@ -10,19 +10,24 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from forewarn.cli.commands.rollout_output import going_on, show_plan, told, when_and_who
-from forewarn.cli.commands.rollout_watch import watch_on
+from forewarn.cli.commands.rollout_output import (
+    continuing_events,
+    print_plan,
+    print_report,
+    print_wait,
+)
+from forewarn.cli.commands.rollout_watch import watch_rollout
 from forewarn.cli.output import (
     Json,
     Url,
-    as_json,
-    moment,
-    notes,
-    pace,
     parsed,
+    print_clock,
+    print_json,
+    print_notes,
+    print_table,
     say,
     service,
-    table,
+    time_text,
 )
 from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
@@ -38,7 +43,7 @@ def _id(text: str) -> str:
 
 
 Id = Annotated[str, typer.Argument(callback=_id, help="ID of the rollout, or a prefix of it.")]
-Why = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
 Type = Annotated[str, typer.Option("--type", help="Event type: Freeze, Reboot or Redeploy.")]
 Group = Annotated[list[str] | None, typer.Option("--group", help="Group. Repeatable.")]
 Label = Annotated[
@@ -145,10 +150,10 @@ def plan(
     with service(url) as client:
         forecast = client.plan_rollout(request)
         if json:
-            as_json(forecast)
+            print_json(forecast)
             return
-        show_plan(forecast)
-        pace(client)
+        print_plan(forecast)
+        print_clock(client)
 
 
 @app.command()
@@ -156,100 +161,100 @@ def plan(
 def start(request: r.RolloutRequest, json: Json = False, url: Url = None) -> None:
     """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
     with service(url) as client:
-        told(client.start_rollout(request), json, client)
+        print_report(client.start_rollout(request), json, client)
 
 
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
     """List all rollouts: first those in progress, then those that are over."""
     with service(url) as client:
-        found = client.rollouts()
+        rollouts = client.rollouts()
         if json:
-            as_json(found)
+            print_json(rollouts)
             return
-        table(
+        print_table(
             ("ROLLOUT", "TYPE", "STATE", "STEPS DONE", "SELECTION", "STARTED", "ENDED"),
             [
                 (
-                    one.id,
-                    one.type,
-                    one.state,
-                    f"{one.steps_done} of {one.steps_total}",
-                    one.selection,
-                    moment(one.created_at),
-                    moment(one.ended_at),
+                    rollout.id,
+                    rollout.type,
+                    rollout.state,
+                    f"{rollout.steps_done} of {rollout.steps_total}",
+                    rollout.selection,
+                    time_text(rollout.created_at),
+                    time_text(rollout.ended_at),
                 )
-                for one in found
+                for rollout in rollouts
             ],
         )
-        pace(client)
+        print_clock(client)
 
 
 @app.command()
 def show(id: Id, json: Json = False, url: Url = None) -> None:
     """Show one rollout, its plan and the state of each step."""
     with service(url) as client:
-        told(client.rollout(id), json, client, steps=True)
+        print_report(client.rollout(id), json, client, steps=True)
 
 
 @app.command()
 def watch(id: Id, json: Json = False, url: Url = None) -> None:
     """Follow a rollout until it ends. Exits with 0 if it is done, with 1 if it was aborted."""
     with service(url) as client:
-        raise typer.Exit(watch_on(client, id, json))
+        raise typer.Exit(watch_rollout(client, id, json))
 
 
 @app.command()
-def pause(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
+def pause(id: Id, reason: Reason = "", json: Json = False, url: Url = None) -> None:
     """Pause a rollout: no further step is announced. Events that exist are carried out."""
     with service(url) as client:
-        found = client.on_rollout("pause", id, r.SwitchRequest(reason=reason))
-        told(found, json, client)
+        report = client.on_rollout("pause", id, r.SwitchRequest(reason=reason))
+        print_report(report, json, client)
         if not json:
-            notes(going_on(found))
+            print_notes(continuing_events(report))
 
 
 @app.command()
 def resume(id: Id, json: Json = False, url: Url = None) -> None:
     """Resume a paused rollout, and announce again what was cancelled."""
     with service(url) as client:
-        told(client.on_rollout("resume", id), json, client)
+        print_report(client.on_rollout("resume", id), json, client)
 
 
 @app.command()
-def abort(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
+def abort(id: Id, reason: Reason = "", json: Json = False, url: Url = None) -> None:
     """Abort a rollout: cancel what has not started. Events that have started are carried out."""
     with service(url) as client:
-        found = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
-        told(found, json, client)
+        report = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
+        print_report(report, json, client)
         if not json:
-            notes(going_on(found))
+            print_notes(continuing_events(report))
 
 
 @app.command()
 def explain(id: Id, json: Json = False, url: Url = None) -> None:
     """Explain what a rollout is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
-        found = client.explain_rollout(id)
+        explanation = client.explain_rollout(id)
         if json:
-            as_json(found)
+            print_json(explanation)
             return
-        rollout = found.rollout
-        say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.message}")
-        for wait in found.waits:
+        rollout = explanation.rollout
+        say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {explanation.message}")
+        for wait in explanation.waits:
             where = f"{wait.lane}: " if wait.lane and wait.kind != "turn" else ""
             say(f"- {wait.kind}: {where}{wait.message}")
-            when_and_who(wait, "  ")
+            print_wait(wait, "  ")
             for detail in wait.details:
                 say(f"  event {detail.event}: {detail.message}")
                 for hold in detail.holds:
                     say(f"    - {hold.kind}: {hold.message}")
-                    when_and_who(hold, "      ")
-        if any(wait.kind in ("paused", "cancelled") for wait in found.waits):
+                    print_wait(hold, "      ")
+        if any(wait.kind in ("paused", "cancelled") for wait in explanation.waits):
             say(f"to resume it, run: forewarn rollout resume {rollout.id[:8]}")
-        pace(client)
+        print_clock(client)
 
 
 def _seconds(text: str | None) -> float | None:
-    length = parsed(parse_duration, text)
-    return None if length is None else length / SECOND
+    duration = parsed(parse_duration, text)
+    return None if duration is None else duration / SECOND

@@ -1,4 +1,4 @@
-"""What `forewarn rollout` prints: a rollout, its steps, a plan, and what is waited for."""
+"""The output of `forewarn rollout`: a rollout, its steps, a plan, and what a rollout waits for."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from forewarn.cli.output import as_json, fields, moment, pace, say, table
+from forewarn.cli.output import print_clock, print_fields, print_json, print_table, say, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
 from forewarn.support.text import in_words, listing
 
 
-def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False) -> None:
+def print_report(
+    report: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False
+) -> None:
+    """Print a rollout, and what it waits for."""
     if json:
-        as_json(found)
+        print_json(report)
         return
-    fields([pair for pair in _facts(found) if pair[1]])
+    print_fields([pair for pair in _fields(report) if pair[1]])
     if steps:
-        table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
-    for wait in found.waits:
+        print_table(
+            ("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(report.steps)
+        )
+    for wait in report.waits:
         say(f"waiting: {wait.lane + ': ' if wait.lane else ''}{wait.message}")
-    pace(client)
+    print_clock(client)
 
 
-def _facts(found: r.RolloutReport) -> list[tuple[str, str]]:
-    gate = found.gate
-    if found.gate_timeout is not None:
-        gate += f", within {_length(found.gate_timeout)}"
+def _fields(report: r.RolloutReport) -> list[tuple[str, str]]:
+    gate = report.gate
+    if report.gate_timeout is not None:
+        gate += f", within {_duration(report.gate_timeout)}"
     return [
-        ("rollout", found.id),
-        ("type", found.type),
-        ("state", f"{found.state}, {found.steps_done} of {found.steps_total} steps are over"),
-        ("selection", found.selection),
-        ("at once", str(found.at_once)),
-        ("notice", _length(found.notice)),
-        ("windows", "; ".join(found.windows)),
-        ("bake", _length(found.bake) if found.bake else ""),
+        ("rollout", report.id),
+        ("type", report.type),
+        ("state", f"{report.state}, {report.steps_done} of {report.steps_total} steps are over"),
+        ("selection", report.selection),
+        ("at once", str(report.at_once)),
+        ("notice", _duration(report.notice)),
+        ("windows", "; ".join(report.windows)),
+        ("bake", _duration(report.bake) if report.bake else ""),
         ("gate", gate),
-        ("description", found.description),
-        ("started", f"by {found.by} at {moment(found.created_at)}"),
-        ("paused", _switched(found.paused)),
-        ("resumed", _switched(found.resumed)),
-        ("aborted", _switched(found.aborted)),
-        ("ended", moment(found.ended_at)),
+        ("description", report.description),
+        ("started", f"by {report.by} at {time_text(report.created_at)}"),
+        ("paused", _switch(report.paused)),
+        ("resumed", _switch(report.resumed)),
+        ("aborted", _switch(report.aborted)),
+        ("ended", time_text(report.ended_at)),
     ]
 
 
@@ -57,72 +62,76 @@ def _rows(steps: Sequence[r.Step]) -> list[tuple[str, ...]]:
             f"host {step.host}" if step.host else f"domain {step.update_domain}",
             step.state,
             listing(step.machines),
-            moment(step.not_before),
-            moment(step.ended_at),
+            time_text(step.not_before),
+            time_text(step.ended_at),
         )
         for step in steps
     ]
 
 
-def _switched(switch: r.Switch | None) -> str:
+def _switch(switch: r.Switch | None) -> str:
     if switch is None:
         return ""
-    return f"by {switch.by} at {moment(switch.at)}" + (
-        f": {switch.reason}" if switch.reason else ""
-    )
+    reason = f": {switch.reason}" if switch.reason else ""
+    return f"by {switch.by} at {time_text(switch.at)}{reason}"
 
 
-def going_on(found: r.RolloutReport) -> list[str]:
-    events = [id for s in found.steps if s.state in ("announced", "started") for id in s.events]
-    return [f"what is announced or has started goes on: {listing(events)}"] if events else []
+def continuing_events(report: r.RolloutReport) -> list[str]:
+    """Return a note about the events that a rollout does not stop when it is paused or aborted."""
+    steps = [step for step in report.steps if step.state in ("announced", "started")]
+    events = [id for step in steps for id in step.events]
+    if not events:
+        return []
+    return [f"events that are announced or have started continue: {listing(events)}"]
 
 
-def _length(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return in_words(round(seconds * SECOND))
 
 
-def show_plan(found: r.RolloutPlan) -> None:
-    there = functools.partial(_there, found.zone)
-    say(f"{found.type} of {found.selection}; this is a plan, nothing has been announced")
+def print_plan(plan: r.RolloutPlan) -> None:
+    local_time = functools.partial(_local_time, plan.zone)
+    say(f"{plan.type} of {plan.selection}; this is a plan, nothing has been announced")
     rows = [
         (
             step.lane,
             f"host {step.host}" if step.host else f"domain {step.update_domain}",
             listing(step.machines),
-            there(step.announced_at),
-            there(step.not_before),
-            there(step.ends_at),
+            local_time(step.announced_at),
+            local_time(step.not_before),
+            local_time(step.ends_at),
         )
-        for step in found.steps
+        for step in plan.steps
     ]
-    table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ESTIMATED END"), rows)
-    if found.done_at is not None:
-        say(f"estimated end: {there(found.done_at)}")
-    if found.omitted:
-        say(f"and {found.omitted} more steps that were not planned")
-    if found.message:
-        say(f"it cannot continue: {found.message}")
+    print_table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ESTIMATED END"), rows)
+    if plan.done_at is not None:
+        say(f"estimated end: {local_time(plan.done_at)}")
+    if plan.omitted:
+        say(f"and {plan.omitted} more steps that were not planned")
+    if plan.message:
+        say(f"it cannot continue: {plan.message}")
 
 
-def _there(zone: str, time: datetime) -> str:
-    """In the windows' own time, and in UTC."""
+def _local_time(zone: str, time: datetime) -> str:
+    """Return a time in the zone of the rollout's windows, and in UTC."""
     if zone == "UTC":
-        return moment(time)
+        return time_text(time)
     try:
         local = time.astimezone(ZoneInfo(zone))
-    except (ZoneInfoNotFoundError, ValueError):  # the service knows it, but not this machine
-        return moment(time)
+    except (ZoneInfoNotFoundError, ValueError):  # this machine lacks a zone that the service has
+        return time_text(time)
     return f"{local.strftime('%a %Y-%m-%d %H:%M %Z')} ({time.strftime('%H:%MZ')})"
 
 
-def when_and_who(wait: Any, indent: str) -> None:
+def print_wait(wait: Any, indent: str) -> None:
+    """Print since when and until when a rollout waits for something, and what would unblock it."""
     if getattr(wait, "details", None):
-        say(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
+        say(f"{indent}since {time_text(wait.since)}{_until(wait.until, unset='')}")
         return
-    say(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
+    say(f"{indent}since {time_text(wait.since)}{_until(wait.until)}")
     if wait.unblocked_by:
         say(f"{indent}unblocked by {wait.unblocked_by}")
 
 
-def _until(until: datetime | None, unset: str = ", no time is set") -> str:
-    return f", until {moment(until)} at most" if until else unset
+def _until(until: datetime | None, unset: str = ", without a time limit") -> str:
+    return f", until {time_text(until)} at most" if until else unset

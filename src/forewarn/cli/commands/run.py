@@ -1,7 +1,7 @@
-"""`forewarn run`: a program that knows nothing of us, as one of the machines.
+"""`forewarn run`: run a program as one of the machines, without changing the program.
 
-What it needs is `testing.enclosure`'s. Here the service is found, and the program is stood in for:
-signals that are meant for it reach it, and its end is ours.
+Namespace and clock are made by `testing.enclosure`. This module finds the service, forwards signals
+to the program, and exits with its exit code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from forewarn.cli.output import Url, fail, notes, say, service
+from forewarn.cli.output import Url, fail, print_notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.support.instants import from_datetime
 from forewarn.testing.enclosure.messages import Network
@@ -25,11 +25,12 @@ from forewarn.testing.enclosure.messages import Network
 if TYPE_CHECKING:
     from forewarn.testing.enclosure import FakeTime
 
-NOT_RUN = 125  # exit codes as env and docker have them: it was not even tried,
-CANNOT_RUN = 126  # it was found and cannot be run,
+# Exit codes, as those of env and docker.
+NOT_RUN = 125  # the program was not started
+CANNOT_RUN = 126  # the program exists and cannot be executed
 NOT_FOUND = 127  # there is no such program
-CONNECT_WITHIN = 5.0  # seconds for the service to take a connection
-PASSED_ON = frozenset(
+CONNECT_WITHIN = 5.0  # seconds for the service to accept a connection
+FORWARDED = frozenset(
     {
         signal.SIGINT,
         signal.SIGQUIT,
@@ -40,7 +41,7 @@ PASSED_ON = frozenset(
     }
 )
 
-_BY_KERNEL = 0x80  # SI_KERNEL: from a terminal, and not from a process
+_BY_KERNEL = 0x80  # SI_KERNEL: sent by a terminal, not by a process
 
 
 def run(
@@ -74,27 +75,27 @@ def run(
     url: Url = None,
 ) -> None:
     """Run a program with the service at 169.254.169.254, and exit with its exit code."""
-    with _not_run(), service(url) as client, ExitStack() as around:
+    with _exit_codes(), service(url) as client, ExitStack() as stack:
         target = _target(client, machine)
-        fake = _faked(client, command[0], around) if fake_time else None
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+        fake = _fake_time(client, command[0], stack) if fake_time else None
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         try:
             if netns:
-                process = _enclosed(command, target, network, fake, before, around)
+                process = _start_enclosed(command, target, network, fake, blocked, stack)
             else:
-                process = _beside(command, target, fake, before)
+                process = _start_plain(command, target, fake, blocked)
         except OSError as error:
-            _cannot(command[0], error)
+            _fail_to_start(command[0], error)
         if fake is not None:
-            around.callback(fake.forget, process.pid)
-            around.enter_context(_following(client, fake))
-        code = _stand_in(process)
+            stack.callback(fake.forget, process.pid)
+            stack.enter_context(_follow_clock(client, fake))
+        code = _wait(process)
     raise typer.Exit(code)
 
 
 @contextmanager
-def _not_run() -> Iterator[None]:
-    """Whatever kept it from being run has an exit code that is none of the program's."""
+def _exit_codes() -> Iterator[None]:
+    """Exit with NOT_RUN if forewarn itself fails, so that it is not mistaken for the program."""
     try:
         yield
     except typer.Exit as error:
@@ -102,30 +103,30 @@ def _not_run() -> Iterator[None]:
 
 
 def _target(client: ControlClient, name: str | None) -> tuple[str, int]:
-    """Where asking is asking as this machine."""
+    """Return the address at which requests are answered as those of the machine."""
     if name is None:
-        where = client.status().metadata
+        url = client.status().metadata
     else:
         machine = client.machine(name)
-        where = machine.metadata_url
-        if where and urlsplit(where).hostname not in machine.addresses:
+        url = machine.metadata_url
+        if url and urlsplit(url).hostname not in machine.addresses:
             fail(
-                f"{name} cannot be spoken for: this service knows machines by the address that"
-                " they ask from; forewarn run needs one that goes by the address they ask"
+                f"cannot run as {name}: this service identifies machines by their source address;"
+                " forewarn run needs a service that identifies them by the address they connect to"
                 " (forewarn dev)"
             )
-    if not where:
+    if not url:
         fail("this service has no metadata address; start it with --metadata")
-    parts = urlsplit(where)
+    parts = urlsplit(url)
     target = parts.hostname or "", parts.port or 80
     try:
         socket.create_connection(target, CONNECT_WITHIN).close()
     except OSError as error:
-        fail(f"cannot connect to {where}: {error.strerror or error}")
+        fail(f"cannot connect to {url}: {error.strerror or error}")
     return target
 
 
-def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
+def _fake_time(client: ControlClient, program: str, stack: ExitStack) -> FakeTime:
     from forewarn.testing.enclosure import FakeTime, NoFakeTime
     from forewarn.testing.enclosure.program import fake_time_problem
 
@@ -133,49 +134,50 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
     if not clock.virtual:
         fail("--fake-time: this service runs on real time; start it with --clock virtual")
     try:
-        fake = around.enter_context(FakeTime(from_datetime(clock.now)))
+        fake = stack.enter_context(FakeTime(from_datetime(clock.now)))
     except NoFakeTime as error:
         fail(f"--fake-time: {error}")
-    notes(fake.notes)
+    print_notes(fake.notes)
     if why := fake_time_problem(program):
-        notes([f"{why}: the program's clock is not changed"])
+        print_notes([f"{why}: the program's clock is not changed"])
     return fake
 
 
 @contextmanager
-def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
+def _follow_clock(client: ControlClient, fake: FakeTime) -> Iterator[None]:
+    """Keep the program's clock equal to that of the service."""
     from forewarn.testing.enclosure.follow_clock import ClockFollower
 
-    def look() -> int | None:
+    def now() -> int | None:
         try:
             return from_datetime(client.clock().now)
-        except ControlError:  # it may come back
+        except ControlError:  # the service may come back
             return None
 
-    with ClockFollower(look, fake.set):
+    with ClockFollower(now, fake.set):
         yield
 
 
-def _enclosed(
+def _start_enclosed(
     command: Sequence[str],
     target: tuple[str, int],
     network: Network,
     fake: FakeTime | None,
     blocked: set[signal.Signals | int],
-    around: ExitStack,
+    stack: ExitStack,
 ) -> subprocess.Popen[Any]:
     from forewarn.testing.enclosure import CannotEnclose, Enclosure
 
     try:
-        inside = around.enter_context(Enclosure(target, network=network))
+        enclosure = stack.enter_context(Enclosure(target, network=network))
     except CannotEnclose as error:
         fail(str(error))
-    notes(inside.notes)
+    print_notes(enclosure.notes)
     env = fake.environment() if fake is not None else None
-    return inside.popen(command, env=env, blocked=blocked)
+    return enclosure.popen(command, env=env, blocked=blocked)
 
 
-def _beside(
+def _start_plain(
     command: Sequence[str],
     target: tuple[str, int],
     fake: FakeTime | None,
@@ -188,24 +190,24 @@ def _beside(
     return start.start(command, [], env=env, blocked=blocked)
 
 
-def _cannot(program: str, error: OSError) -> NoReturn:
+def _fail_to_start(program: str, error: OSError) -> NoReturn:
     say(f"forewarn: {program}: {error.strerror or error}", err=True)
     raise typer.Exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN) from error
 
 
-def _stand_in(process: subprocess.Popen[Any]) -> int:
-    """Pass signals on until the program has ended; its exit code, as a shell has it."""
+def _wait(process: subprocess.Popen[Any]) -> int:
+    """Forward signals until the program ends, and return its exit code as a shell would."""
     while process.poll() is None:
-        told = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
-        if told.si_signo != signal.SIGCHLD and _ours_to_pass_on(told):
-            process.send_signal(told.si_signo)
+        info = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
+        if info.si_signo != signal.SIGCHLD and _is_to_forward(info):
+            process.send_signal(info.si_signo)
     code = process.returncode
     return code if code >= 0 else 128 - code
 
 
-def _ours_to_pass_on(told: signal.struct_siginfo) -> bool:
-    """Not what was typed on a terminal: the program has heard that itself. But of a terminal that
-    goes away only the session's first process is told, and that may be us."""
-    if told.si_code != _BY_KERNEL:
+def _is_to_forward(info: signal.struct_siginfo) -> bool:
+    """Return whether the program has not received a signal itself. What is typed at a terminal
+    reaches both, but when the terminal is closed only the session leader gets SIGHUP."""
+    if info.si_code != _BY_KERNEL:
         return True
-    return told.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid()
+    return info.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid()

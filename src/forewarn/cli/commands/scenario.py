@@ -1,6 +1,6 @@
-"""`forewarn scenario`: what may happen to a program, played on a service of its own.
+"""`forewarn scenario`: list, show, check and run scenarios, each on a service of its own.
 
-What a scenario is, and how it is played, is `testing.scenarios`; what is shown meanwhile is
+Scenarios are implemented in `testing.scenarios`; the display during a run is in
 `scenario_display.py`.
 """
 
@@ -18,8 +18,8 @@ import typer
 
 from forewarn.cli.commands.record import from_
 from forewarn.cli.commands.service_options import need_server
-from forewarn.cli.output import Json, as_json, fail, say, say_text, table
-from forewarn.core.time import MAX_SPEED, MIN_SPEED
+from forewarn.cli.output import Json, fail, print_json, print_table, say, say_text
+from forewarn.core.time import MAX_SPEED, MIN_SPEED, SECOND
 from forewarn.support.text import parse_duration
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-CANNOT = 2  # the exit code where nothing could be played; 1: it was, and failed
-INTERRUPTED = 130  # by Ctrl-C, SIGTERM or SIGHUP
-BY_HAND = 3600.0  # seconds in which somebody has to ask, where no command does
-PICTURES = (".svg", ".html", ".txt")
+NOT_RUN = 2  # exit code if the scenario could not be run; 1: it was run, and failed
+INTERRUPTED = 130  # exit code after Ctrl-C, SIGTERM or SIGHUP
+FIRST_POLL_WITHOUT_PROGRAM = 3600.0  # seconds to wait for the first poll if no program is run
+TIMELINE_SUFFIXES = (".svg", ".html", ".txt")
 
-Which = Annotated[str, typer.Argument(help="Name of a scenario, or its file.", metavar="SCENARIO")]
+ScenarioName = Annotated[
+    str, typer.Argument(help="Name of a scenario, or its file.", metavar="SCENARIO")
+]
 
 
 @app.command("list")
@@ -42,19 +44,19 @@ def list_(json: Json = False) -> None:
     need_server()
     from forewarn.testing import scenarios
 
-    found = [scenarios.find(name) for name in scenarios.names()]
+    built_in = [scenarios.find(name) for name in scenarios.names()]
     if json:
-        as_json([{"scenario": one.name, "about": one.about, "as": one.under_test} for one in found])
+        print_json([{"scenario": s.name, "about": s.about, "as": s.under_test} for s in built_in])
         return
-    rows = [(one.name, ", ".join(one.under_test), one.about) for one in found]
-    table(("SCENARIO", "AS", "ABOUT"), rows)
+    rows = [(s.name, ", ".join(s.under_test), s.about) for s in built_in]
+    print_table(("SCENARIO", "AS", "ABOUT"), rows)
 
 
 @app.command()
-def show(scenario: Which) -> None:
+def show(scenario: ScenarioName) -> None:
     """Print a scenario file, for example as a template for your own."""
     need_server()
-    say_text(_found(scenario, 1).text)
+    say_text(_find(scenario, 1).text)
 
 
 @app.command()
@@ -74,23 +76,24 @@ def check(
     need_server()
     from forewarn.testing.scenarios import ScenarioError, load
 
-    wrong = 0
+    failed = False
     for file in files:
         try:
-            found = load(file)
+            scenario = load(file)
         except ScenarioError as error:
-            wrong += 1
+            failed = True
             say(f"forewarn: {error}", err=True)
             continue
-        lines, expected = len(found.steps), len(found.expectations)
-        say(f"{file}: scenario {found.name}: {lines} on the timeline, {expected} expected")
-    if wrong:
+        steps, expectations = len(scenario.steps), len(scenario.expectations)
+        counts = f"steps: {steps}, expectations: {expectations}"
+        say(f"{file}: scenario {scenario.name}: {counts}")
+    if failed:
         raise typer.Exit(1)
 
 
 @app.command()
 def run(
-    scenario: Which,
+    scenario: ScenarioName,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="Program under test, and its arguments.", metavar="-- CMD"),
@@ -146,25 +149,27 @@ def run(
 
     The program finds the endpoint's URL in FOREWARN_METADATA. Without a program, the scenario is
     run for any client that polls the addresses that are printed."""
-    pace = _pace(clock, speed, fake_time)
-    patience = None if wait is None else _seconds("--wait", wait)
+    real_speed = _real_speed(clock, speed, fake_time)
+    first_poll_within = None if wait is None else _seconds("--wait", wait)
     reaction = _seconds("--react", react)
-    if timeline is not None and timeline.suffix.lower() not in PICTURES:
+    if timeline is not None and timeline.suffix.lower() not in TIMELINE_SUFFIXES:
         raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
     for file in (timeline, junit):
-        _check_place(file)
+        _check_writable(file)
     if (netns or fake_time or each) and not command:
         raise typer.BadParameter("--netns, --fake-time and --each need a program: -- CMD")
     need_server()
-    from forewarn.cli.commands.scenario_display import stage
+    from forewarn.cli.commands.scenario_display import make_display
     from forewarn.service.engine.ledger import Hung
     from forewarn.testing.errors import RefusedByService
     from forewarn.testing.kit.run_scenario import run_scenario
     from forewarn.testing.scenarios.engine.program import CannotRun
     from forewarn.testing.scenarios.runner import FIRST_POLL_WITHIN
 
-    found = _spoken_for(_found(scenario, CANNOT), as_, each)
-    with _also_when_told_to_end(), stage(found, quiet=json) as seen:
+    if first_poll_within is None:
+        first_poll_within = FIRST_POLL_WITHIN if command else FIRST_POLL_WITHOUT_PROGRAM
+    chosen = _with_machines(_find(scenario, NOT_RUN), as_, each)
+    with _interrupt_on_signals(), make_display(chosen, quiet=json) as display:
         program: ProgramRunner | None = None
         try:
             if command:
@@ -172,50 +177,48 @@ def run(
 
                 program = ProgramRunner(
                     command,
-                    found.under_test,
+                    chosen.under_test,
                     netns=netns,
                     fake_time=fake_time,
                     keep_going=keep_going,
                     aside=json,
-                    show=seen.output,
-                    note=seen.note,
+                    show=display.output,
+                    note=display.note,
                 )
             result = run_scenario(
-                found,
-                speed=pace,
+                chosen,
+                speed=real_speed,
                 record=record,
-                wait=patience
-                if patience is not None
-                else (FIRST_POLL_WITHIN if command else BY_HAND),
+                wait=first_poll_within,
                 react=reaction,
                 program=program,
-                on_ready=lambda service: seen.begin(service, by_hand=not command),
-                on_step=seen.step,
+                on_ready=lambda service: display.begin(service, print_urls=not command),
+                on_step=display.step,
             )
         except (CannotRun, RefusedByService, Hung) as error:
-            _cannot(str(error))
+            _fail(str(error))
         except OSError as error:
-            _cannot(f"{error.filename or 'the service cannot start'}: {error.strerror}")
+            _fail(f"{error.filename or 'the service cannot start'}: {error.strerror}")
         except KeyboardInterrupt:
-            seen.note("interrupted; nothing was judged")
+            display.note("interrupted; nothing was judged")
             raise typer.Exit(INTERRUPTED) from None
     files: list[tuple[Path, str]] = []
     if timeline is not None:
-        files.append((timeline, seen.drawing(timeline, result.verdict)))
+        files.append((timeline, display.drawing(timeline, result.verdict)))
     if junit is not None:
         files.append((junit, result.junit()))
-    unwritten = [says for file, text in files if (says := _write(file, text))]
-    _tell(result, json)
-    if unwritten:
-        fail("; ".join(unwritten))
+    problems = [problem for file, text in files if (problem := _write(file, text))]
+    _print_result(result, json)
+    if problems:
+        fail("; ".join(problems))
     if not result.ok:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _also_when_told_to_end() -> Iterator[None]:
-    """Whoever ends us, or closes our terminal, means the command, too, which has a session of its
-    own. What was ignored before (nohup) still is."""
+def _interrupt_on_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, so that the program under test, which has a
+    session of its own, is stopped too. Signals that are ignored (nohup) stay ignored."""
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
@@ -223,27 +226,26 @@ def _also_when_told_to_end() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told = [
-        one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN
-    ]
-    before = {one: signal.signal(one, interrupt) for one in told}
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
-def _tell(result: Result, json: bool) -> None:
+def _print_result(result: Result, json: bool) -> None:
     if json:
-        as_json(result.as_dict())
+        print_json(result.as_dict())
         return
     for line in (*str(result.verdict).splitlines(), "", *str(result).splitlines()):
         say(line)
 
 
-def _pace(clock: str | None, speed: float | None, fake_time: bool) -> float | None:
-    """By how much durations are divided in real time; None: the clock is virtual."""
+def _real_speed(clock: str | None, speed: float | None, fake_time: bool) -> float | None:
+    """Return the number by which durations are divided in real time; None: a virtual clock."""
     if clock not in ("real", "virtual", None):
         raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed is not None:
@@ -252,60 +254,60 @@ def _pace(clock: str | None, speed: float | None, fake_time: bool) -> float | No
         raise typer.BadParameter(
             f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
         )
-    pace = speed if speed is not None else 1.0 if clock == "real" else None
-    if fake_time and pace is not None:
+    real_speed = speed if speed is not None else 1.0 if clock == "real" else None
+    if fake_time and real_speed is not None:
         raise typer.BadParameter("--fake-time needs a virtual clock")
-    return pace
+    return real_speed
 
 
-def _seconds(option: str, said: str) -> float:
+def _seconds(option: str, text: str) -> float:
     try:
-        return parse_duration(said) / 1e6
+        return parse_duration(text) / SECOND
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
 
 
-def _found(name: str, code: int) -> Scenario:
+def _find(name: str, code: int) -> Scenario:
     from forewarn.testing.scenarios import ScenarioError, find
 
     try:
         return find(name)
     except ScenarioError as error:
-        _cannot(str(error), code)
+        _fail(str(error), code)
 
 
-def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
-    """The scenario, with the machines that were asked for."""
+def _with_machines(scenario: Scenario, machines: str | None, each: bool) -> Scenario:
+    """Return the scenario with the machines that the program is to be run as."""
     names = [machine.name for machine in scenario.fleet.machines]
-    if each and said:
+    if each and machines:
         raise typer.BadParameter("--each cannot be combined with --as")
     if each:
         return msgspec.structs.replace(scenario, under_test=tuple(names))
-    if said is None:
+    if machines is None:
         return scenario
     from forewarn.support.suggest import instead_of
 
-    wanted = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
-    for name in wanted:
+    chosen = tuple(dict.fromkeys(name.strip() for name in machines.split(",")))
+    for name in chosen:
         if name not in names:
             raise typer.BadParameter(
-                f"there is no machine '{name}'; {instead_of(name, names)}", param_hint="--as"
+                f"unknown machine '{name}'; {instead_of(name, names)}", param_hint="--as"
             )
-    return msgspec.structs.replace(scenario, under_test=wanted)
+    return msgspec.structs.replace(scenario, under_test=chosen)
 
 
-def _check_place(file: Path | None) -> None:
-    """Before anything is played; what came of it should not be lost for a slip."""
+def _check_writable(file: Path | None) -> None:
+    """Check an output file before the run, so that the result is not lost afterwards."""
     if file is None:
         return
     if file.is_dir():
         raise typer.BadParameter(f"{file} is a directory; pass the path of a file")
     if not file.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {file.parent}; create it first")
+        raise typer.BadParameter(f"the directory {file.parent} does not exist; create it first")
 
 
 def _write(path: Path, text: str) -> str:
-    """Why it could not be written; empty if it was."""
+    """Write a file, and return why it could not be written, or ""."""
     try:
         path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
@@ -313,9 +315,9 @@ def _write(path: Path, text: str) -> str:
     return ""
 
 
-def _cannot(says: str, code: int = CANNOT) -> NoReturn:
-    say(f"forewarn: {says}", err=True)
+def _fail(message: str, code: int = NOT_RUN) -> NoReturn:
+    say(f"forewarn: {message}", err=True)
     raise typer.Exit(code)
 
 
-app.command("from")(from_)  # last, as one reads them
+app.command("from")(from_)  # listed last in --help

@@ -1,5 +1,5 @@
-"""What is shown while a scenario is played: on a terminal a living picture with the program's
-words above it, else one line for every change."""
+"""The display during `forewarn scenario run`: on a terminal a live timeline with the program's
+output above it, otherwise a line for every change."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ from forewarn.testing.scenarios.file.fleets import in_a_line
 from forewarn.testing.timeline import Lanes, html, live, svg, text
 from forewarn.verdict.verdict import Verdict
 
-FRAMES = 8  # a second
+REFRESHES = 8  # per second
 
 
 class Display:
-    """One line for every change, to standard error."""
+    """Prints a line for every change to standard error."""
 
-    output: Any = None  # a command writes where we do
+    output: Any = None  # the program under test writes to our standard output and error
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._begun: float | None = None
+        self._started: float | None = None
         self.lanes = Lanes(self._changed)
 
-    def begin(self, service: Service, *, by_hand: bool) -> None:
-        """The service is there, and nothing has happened yet."""
+    def begin(self, service: Service, *, print_urls: bool) -> None:
+        """Start displaying a service on which nothing has happened yet."""
         trace = service.node.trace
         assert trace is not None
         service.call(trace.add_sink, self.lanes.add)
-        self._begun = service.node.writer.now().at / 1e6
+        self._started = service.node.writer.now().at / 1e6
         self.note(f"scenario {self._scenario.name}: {in_a_line(self._scenario.fleet)}")
-        if by_hand:
-            self._welcome(service)
+        if print_urls:
+            self._print_urls(service)
 
-    def _welcome(self, service: Service) -> None:
-        """For whoever is to ask, by hand or by a program that was started elsewhere."""
+    def _print_urls(self, service: Service) -> None:
+        """Print the URLs of the machines, for a client that is started elsewhere."""
         for name in self._scenario.under_test:
-            self.note(f"ask as {name}: {service.url(name)}, and it begins")
+            self.note(f"poll as {name} to begin: {service.url(name)}")
         urls = {
             "metadata": service.url(self._scenario.under_test[0]),
             "control": service.control_url,
         }
         typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
 
-    def step(self, says: str) -> None:
-        """A line of the timeline has happened."""
-        del says  # what came of it is told by the trace
+    def step(self, description: str) -> None:
+        """Handle a step of the scenario. Its effects are displayed from the trace instead."""
+        del description
 
-    def note(self, says: str) -> None:
-        say(says, err=True)
+    def note(self, text: str) -> None:
+        say(text, err=True)
 
-    def _changed(self, at: float, says: str) -> None:
-        if self._begun is not None:
-            self.note(f"{in_words(round((at - self._begun) * 1e6)):>12}  {says}")
+    def _changed(self, at: float, text: str) -> None:
+        if self._started is not None:
+            self.note(f"{in_words(round((at - self._started) * 1e6)):>12}  {text}")
 
     def drawing(self, path: Path, verdict: Verdict) -> str:
         title = f"scenario {self._scenario.name}"
@@ -75,15 +75,15 @@ class Display:
                 return text(self.lanes, title=title)
 
 
-class LineDisplay(Display):
-    """For programs that read what comes of it."""
+class QuietDisplay(Display):
+    """Prints nothing, for --json."""
 
-    def note(self, says: str) -> None:
-        del says
+    def note(self, text: str) -> None:
+        del text
 
 
 class LiveDisplay(Display):
-    """A picture that grows; whatever is said stands above it."""
+    """Shows a live timeline, with notes and the program's output above it."""
 
     def __init__(self, scenario: Scenario, console: Any) -> None:
         super().__init__(scenario)
@@ -91,19 +91,18 @@ class LiveDisplay(Display):
         self._service: Service | None = None
 
     def output(self, machine: str, line: str) -> None:
-        shown = line if len(self._scenario.under_test) == 1 else f"{machine}: {line}"
-        self.note(shown)
+        self.note(line if len(self._scenario.under_test) == 1 else f"{machine}: {line}")
 
-    def note(self, says: str) -> None:
+    def note(self, text: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text(visible(says)))
+        self._console.print(Text(visible(text)))
 
-    def _changed(self, at: float, says: str) -> None:
-        """It is in the picture."""
+    def _changed(self, at: float, text: str) -> None:
+        """Do nothing: the change is drawn in the timeline."""
 
-    def begin(self, service: Service, *, by_hand: bool) -> None:
-        super().begin(service, by_hand=by_hand)
+    def begin(self, service: Service, *, print_urls: bool) -> None:
+        super().begin(service, print_urls=print_urls)
         self._service = service
 
     def __rich__(self) -> Any:
@@ -113,9 +112,9 @@ class LiveDisplay(Display):
 
 
 @contextmanager
-def stage(scenario: Scenario, *, quiet: bool) -> Iterator[Display]:
+def make_display(scenario: Scenario, *, quiet: bool) -> Iterator[Display]:
     if quiet:
-        yield LineDisplay(scenario)
+        yield QuietDisplay(scenario)
         return
     if not sys.stdout.isatty():
         yield Display(scenario)
@@ -124,6 +123,6 @@ def stage(scenario: Scenario, *, quiet: bool) -> Iterator[Display]:
     from rich.live import Live
 
     console = Console()
-    shown = LiveDisplay(scenario, console)
-    with Live(get_renderable=shown.__rich__, console=console, refresh_per_second=FRAMES):
-        yield shown
+    display = LiveDisplay(scenario, console)
+    with Live(get_renderable=display.__rich__, console=console, refresh_per_second=REFRESHES):
+        yield display

@@ -57,28 +57,29 @@ def serve(
     flags = flags_of(fleet, metadata, control, state, record, no_front)
 
     def load() -> tuple[s.LoadedSettings, Config]:
-        loaded, made = s.load(config, os.environ, flags)
-        made = msgspec.structs.replace(made, migrate=migrate)
-        return loaded, use_handed_over(made, handed_over, loaded.settings.allow_other_addresses)
+        loaded, node_config = s.load(config, os.environ, flags)
+        node_config = msgspec.structs.replace(node_config, migrate=migrate)
+        anywhere = loaded.settings.allow_other_addresses
+        return loaded, use_handed_over(node_config, handed_over, anywhere)
 
     try:
         handed_over = HandedOverSockets.from_environment(os.environ)
-        if (several := load_if_workers(config, flags)) is not None:
-            _print_notes(socket_notes(several[1], handed_over))
-            become_supervisor(*several, handed_over, path=config, flags=flags, migrate=migrate)
-        loaded, made = load()
+        if (with_workers := load_if_workers(config, flags)) is not None:
+            _print_notes(socket_notes(with_workers[1], handed_over))
+            become_supervisor(*with_workers, handed_over, path=config, flags=flags, migrate=migrate)
+        loaded, node_config = load()
     except s.SettingsError as error:
         fail_all(error.problems)
     except CannotListen as error:
         fail(str(error))
     _print_notes(socket_notes(s.config(loaded, with_fleet=False), handed_over))
-    machines = made.fleet.machines if made.fleet else []
-    silent = [machine.name for machine in machines if not machine.addresses]
-    if silent:
+    machines = node_config.fleet.machines if node_config.fleet else []
+    names = [machine.name for machine in machines if not machine.addresses]
+    if names:
         typer.echo(
-            f"note: these machines have no address and cannot poll: {listing(silent)}", err=True
+            f"note: these machines have no address and cannot poll: {listing(names)}", err=True
         )
-    run_service(made, lambda _: None, loaded, load)
+    run_service(node_config, lambda _: None, loaded, load)
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the commands about a service share: options, and how a node is run in this process."""
+"""Options that commands about a service share, and running a node in this process."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def need_server() -> None:
 
 
 def run_service(
-    config: Config, welcome: Any, loaded: LoadedSettings | None = None, load: Any = None
+    config: Config, on_start: Any, loaded: LoadedSettings | None = None, load: Any = None
 ) -> None:
     """Run a node until it is stopped. With `load`, its settings can be reloaded."""
     import uvloop
@@ -68,7 +68,7 @@ def run_service(
     from forewarn.store import StoreFailed, StoreUnusable
 
     try:
-        uvloop.run(run(config, welcome, note, loaded, load))
+        uvloop.run(run(config, on_start, note, loaded, load))
     except (CannotListen, StoreFailed, StoreUnusable, TracesUnusable) as error:
         fail(str(error))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`forewarn timeline`: a recording as a picture, in the terminal or in a file."""
+"""`forewarn timeline`: draw a recording, in the terminal or in a file."""
 
 from __future__ import annotations
 
@@ -32,37 +32,38 @@ def timeline(
 
     if output is not None and output.suffix.lower() not in KINDS:
         raise typer.BadParameter(f"'{output.name}' should end in .svg, .html or .txt")
-    heard: list[Mapping[str, Any]] = []
-    strange = 0
+    records: list[Mapping[str, Any]] = []
+    unreadable = 0
     try:
         for record in read_lines(files):
             if isinstance(record, Mapping) and isinstance(record.get("kind"), str):
-                heard.append(record)
+                records.append(record)
             else:
-                strange += 1
+                unreadable += 1
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
-    if strange > len(files):  # a torn last line each is what a kill leaves behind
-        fail(f"{strange} lines cannot be read; is this a trace?")
-    lanes = Lanes.of(heard)
+    if unreadable > len(files):  # a service that is killed may leave one incomplete line
+        fail(f"{unreadable} lines cannot be read; is this a trace?")
+    lanes = Lanes.of(records)
     if not lanes.picture().recorded:
         fail("the trace is empty, so there is nothing to draw")
-    named = title if title is not None else ", ".join(file.name for file in files)
+    if title is None:
+        title = ", ".join(file.name for file in files)
     if output is None:
-        _show(lanes, named)
+        _show(lanes, title)
         return
     match output.suffix.lower():
         case ".svg":
-            drawn = timeline.svg(lanes, title=named)
+            drawing = timeline.svg(lanes, title=title)
         case ".html":
-            drawn = timeline.html(lanes, verdict=_verdict(heard), title=named)
+            drawing = timeline.html(lanes, verdict=_verdict(records), title=title)
         case _:
-            drawn = timeline.text(lanes, title=named)
+            drawing = timeline.text(lanes, title=title)
     try:
-        output.write_text(drawn, encoding="utf-8", errors="replace")
+        output.write_text(drawing, encoding="utf-8", errors="replace")
     except OSError as error:
         fail(f"{output}: {error.strerror}")
-    say(f"{output}: {len(drawn.encode('utf-8', 'replace')):,} bytes", err=True)
+    say(f"{output}: {len(drawing.encode('utf-8', 'replace')):,} bytes", err=True)
 
 
 def _show(lanes: Lanes, title: str) -> None:
@@ -77,17 +78,16 @@ def _show(lanes: Lanes, title: str) -> None:
     else:
         encoding = sys.stdout.encoding or "utf-8"
         signs = "".join(shape.sign for shape in SHAPES.values())
-        plain = signs.encode(encoding, "ignore").decode(encoding) != signs
-        said = text(lanes, title=title, ascii_only=plain)
-        say_text(said.encode(encoding, "replace").decode(encoding))
+        ascii_only = signs.encode(encoding, "ignore").decode(encoding) != signs
+        drawing = text(lanes, title=title, ascii_only=ascii_only)
+        say_text(drawing.encode(encoding, "replace").decode(encoding))
 
 
-def _verdict(lines: list[Mapping[str, Any]]) -> Any:
-    """What the guests did about it, read off the same lines."""
+def _verdict(records: list[Mapping[str, Any]]) -> Any:
     from forewarn.traces.lines import time_of
     from forewarn.verdict.observer import Observer
 
     observer = Observer()
-    for line in sorted(lines, key=lambda line: time_of(line) or 0.0):
-        observer.add(line)
+    for record in sorted(records, key=lambda record: time_of(record) or 0.0):
+        observer.add(record)
     return observer.verdict()

@@ -1,7 +1,8 @@
-"""`forewarn token`: who may ask. Through the service, or on a state file while none runs.
+"""`forewarn token`: create, list and revoke tokens, through a service or in its state file while it
+is stopped.
 
-A new token goes to standard output alone, so that it can be piped into a file; all else that is
-said about it goes to standard error.
+A new token is all that is printed to standard output, so that it can be redirected to a file;
+everything else goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import typer
 from forewarn.cli.output import (
     Json,
     Url,
-    as_json,
     fail,
-    moment,
-    notes,
     parsed,
+    print_json,
+    print_notes,
+    print_table,
     say,
     service,
-    table,
+    time_text,
 )
 from forewarn.control.schema import tokens as t
 from forewarn.core.time import SECOND
@@ -43,11 +44,11 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of its user, as shown in the history.")],
     role: Annotated[str, typer.Option(help="Role: viewer, operator or admin.")],
     group: Annotated[
-        list[str] | None, typer.Option(help="Only for this group. Repeatable.")
+        list[str] | None, typer.Option(help="Restrict the token to this group. Repeatable.")
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Restrict the token to groups with these labels: tier=web,!canary."),
+        typer.Option(help="Restrict the token to groups with these labels, e.g. tier=web,!canary."),
     ] = None,
     expires: Annotated[
         str | None,
@@ -61,40 +62,40 @@ def create(
     request = t.TokenRequest(
         name=name, role=role, groups=group or None, label=label, **_expiry(expires)
     )
-    made: t.CreatedToken
+    token: t.CreatedToken
     if state is not None:
         new = not state.exists()
-        made = _offline(state, url, lambda there: there.create(request))
+        token = _offline(state, url, lambda tokens: tokens.create(request))
         if new:
-            say(f"note: {state} was made, with {state.name}.lock{_whose(state)}", err=True)
+            say(f"note: {state} was created, with {state.name}.lock{_owner(state)}", err=True)
     else:
         with service(url) as client:
-            made = client.create_token(request)
-    notes(made.notes)
+            token = client.create_token(request)
+    print_notes(token.notes)
     if json:
-        as_json(made)
+        print_json(token)
         return
-    ends = f"until {moment(made.expires_at)}" if made.expires_at else "until it is revoked"
-    say(f"token {made.id} for '{made.name}', {made.role}{_limit(made)}, valid {ends}", err=True)
+    ends = f"until {time_text(token.expires_at)}" if token.expires_at else "until it is revoked"
+    say(f"token {token.id} for '{token.name}', {token.role}{_limit(token)}, valid {ends}", err=True)
     say("the token cannot be shown again; store it where only its user can read it", err=True)
-    typer.echo(made.token)
+    typer.echo(token.token)
 
 
 @app.command("list")
 def list_(state: State = None, json: Json = False, url: Url = None) -> None:
     """List all tokens, including those that are no longer valid."""
-    found: list[t.Token]
+    tokens: list[t.Token]
     if state is not None:
-        _there(state)
-        found = _listed(state, url)
+        _check_exists(state)
+        tokens = _tokens_in(state, url)
     else:
         with service(url) as client:
-            found = client.tokens()
+            tokens = client.tokens()
     if json:
-        as_json(found)
+        print_json(tokens)
         return
-    if not found:
-        say("there are no tokens: local clients need none")
+    if not tokens:
+        say("there are no tokens; local clients need none")
         return
     rows = [
         (
@@ -102,20 +103,20 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
             token.name,
             token.role + _limit(token),
             token.state,
-            moment(token.created_at),
-            moment(token.expires_at) or "never",
-            moment(token.last_used) or "never",
+            time_text(token.created_at),
+            time_text(token.expires_at) or "never",
+            time_text(token.last_used) or "never",
         )
-        for token in found
+        for token in tokens
     ]
-    table(("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"), rows)
+    print_table(("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"), rows)
 
 
 @app.command()
 def revoke(
     token: Annotated[str, typer.Argument(help="ID or name of the token.", metavar="ID-OR-NAME")],
     force: Annotated[
-        bool, typer.Option("--force", help="Revoke even the last token of an admin.")
+        bool, typer.Option("--force", help="Revoke even the last admin token.")
     ] = False,
     state: State = None,
     json: Json = False,
@@ -123,33 +124,33 @@ def revoke(
 ) -> None:
     """Revoke a token."""
     request = t.RevokeRequest(force=force)
-    done: t.Token
+    revoked: t.Token
     if state is not None:
-        _there(state)
-        done = _offline(state, url, lambda there: there.revoke(token, request))
+        _check_exists(state)
+        revoked = _offline(state, url, lambda tokens: tokens.revoke(token, request))
     else:
         with service(url) as client:
-            done = client.revoke_token(token, request)
+            revoked = client.revoke_token(token, request)
     if json:
-        as_json(done)
+        print_json(revoked)
     else:
-        say(f"token {done.id} ({done.name}) is revoked")
+        say(f"token {revoked.id} ({revoked.name}) is revoked")
 
 
-def _whose(state: Path) -> str:
+def _owner(state: Path) -> str:
     try:
-        return f"; they belong to {state.owner()}, as whom the service has to run"
+        return f"; they belong to {state.owner()}, so the service has to run as that user"
     except (KeyError, OSError):
         return "; the service's user must be able to write both"
 
 
 def _limit(token: t.Token) -> str:
-    said = [*token.groups, *([token.label] if token.label else [])]
-    return f" of {', '.join(said)}" if said else ""
+    limits = [*token.groups, *([token.label] if token.label else [])]
+    return f" of {', '.join(limits)}" if limits else ""
 
 
 def _expiry(text: str | None) -> dict[str, Any]:
-    """How long it lasts, or until when."""
+    """Return the field of the request for a duration, or for a time."""
     if text is None:
         return {}
     try:
@@ -159,26 +160,26 @@ def _expiry(text: str | None) -> dict[str, Any]:
     return {"expires_at": at if at.tzinfo else at.replace(tzinfo=UTC)}
 
 
-def _there(state: Path) -> None:
+def _check_exists(state: Path) -> None:
     if not state.is_file():
         fail(f"{state}: there is no such state file")
 
 
-def _listed(state: Path, url: str | None) -> list[t.Token]:
-    """Without taking the file up, be it a copy or a service's."""
-    _no_service(url)
-    from forewarn.cli.commands.token_offline import listed
+def _tokens_in(state: Path, url: str | None) -> list[t.Token]:
+    """Return the tokens in a state file, without changing it: it may be a backup, or in use."""
+    _check_offline(url)
+    from forewarn.cli.commands.token_offline import tokens_in
     from forewarn.store import StoreUnusable
 
     try:
-        return listed(state)
+        return tokens_in(state)
     except StoreUnusable as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}")
 
 
-def _no_service(url: str | None) -> None:
+def _check_offline(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     from forewarn.cli.commands.service_options import need_server
@@ -187,19 +188,20 @@ def _no_service(url: str | None) -> None:
 
 
 def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    _no_service(url)
+    """Do something with the tokens of a state file that no service uses."""
+    _check_offline(url)
     from forewarn.cli.commands.token_offline import OfflineTokens, Refusal
     from forewarn.service.telemetry import log
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
 
-    log.configure("console")  # on standard error: a token is piped from the other
+    log.configure("console")  # on standard error: standard output is for the token
 
-    async def done() -> Any:
-        async with OfflineTokens.at(state) as there:
-            return await work(there)
+    async def run() -> Any:
+        async with OfflineTokens.at(state) as tokens:
+            return await work(tokens)
 
     try:
-        return asyncio.run(done())
+        return asyncio.run(run())
     except (Refusal, StoreUnusable, StoreFailed, OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The verbs of `forewarn token` on a state file: the same shapes in and out as through the API.
+"""`forewarn token` on a state file, with the same requests and responses as through the API.
 
-Needs the server's packages; `token.py` imports it when a state file is named.
+Needs the server's packages; `token.py` imports it only for --state.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from forewarn.support import guard
 
 
 class Refusal(Exception):
-    """The message is one clear line."""
+    """A request was refused; the message is one clear line."""
 
 
 class OfflineTokens:
+    """The tokens of a state file that no service uses."""
+
     def __init__(self, tokens: Tokens, writer: Writer) -> None:
         self._tokens = tokens
         self._writer = writer
@@ -44,31 +46,31 @@ class OfflineTokens:
 
     async def create(self, request: t.TokenRequest) -> t.CreatedToken:
         try:
-            made = _allowed(await self._tokens.create(new_token(request), LOCAL_NAME))
+            created = _check(await self._tokens.create(new_token(request), LOCAL_NAME))
         except RefusedError as error:
             raise Refusal(_text(error.refused)) from error
-        fields = msgspec.structs.asdict(self._shown(made.token))
-        return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
+        fields = msgspec.structs.asdict(self._view(created.token))
+        return t.CreatedToken(**fields, token=created.secret.text, notes=list(created.notes))
 
-    async def revoke(self, said: str, request: t.RevokeRequest) -> t.Token:
-        return self._shown(
-            _allowed(await self._tokens.revoke(said, LOCAL_NAME, force=request.force))
-        )
+    async def revoke(self, id_or_name: str, request: t.RevokeRequest) -> t.Token:
+        revoked = await self._tokens.revoke(id_or_name, LOCAL_NAME, force=request.force)
+        return self._view(_check(revoked))
 
-    def _shown(self, token: Token) -> t.Token:
+    def _view(self, token: Token) -> t.Token:
         return views.token(token, self._writer.now().at, self._tokens.last_used(token.id))
 
 
-def listed(state: Path) -> list[t.Token]:
-    """All there are in a state file, which is only looked at."""
+def tokens_in(state: Path) -> list[t.Token]:
+    """Return all tokens in a state file, without changing it."""
     now = guard.wall_us()
     return [views.token(token, now, used) for token, used in stored_state(state).tokens()]
 
 
-def _allowed(done: Any) -> Any:
-    if isinstance(done, Refused):
-        raise Refusal(_text(done))
-    return done
+def _check(outcome: Any) -> Any:
+    """Return an outcome, or raise Refusal."""
+    if isinstance(outcome, Refused):
+        raise Refusal(_text(outcome))
+    return outcome
 
 
 def _text(refused: Refused) -> str:

@@ -1,7 +1,7 @@
-"""`forewarn upgrade`: an older state file brought up to date, without serving it.
+"""`forewarn upgrade`: upgrade an older state file without starting the service.
 
-That is how it is done on a fleet: a service that upgraded and then served where no guest can ask
-would carry events out that nobody was told of.
+A service that upgraded the file and then served without its sockets would carry out events that no
+guest had been able to see.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.commands.service_options import ConfigFile, need_server
-from forewarn.cli.output import Json, as_json, fail, fail_all, say
+from forewarn.cli.output import Json, fail, fail_all, print_json, say
 
 
 def upgrade(
@@ -28,28 +28,28 @@ def upgrade(
     from forewarn.store import StoreUnusable
     from forewarn.store.engines import stored_state
 
-    file = state or _named(config)
+    file = state or _state_in_settings(config)
     try:
-        done = stored_state(file).upgrade()
+        upgrade = stored_state(file).upgrade()
     except StoreUnusable as error:
         fail(str(error))
-    kept = None if done.kept is None else str(done.kept)
+    kept = None if upgrade.kept is None else str(upgrade.kept)
     if json:
-        as_json({"file": str(file), "from": done.before, "to": done.after, "kept": kept})
+        print_json({"file": str(file), "from": upgrade.before, "to": upgrade.after, "kept": kept})
     elif kept is None:
-        say(f"{file} has schema {done.after}, which is current")
+        say(f"{file} has schema {upgrade.after}, which is current")
     else:
-        say(f"{file} was upgraded from schema {done.before} to {done.after}")
+        say(f"{file} was upgraded from schema {upgrade.before} to {upgrade.after}")
         say(f"the old file is kept as {kept}; remove it when you no longer need it")
 
 
-def _named(config: Path | None) -> Path:
+def _state_in_settings(config: Path | None) -> Path:
     from forewarn.node import settings as s
 
     try:
-        said = s.gather(config, os.environ)
+        loaded = s.gather(config, os.environ)
     except s.SettingsError as error:
         fail_all(error.problems)
-    if said.origin("state").source is s.Source.DEFAULT:
+    if loaded.origin("state").source is s.Source.DEFAULT:
         fail("pass --state FILE, or --config FILE with settings that name the state")
-    return Path(said.settings.state)
+    return Path(loaded.settings.state)

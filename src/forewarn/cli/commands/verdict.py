@@ -1,4 +1,5 @@
-"""`forewarn verdict`: what guests did about their events, of a running service or a recording."""
+"""`forewarn verdict`: report what clients did about their events, from a running service or a
+recording."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, say, service, table
+from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service
 
 if TYPE_CHECKING:
     from forewarn.verdict.verdict import Verdict
@@ -42,11 +43,11 @@ def verdict(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Report what clients did wrong about their events. Exits with 1 if they did anything wrong."""
+    """Report what clients did about their events. Exits with 1 if they did anything wrong."""
     if rules:
         _rules(json)
         return
-    _known(allow or [])
+    _check_rules(allow or [])
     if forget:
         if files or machine or event:
             raise typer.BadParameter(
@@ -56,15 +57,15 @@ def verdict(
             client.forget_verdict()
         say("all observations were discarded")
         return
-    found = _of_files(files, machine, event) if files else _of_service(url, machine, event)
-    found = found.without(*(allow or []))
+    verdict = _of_files(files, machine, event) if files else _of_service(url, machine, event)
+    verdict = verdict.without(*(allow or []))
     if junit is not None:
-        _write(junit, found)
+        _write_junit(junit, verdict)
     if json:
-        as_json(found)
+        print_json(verdict)
     else:
-        _show(found)
-    if not found.ok or (strict and found.notes):
+        _show(verdict)
+    if not verdict.ok or (strict and verdict.notes):
         raise typer.Exit(1)
 
 
@@ -77,29 +78,29 @@ def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verd
     from forewarn.verdict.files import verdict_of_files
 
     try:
-        heard = verdict_of_files(files)
+        trace = verdict_of_files(files)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
-    if not heard.exchanges:
+    if not trace.exchanges:
         fail("the trace contains no requests, so there is no verdict")
-    if heard.unreadable > len(files):  # a torn last line each is what a kill leaves behind
-        fail(f"{heard.unreadable} lines cannot be read; is this a trace?")
-    found = heard.verdict
+    if trace.unreadable > len(files):  # a service that is killed may leave one incomplete line
+        fail(f"{trace.unreadable} lines cannot be read; is this a trace?")
+    verdict = trace.verdict
     if machine is not None:
-        if not found.knows(machine):
+        if not verdict.knows(machine):
             fail(f"the trace contains nothing about machine '{machine}'")
-        found = found.of(machine)
+        verdict = verdict.of(machine)
     if event is not None:
-        found = found.about(event)
-        if not found.courses:
+        verdict = verdict.about(event)
+        if not verdict.courses:
             fail(f"the trace contains nothing about event {event}")
-    return found
+    return verdict
 
 
-def _known(allowed: list[str]) -> None:
+def _check_rules(names: list[str]) -> None:
     from forewarn.verdict.rules import RULES
 
-    for rule in allowed:
+    for rule in names:
         if rule not in RULES:
             raise typer.BadParameter(
                 f"unknown rule '{rule}'; 'forewarn verdict --rules' lists them",
@@ -111,36 +112,36 @@ def _rules(json: bool) -> None:
     from forewarn.verdict.rules import RULES
 
     if json:
-        as_json(RULES)
+        print_json(RULES)
     else:
-        table(
+        print_table(
             ("RULE", "SEVERITY", "EXPECTATION"),
-            [(n, r.severity, r.expects) for n, r in RULES.items()],
+            [(name, rule.severity, rule.expects) for name, rule in RULES.items()],
         )
 
 
-def _write(path: Path, found: Verdict) -> None:
+def _write_junit(path: Path, verdict: Verdict) -> None:
     from forewarn.verdict.junit import junit
 
     try:
-        path.write_bytes(junit(found))
+        path.write_bytes(junit(verdict))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
 
 
-def _show(found: Verdict) -> None:
+def _show(verdict: Verdict) -> None:
     from forewarn.verdict import rendering as r
 
-    say(r.headline(found))
-    for one in found.complaints:
-        for line in r.complaint_text(one).split("\n"):
+    say(r.headline(verdict))
+    for complaint in verdict.complaints:
+        for line in r.complaint_text(complaint).split("\n"):
             say(line)
-    for courses in r.by_event(found).values():
+    for courses in r.by_event(verdict).values():
         say("")
         say(r.event_line(courses[0]))
-        table(COURSES, [r.course_cells(course) for course in courses])
-    if found.conducts:
+        print_table(COURSES, [r.course_cells(course) for course in courses])
+    if verdict.conducts:
         say("")
-        table(CONDUCTS, [r.conduct_cells(conduct) for conduct in found.conducts])
-    for remark in found.remarks:
+        print_table(CONDUCTS, [r.conduct_cells(conduct) for conduct in verdict.conducts])
+    for remark in verdict.remarks:
         say(f"remark: {remark}")

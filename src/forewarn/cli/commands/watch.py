@@ -1,7 +1,7 @@
-"""`forewarn watch`: this machine's events as they come, for people, programs and scripts.
+"""`forewarn watch`: print this machine's events as they change.
 
-A client and nothing else, so it works on forewarn and on Azure alike. What it looks like is
-`watch_text.py`, on a terminal `watch_live.py`; who is run for each change is `watch_exec.py`.
+It is only a client, so it works on forewarn and on Azure alike. The text is in `watch_text.py`, the
+live view in `watch_live.py`, and --exec in `watch_exec.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forewarn.cli.commands.watch_text import ChangeLine
     from forewarn.client import Client
 
-LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
+CHECK_EVERY = 0.5  # seconds between two checks of the connection to the endpoint
 
 
 def watch(
@@ -50,24 +50,24 @@ def watch(
     """Print the events of this machine and its group as they change, until Ctrl-C.
 
     Approves nothing. Exits with 0, also after Ctrl-C; with 1 if --once found no endpoint."""
-    with _until_told_to_stop(), _client(endpoint) as client, ExitStack() as stack:
+    with _until_stopped(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
-        run: Callable[[ChangeLine], None] = _nobody
+        run: Callable[[ChangeLine], None] = _ignore
         if command is not None:
             from forewarn.cli.commands.watch_exec import CommandQueue
 
             run = stack.enter_context(CommandQueue(command, finish=once)).run
         from forewarn.cli.commands.watch_state import WatchState
 
-        watching = WatchState(client, mine_only=not all_)
+        state = WatchState(client, mine_only=not all_)
         if once:
-            _once(watching, json, run)
+            _once(state, json, run)
         elif command is None and not json and sys.stdout.isatty():
             from forewarn.cli.commands.watch_live import live
 
-            live(watching)
+            live(state)
         else:
-            _lines(watching, json, run)
+            _lines(state, json, run)
 
 
 def _client(endpoint: str | None) -> Client:
@@ -79,107 +79,108 @@ def _client(endpoint: str | None) -> Client:
         raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 
-def _lines(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
-    with _troubles(watching.client):
-        for _, told in watching.snapshots():
-            for one in told:
-                _tell(one, json)
-                run(one)
+def _lines(state: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
+    with _connection_reports(state.client):
+        for _, changes in state.snapshots():
+            for change in changes:
+                _print_change(change, json)
+                run(change)
 
 
-def _once(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
-    from forewarn.cli.commands.watch_text import table_of
+def _once(state: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
+    from forewarn.cli.commands.watch_text import print_events
     from forewarn.client import ClientError
 
     try:
-        watching.client.events()  # with which it is known whether there is anything to watch
-        look, told = next(watching.snapshots())
+        state.client.events()  # raises if there is no endpoint, which snapshots() would wait for
+        snapshot, changes = next(state.snapshots())
     except ClientError as error:
         fail(str(error))
     if not json:
-        shown = [e for e in look.document.events if watching.is_wanted(e.resources)]
-        table_of(shown, watching.is_mine, look.at)
-    for one in told:
+        events = [e for e in snapshot.document.events if state.is_wanted(e.resources)]
+        print_events(events, state.is_mine, snapshot.at)
+    for change in changes:
         if json:
-            _tell(one, json)
-        run(one)
+            _print_change(change, json)
+        run(change)
 
 
-def _tell(one: ChangeLine, json: bool) -> None:
+def _print_change(change: ChangeLine, json: bool) -> None:
     if json:
         from forewarn.support.text import escaped
 
-        typer.echo(escaped(one.as_json()))
+        typer.echo(escaped(change.as_json()))
     else:
-        say(str(one))
+        say(str(change))
 
 
-def _nobody(_: ChangeLine) -> None:
-    """Is run for a change."""
+def _ignore(_: ChangeLine) -> None:
+    """Do nothing for a change, without --exec."""
 
 
-def _command(said: str | None) -> list[str] | None:
-    if said is None:
+def _command(text: str | None) -> list[str] | None:
+    if text is None:
         return None
     try:
-        argv = shlex.split(said)
+        argv = shlex.split(text)
     except ValueError as error:
-        raise typer.BadParameter(f"'{said}': {error}", param_hint="--exec") from error
+        raise typer.BadParameter(f"'{text}': {error}", param_hint="--exec") from error
     if not argv or shutil.which(argv[0]) is None:
         raise typer.BadParameter(
-            f"there is no program '{argv[0] if argv else ''}'; write a command as for a shell,"
-            " but no pipe or redirection: sh -c '…' has these",
+            f"there is no program '{argv[0] if argv else ''}'; pass a program with its arguments."
+            " For pipes and redirections, use sh -c '…'",
             param_hint="--exec",
         )
     return argv
 
 
-def _nobody_reads() -> bool:
-    """Has the program gone that our lines went to? Else `| head -1` would end with the next."""
+def _output_is_closed() -> bool:
+    """Return whether the program that reads our output has ended. Without this check, `| head -1`
+    would only end with the next change."""
     try:
-        pipe = select.poll()
-        pipe.register(sys.stdout.fileno(), 0)
-        return any(what & select.POLLERR for _, what in pipe.poll(0))
-    except (AttributeError, OSError, ValueError):  # no such thing here, or nothing like a pipe
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no poll on this system, or not a pipe
         return False
 
 
 @contextmanager
-def _troubles(client: Client) -> Iterator[None]:
-    """Said once when trouble begins, and once when it ends."""
+def _connection_reports(client: Client) -> Iterator[None]:
+    """Print a line when the endpoint stops answering, and when it answers again."""
     over = threading.Event()
 
-    def look() -> None:
-        troubled = False
-        while not over.wait(LOOK_EVERY):
-            if _nobody_reads():
+    def check() -> None:
+        failing = False
+        while not over.wait(CHECK_EVERY):
+            if _output_is_closed():
                 client.close()
                 return
-            standing = client.status
-            now = bool(standing.problem) and standing.failures > 0
-            if now and not troubled:
-                where = f"{standing.endpoint}: " if standing.endpoint else ""
-                say(f"trouble: {where}{standing.problem}; retrying", err=True)
-            elif troubled and not now:
-                say(f"recovered: {standing.endpoint} answers again", err=True)
-            troubled = now
+            status = client.status
+            fails = bool(status.problem) and status.failures > 0
+            if fails and not failing:
+                where = f"{status.endpoint}: " if status.endpoint else ""
+                say(f"trouble: {where}{status.problem}; retrying", err=True)
+            elif failing and not fails:
+                say(f"recovered: {status.endpoint} answers again", err=True)
+            failing = fails
 
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
+    thread = threading.Thread(target=check, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        looking.join()
+        thread.join()
 
 
 @contextmanager
-def _until_told_to_stop() -> Iterator[None]:
-    """By Ctrl-C or SIGTERM; both are how this is meant to end."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _until_stopped() -> Iterator[None]:
+    """End the block quietly on Ctrl-C or SIGTERM, which are the usual ways to end it."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

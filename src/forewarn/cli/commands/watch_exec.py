@@ -1,5 +1,6 @@
-"""A command for each change, one after the other, beside the watch: a slow one delays the next, but
-nobody stops looking. What it says goes through; that it failed is said."""
+"""Runs the command of `forewarn watch --exec` for each change, one after the other, in a thread: a
+slow command delays the next one, but not the watching. Its output is passed on, and a failure is
+reported."""
 
 from __future__ import annotations
 
@@ -16,23 +17,24 @@ from types import TracebackType
 from forewarn.cli.commands.watch_text import ChangeLine
 from forewarn.cli.output import say
 
-GRACE = 5.0  # seconds for a command to end when the watch does, until it is killed
+GRACE = 5.0  # seconds that a command has to end, when the watch ends, before it is killed
 
 
 class CommandQueue:
-    """`finish`: whoever is left at the end is run all the same."""
+    """A queue of changes, and a thread that runs the command for each. With `finish`, commands that
+    are still queued at the end are run; otherwise they are dropped."""
 
     def __init__(self, argv: Sequence[str], *, finish: bool = False) -> None:
         self._argv = list(argv)
         self._finish = finish
-        self._left: queue.SimpleQueue[ChangeLine | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[ChangeLine | None] = queue.SimpleQueue()
         self._running: subprocess.Popen[bytes] | None = None
         self._over = False
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def run(self, told: ChangeLine) -> None:
-        """When its turn comes."""
-        self._left.put(told)
+    def run(self, line: ChangeLine) -> None:
+        """Run the command for a change, after those of earlier changes."""
+        self._queue.put(line)
 
     def __enter__(self) -> CommandQueue:
         self._thread.start()
@@ -44,7 +46,7 @@ class CommandQueue:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._left.put(None)
+        self._queue.put(None)
         if self._finish and kind is None:
             self._thread.join()
             return
@@ -52,12 +54,12 @@ class CommandQueue:
         try:
             self._signal(gently=True)
             self._thread.join(GRACE)
-        finally:  # also for whoever presses Ctrl-C once more
+        finally:  # also after a second Ctrl-C
             self._signal(gently=False)
             self._thread.join()
 
     def _signal(self, *, gently: bool) -> None:
-        """To it and to whatever it has started."""
+        """Stop the running command, and all processes that it has started."""
         if (process := self._running) is None:
             return
         with contextlib.suppress(OSError):
@@ -67,49 +69,50 @@ class CommandQueue:
                 os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
 
     def _work(self) -> None:
-        while (told := self._left.get()) is not None:
+        while (line := self._queue.get()) is not None:
             if self._over:
                 return
-            self._one(told)
+            self._run(line)
 
-    def _one(self, told: ChangeLine) -> None:
-        what = f"{self._argv[0]} for {told.change.kind} {told.change.event.id[:8]}"
+    def _run(self, line: ChangeLine) -> None:
+        what = f"{self._argv[0]} for {line.change.kind} {line.change.event.id[:8]}"
         try:
             process = subprocess.Popen(
                 self._argv,
                 stdin=subprocess.PIPE,
-                env={**os.environ, **environment(told)},
+                env={**os.environ, **environment(line)},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             say(f"{what} cannot be run: {error}", err=True)
             return
         self._running = process
-        with contextlib.suppress(OSError):  # it need not read what it is told
-            process.communicate(told.as_json().encode() + b"\n")
+        with contextlib.suppress(OSError):  # it need not read its standard input
+            process.communicate(line.as_json().encode() + b"\n")
         code = process.wait()
         self._running = None
         if code and not self._over:
             say(f"{what} failed with exit code {code}", err=True)
 
 
-def environment(told: ChangeLine) -> dict[str, str]:
-    """What a hook is told, with the change in place of a stage."""
-    change, event = told.change, told.change.event
+def environment(line: ChangeLine) -> dict[str, str]:
+    """Return the variables for a command: those of an agent's hook, with the change in place of the
+    stage."""
+    change, event = line.change, line.change.event
     left = event.seconds_left(change.at)
-    due = event.not_before
-    said = {
+    not_before = event.not_before
+    variables = {
         "CHANGE": str(change.kind),
-        "MACHINE": told.machine,
-        "MINE": "true" if told.mine else "false",
+        "MACHINE": line.machine,
+        "MINE": "true" if line.mine else "false",
         "EVENT_ID": event.id,
         "EVENT_TYPE": event.type,
         "EVENT_STATUS": event.status,
         "EVENT_SOURCE": event.source,
         "EVENT_RESOURCES": " ".join(event.resources),
-        "EVENT_NOT_BEFORE": "" if due is None else f"{due:%Y-%m-%dT%H:%M:%SZ}",
+        "EVENT_NOT_BEFORE": f"{not_before:%Y-%m-%dT%H:%M:%SZ}" if not_before else "",
         "EVENT_DESCRIPTION": event.description,
         "EVENT_DURATION": "" if event.duration is None else str(event.duration),
         "SECONDS_LEFT": "" if left is None else str(max(0, int(left))),
     }
-    return {f"FOREWARN_{name}": value for name, value in said.items()}
+    return {f"FOREWARN_{name}": value for name, value in variables.items()}

@@ -1,5 +1,5 @@
-"""A machine's events on a terminal: a table whose countdowns tick by the service's clock, the last
-changes beneath, and how it stands with the endpoint."""
+"""The live view of `forewarn watch` on a terminal: a table with countdowns by the service's clock,
+the last changes below it, and the status of the endpoint."""
 
 from __future__ import annotations
 
@@ -15,76 +15,78 @@ from forewarn.cli.commands.watch_text import COLUMNS, ChangeLine, moment, row
 from forewarn.client import EndpointStatus, Event
 from forewarn.support.text import visible
 
-TICKS = 1  # in a second
+REFRESHES = 1  # per second
 SHOWN_CHANGES = 8
 SHOWN_EVENTS = 30
-FIRST = ("TYPE", "STARTS", "", "MACHINES", "STATUS", "NOT BEFORE", "DESCRIPTION", "EVENT", "SOURCE")
-"""Which columns there are where there is not room for all."""
-LEAST_ROOM = {"MACHINES": 10, "DESCRIPTION": 20}  # for what may be cut
-BETWEEN = 3  # blanks
+# The columns by importance: where there is not room for all, the last ones are left out.
+BY_IMPORTANCE = (
+    *("TYPE", "STARTS", "", "MACHINES", "STATUS", "NOT BEFORE", "DESCRIPTION", "EVENT", "SOURCE"),
+)
+LEAST_WIDTH = {"MACHINES": 10, "DESCRIPTION": 20}  # of columns that may be truncated
+GAP = 3  # blanks between two columns
 
 _STYLES = {"appeared": "yellow", "started": "red", "finished": "green", "withdrawn": "green"}
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is to be seen."""
+    """What is shown."""
 
     events: tuple[tuple[Event, bool], ...] | None = None  # and whether each is this machine's
     changes: tuple[ChangeLine, ...] = ()
     machine: str = ""
 
 
-def live(watching: WatchState) -> None:
-    """Until it is interrupted."""
+def live(state: WatchState) -> None:
+    """Show the live view until it is interrupted."""
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
-    client = watching.client
+    client = state.client
     view = View()
-    changes: deque[ChangeLine] = deque(maxlen=SHOWN_CHANGES)
+    last_changes: deque[ChangeLine] = deque(maxlen=SHOWN_CHANGES)
 
-    def seen() -> Any:
+    def render() -> Any:
         return picture(view, client.status, client.now(), console.width)
 
-    with Live(get_renderable=seen, refresh_per_second=TICKS, console=console) as shown:
-        for look, told in watching.snapshots():
-            changes.extend(told)
-            listed = [e for e in look.document.events if watching.is_wanted(e.resources)]
+    with Live(get_renderable=render, refresh_per_second=REFRESHES, console=console) as display:
+        for snapshot, changes in state.snapshots():
+            last_changes.extend(changes)
+            events = [e for e in snapshot.document.events if state.is_wanted(e.resources)]
             view = View(
-                events=tuple((event, watching.is_mine(event.resources)) for event in listed),
-                changes=tuple(changes),
-                machine=watching.identity.name if watching.identity else "",
+                events=tuple((event, state.is_mine(event.resources)) for event in events),
+                changes=tuple(last_changes),
+                machine=state.identity.name if state.identity else "",
             )
-            if told:
-                shown.refresh()
+            if changes:
+                display.refresh()
 
 
-def picture(view: View, standing: EndpointStatus, now: datetime, width: int) -> Any:
+def picture(view: View, status: EndpointStatus, now: datetime, width: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = [_head(view, standing, now)]
+    parts: list[Any] = [_head(view, status, now)]
     if view.events:
         parts.append(_table(view.events, now, width))
     elif view.events is not None:
         parts.append(Text("no events", style="dim"))
-    for told in view.changes:
-        style = _STYLES.get(told.change.kind, "")
-        parts.append(Text(visible(str(told)), style=style, no_wrap=True, overflow="ellipsis"))
+    for line in view.changes:
+        style = _STYLES.get(line.change.kind, "")
+        parts.append(Text(visible(str(line)), style=style, no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
 
 
-def _head(view: View, standing: EndpointStatus, now: datetime) -> Any:
+def _head(view: View, status: EndpointStatus, now: datetime) -> Any:
     from rich.text import Text
 
     head = Text()
     head.append(visible(view.machine or "this machine"), style="bold")
-    where = standing.endpoint or "looking for an endpoint"
-    how = "long-polls" if standing.long_poll else "polling"
-    head.append(f"  {where}  {standing.version}  {how}  {moment(now)}", style="dim")
-    if standing.problem and standing.failures:
-        trouble = f"trouble since {moment(standing.since)}: {standing.problem}"
+    where = status.endpoint or "looking for an endpoint"
+    mode = "long-polling" if status.long_poll else "polling"
+    head.append(f"  {where}  {status.version}  {mode}  {moment(now)}", style="dim")
+    if status.problem and status.failures:
+        trouble = f"trouble since {moment(status.since)}: {status.problem}"
         head.append("\n" + visible(trouble), style="red")
     return head
 
@@ -96,37 +98,37 @@ def _table(events: Sequence[tuple[Event, bool]], now: datetime, width: int) -> A
 
     rows = [[visible(cell) for cell in row(event, mine, now)] for event, mine in events]
     rows = rows[:SHOWN_EVENTS]
-    kept = _with_room(rows, width)
-    made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for place, room in kept:
-        made.add_column(COLUMNS[place], width=room, no_wrap=True, overflow="ellipsis")
+    columns = _fitting_columns(rows, width)
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for index, column_width in columns:
+        table.add_column(COLUMNS[index], width=column_width, no_wrap=True, overflow="ellipsis")
     for (event, mine), cells in zip(events, rows, strict=False):
         style = "bold red" if event.started and mine else "bold yellow" if mine else ""
-        made.add_row(*(Text(cells[place]) for place, _ in kept), style=style)
+        table.add_row(*(Text(cells[index]) for index, _ in columns), style=style)
     if len(events) > SHOWN_EVENTS:
-        made.caption = f"and {len(events) - SHOWN_EVENTS} more"
-    return made
+        table.caption = f"and {len(events) - SHOWN_EVENTS} more"
+    return table
 
 
-def _with_room(rows: Sequence[Sequence[str]], width: int) -> list[tuple[int, int]]:
-    """Which columns, from left to right, fit beside each other, and how wide each is; the first
-    of them is always there."""
+def _fitting_columns(rows: Sequence[Sequence[str]], width: int) -> list[tuple[int, int]]:
+    """Return the columns that fit beside each other, from left to right, each as its index and its
+    width. The most important one is always included."""
     from rich.cells import cell_len
 
-    left = width - BETWEEN
-    wanted = {
-        name: max(1, cell_len(name), *(cell_len(cells[place]) for cells in rows))
-        for place, name in enumerate(COLUMNS)
+    left = width - GAP
+    full_widths = {
+        name: max(1, cell_len(name), *(cell_len(cells[index]) for cells in rows))
+        for index, name in enumerate(COLUMNS)
     }
-    rooms: dict[str, int] = {}
-    for name in FIRST:
-        room = min(wanted[name], LEAST_ROOM.get(name, wanted[name]))
-        if rooms and left < room + BETWEEN:
+    widths: dict[str, int] = {}
+    for name in BY_IMPORTANCE:
+        least = min(full_widths[name], LEAST_WIDTH.get(name, full_widths[name]))
+        if widths and left < least + GAP:
             break
-        rooms[name] = room
-        left -= room + BETWEEN
-    for name in filter(rooms.__contains__, LEAST_ROOM):  # what is left over
-        more = max(0, min(left, wanted[name] - rooms[name]))
-        rooms[name] += more
+        widths[name] = least
+        left -= least + GAP
+    for name in filter(widths.__contains__, LEAST_WIDTH):  # distribute the remaining space
+        more = max(0, min(left, full_widths[name] - widths[name]))
+        widths[name] += more
         left -= more
-    return [(place, rooms[name]) for place, name in enumerate(COLUMNS) if name in rooms]
+    return [(index, widths[name]) for index, name in enumerate(COLUMNS) if name in widths]

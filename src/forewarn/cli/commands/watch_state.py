@@ -1,4 +1,4 @@
-"""What `forewarn watch` knows: the client, and which machine this is."""
+"""The state of `forewarn watch`: its client, and which machine this is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from forewarn.cli.output import say
 from forewarn.client import Client, ClientError, Identity, Snapshot
 from forewarn.support import guard
 
-IDENTIFY_TIMEOUT = 5.0  # seconds in which the endpoint says which machine this is
-IDENTIFY_AGAIN = 60.0  # seconds until it is asked again if it did not
+IDENTIFY_TIMEOUT = 5.0  # seconds for a request for this machine's identity
+IDENTIFY_AGAIN = 60.0  # seconds after which a failed request is repeated
 
 
 class WatchState:
@@ -39,7 +39,7 @@ class WatchState:
         return self.identity is not None and any(map(self.identity.is_named, resources))
 
     def is_wanted(self, resources: tuple[str, ...]) -> bool:
-        """Should this event be shown? As long as this machine is not known, all events are."""
+        """Return whether an event is to be shown. While this machine is not known, all are."""
         return not self._mine_only or self.identity is None or self.is_mine(resources)
 
     def _identify(self) -> None:

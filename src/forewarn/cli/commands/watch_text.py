@@ -1,4 +1,4 @@
-"""A change and an event in words, and as JSON."""
+"""The output of `forewarn watch`: a change as a line or as JSON, and events as a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.cli.output import say, table
+from forewarn.cli.output import print_table, say
 from forewarn.client import Change, Event
 from forewarn.support.text import SECOND, in_words, listing
 
@@ -24,33 +24,33 @@ class ChangeLine(msgspec.Struct, frozen=True):
     machine: str = ""
 
     def as_json(self) -> str:
-        said = {
+        fields = {
             "change": self.change.kind,
             "at": self.change.at.replace(microsecond=0),
             "mine": self.mine,
             "presumed": self.change.presumed,
             "event": self.change.event,
         }
-        return msgspec.json.encode(said).decode()
+        return msgspec.json.encode(fields).decode()
 
     def __str__(self) -> str:
         change, event = self.change, self.change.event
-        words = [f"{moment(change.at)}  {change.kind:9}  {_named(event, self.mine)}"]
+        parts = [f"{moment(change.at)}  {change.kind:9}  {_name(event, self.mine)}"]
         left = event.seconds_left(change.at)
         if change.kind == "appeared" and event.not_before is not None and left is not None:
-            words.append(f"not before {moment(event.not_before)} ({starts(event, change.at)})")
+            parts.append(f"not before {moment(event.not_before)} ({starts(event, change.at)})")
         if change.kind == "appeared" and event.duration is not None:
-            words.append(f"for {event.duration} s")
+            parts.append(f"for {event.duration} s")
         if change.presumed:
-            words.append("presumably: it was due or approved, and is no longer listed")
+            parts.append("presumably: it was due or approved, and is no longer listed")
         if change.kind == "appeared":
-            words += filter(None, (event.source, event.description))
-        return ", ".join(words)
+            parts += filter(None, (event.source, event.description))
+        return ", ".join(parts)
 
 
-def _named(event: Event, mine: bool) -> str:
-    named = f"{event.type} {event.id[:8]} of {listing(event.resources)}"
-    return f"{named} (this machine)" if mine else named
+def _name(event: Event, mine: bool) -> str:
+    name = f"{event.type} {event.id[:8]} of {listing(event.resources)}"
+    return f"{name} (this machine)" if mine else name
 
 
 def moment(at: datetime) -> str:
@@ -58,23 +58,23 @@ def moment(at: datetime) -> str:
 
 
 def starts(event: Event, now: datetime) -> str:
-    """`in 14 min 59 s`, on the service's clock."""
+    """Return when an event starts, such as `in 14 min 59 s`, by the service's clock."""
     if event.started:
         return "has started"
     left = event.seconds_left(now)
     if left is None:
-        return "nobody has said when"
+        return "unknown"
     return f"in {in_words(int(left) * SECOND)}" if left >= 1 else "any moment"
 
 
 def row(event: Event, mine: bool, now: datetime) -> tuple[str, ...]:
-    due = "" if event.not_before is None else moment(event.not_before)
+    not_before = "" if event.not_before is None else moment(event.not_before)
     return (
         "*" if mine else "",
         event.type,
         event.status,
         starts(event, now),
-        due,
+        not_before,
         event.source,
         listing(event.resources),
         event.id[:8],
@@ -82,10 +82,10 @@ def row(event: Event, mine: bool, now: datetime) -> tuple[str, ...]:
     )
 
 
-def table_of(
+def print_events(
     events: Sequence[Event], is_mine: Callable[[tuple[str, ...]], bool], now: datetime
 ) -> None:
     if events:
-        table(COLUMNS, [row(event, is_mine(event.resources), now) for event in events])
+        print_table(COLUMNS, [row(event, is_mine(event.resources), now) for event in events])
     else:
         say("no events")

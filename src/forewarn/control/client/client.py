@@ -45,6 +45,7 @@ class ControlClient:
         self._address = ServiceAddress(where) if isinstance(where, str) else where
         self.url = self._address.url.rstrip("/")
         self.timeout = TIMEOUT
+        self.clock_header: s.ClockHeader | None = None  # of the last response; None: real time
 
     def status(self) -> s.Status:
         return self._call("GET", "/v1/status", s.Status)
@@ -398,11 +399,19 @@ class ControlClient:
                 data = None if body is None else msgspec.json.encode(body)
                 connection.request(method, parts.path + target, data, all_headers)
                 response = connection.getresponse()
+                self.clock_header = _clock_header(response)
                 return response.status, response.headers, response.read()
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unreachable(f"no service answers at {self.url}: {error}") from error
+
+
+def _clock_header(response: http.client.HTTPResponse) -> s.ClockHeader | None:
+    try:
+        return msgspec.json.decode(response.getheader(s.CLOCK_HEADER, ""), type=s.ClockHeader)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _read_chunk(response: http.client.HTTPResponse) -> bytes:

@@ -1,5 +1,6 @@
 """The outermost middleware: gives every request an id, measures and traces it, and logs it if it
-could change something or if the service failed.
+could change something or if the service failed. A response also says if the service does not run in
+real time.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ import uuid
 from collections import OrderedDict
 from typing import Any
 
+import msgspec
+
 from forewarn.control.http import problems
 from forewarn.control.http.context import Context
 from forewarn.control.http.token_attempts import network_of
+from forewarn.control.schema.core import CLOCK_HEADER, ClockHeader
 from forewarn.service.access.secret import hidden
 from forewarn.service.engine import otel
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
@@ -32,6 +37,7 @@ class AccessLog:
     def __init__(self, app: Any, context: Context) -> None:
         self._app = app
         self._metrics = context.metrics
+        self._context = context
         self._unauthenticated = UnauthenticatedCalls()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -46,7 +52,8 @@ class AccessLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message["headers"], (REQUEST_ID, id.encode())]
+                own = [(REQUEST_ID, id.encode()), *_clock_header(self._context)]
+                headers = [*message["headers"], *own]
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -85,6 +92,16 @@ class UnauthenticatedCalls:
         while len(self._throttles) > MAX_THROTTLED:
             self._throttles.popitem(last=False)
         return throttle.record()
+
+
+def _clock_header(context: Context) -> list[tuple[bytes, bytes]]:
+    """Return the header about the clock, if it is virtual or durations are divided."""
+    writer, virtual = context.platform.writer, context.virtual_time is not None
+    speed = writer.rules.speed
+    if not virtual and speed == 1:
+        return []
+    header = ClockHeader(now=to_datetime(writer.now().at), virtual=virtual, speed=speed)
+    return [(CLOCK_HEADER.lower().encode(), msgspec.json.encode(header))]
 
 
 def _span(scope: Any, method: str) -> Any:

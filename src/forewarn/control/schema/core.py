@@ -10,6 +10,8 @@ import msgspec
 from forewarn.control.schema import types as w
 from forewarn.control.schema.types import doc
 
+# Header of every response of a service with a virtual clock or a speed: its ClockHeader as JSON.
+CLOCK_HEADER = "Forewarn-Clock"
 BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSON
 SQLITE = "application/vnd.sqlite3"
 
@@ -305,6 +307,14 @@ class Clock(msgspec.Struct, kw_only=True):
     untrusted: Annotated[str | None, doc("Why the wall clock is not trusted; null if it is.")] = (
         None
     )
+
+
+class ClockHeader(msgspec.Struct, kw_only=True, frozen=True):
+    """What a reader of a response should know about the service's time."""
+
+    now: w.Moment
+    virtual: bool
+    speed: float = 1.0  # durations are divided by it
 
 
 class AcceptedClock(Clock, kw_only=True):

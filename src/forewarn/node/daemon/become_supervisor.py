@@ -1,6 +1,5 @@
-"""`forewarn serve` with workers: open the sockets, or adopt those that were handed over, and
-replace this program by the supervisor. The process stays the same one, as its
-service manager expects.
+"""`forewarn serve` with workers: opens the sockets, or adopts those that were handed over, and
+replaces this program by the supervisor. The process id stays the same, as service managers expect.
 """
 
 from __future__ import annotations

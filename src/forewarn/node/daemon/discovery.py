@@ -1,8 +1,9 @@
-"""How a command finds the service that runs on this machine: each leaves a note while it runs.
+"""Finds the service that runs on this machine: each service writes a small file, a note with its
+addresses, which exists while it runs.
 
-The notes lie in a directory that only their owner can write to: that of the user, or, for a
-service of the system, the one that its manager made for it and that everybody may read. A note
-whose process is gone is removed by whoever finds it and may.
+Notes are in a directory that only their owner can write to: the user's runtime directory or, for a
+system service, /run/forewarn, which all users can read. A note whose process has ended is removed
+by the next reader that is allowed to.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-SYSTEM = Path("/run/forewarn")  # RuntimeDirectory= of the unit; only root can make it
+SYSTEM = Path("/run/forewarn")  # RuntimeDirectory= of the unit; only root can create it
 
-_NAME = re.compile(r"([1-9]\d{0,8})\.json", re.ASCII)  # a note's: the number of its process
+_NAME = re.compile(r"([1-9]\d{0,8})\.json", re.ASCII)  # of a note: the process id
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -29,12 +30,13 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class NotFound(Exception):
-    """No service, or too many; the message says what to do."""
+    """No service was found, or several; the message says what to do."""
 
 
 @contextlib.contextmanager
 def note(metadata: str, control: str) -> Iterator[None]:
-    """Be found while this lasts. A machine that allows no note is no reason not to serve."""
+    """Keep a note about this process while the context is entered. If it cannot be written, the
+    service runs without it."""
     pid = os.getpid()
     path = None
     try:
@@ -52,16 +54,19 @@ def note(metadata: str, control: str) -> Iterator[None]:
 
 
 def find() -> str:
-    """The control address of the one service that runs here."""
+    """Return the URL of the control API, if exactly one service runs on this machine."""
     notes = list(_notes())
     if not notes:
         raise NotFound(
             "no service runs on this machine; start one with 'forewarn dev',"
-            " or name one with --url or FOREWARN_URL"
+            " or pass --url or set FOREWARN_URL"
         )
     if len(notes) > 1:
-        found = ", ".join(f"{n.control} (process {n.pid})" for n in notes)
-        raise NotFound(f"several services run here; choose one with --url or FOREWARN_URL: {found}")
+        services = ", ".join(f"{note.control} (process {note.pid})" for note in notes)
+        raise NotFound(
+            f"several services run on this machine; choose one with --url or FOREWARN_URL:"
+            f" {services}"
+        )
     return notes[0].control
 
 
@@ -70,33 +75,34 @@ def _notes() -> Iterator[Note]:
     with contextlib.suppress(OSError, NotFound):
         paths += sorted(_directory().glob("*.json"))
     for path in paths:
-        named = _NAME.fullmatch(path.name)
-        if named is None:
-            continue  # not of ours, whatever it is
+        name = _NAME.fullmatch(path.name)
+        if name is None:
+            continue  # not a note
         try:
-            if _runs(int(named[1]), path.lstat().st_uid):
+            if _runs(int(name[1]), path.lstat().st_uid):
                 yield msgspec.json.decode(path.read_bytes(), type=Note)
                 continue
         except (OSError, msgspec.MsgspecError):
-            continue  # being written, or nothing that a service leaves
+            continue  # being written, or not a note
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 def _runs(pid: int, owner: int) -> bool:
-    """A process of somebody else may not be asked, but it is there if it is whose note it is."""
+    """Return whether the process of a note runs. Raises PermissionError if its pid now belongs to
+    a process of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # a process of another user runs
         if owner == os.getuid():
-            raise  # ours was another: the number has been given away
+            raise
     return True
 
 
 def _own_directory() -> Path:
-    """Where a service leaves its note."""
+    """Return the directory in which this process writes its note."""
     if os.environ.get("RUNTIME_DIRECTORY") == str(SYSTEM):
         return SYSTEM
     return _directory()
@@ -108,11 +114,11 @@ def _directory() -> Path:
     path = base / ("forewarn" if runtime else f"forewarn-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotFound(f"{path} is no directory, and may lead anywhere; remove it")
-    if found.st_uid != os.getuid():
-        raise NotFound(f"{path} belongs to somebody else")
-    if found.st_mode & 0o022:
-        raise NotFound(f"{path} can be written to by others; say chmod 700 {path}")
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotFound(f"{path} is not a directory; remove it")
+    if status.st_uid != os.getuid():
+        raise NotFound(f"{path} belongs to another user")
+    if status.st_mode & 0o022:
+        raise NotFound(f"{path} can be written to by other users; run chmod 700 {path}")
     return path

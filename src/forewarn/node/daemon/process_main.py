@@ -26,34 +26,41 @@ from forewarn.node import Address, CannotListen, Config, Node
 from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.run import COLLECT, configure_log, fit
 from forewarn.node.daemon.run import run as run_node
-from forewarn.node.daemon.service_manager import health_problem, status
+from forewarn.node.daemon.service_manager import health_problem, status_line
 from forewarn.node.listening.socket_activation import adopt
-from forewarn.node.processes.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
+from forewarn.node.processes.child import (
+    ALIVE,
+    READY,
+    RELOADED,
+    SETTINGS,
+    STOP_FINALLY,
+    UNHEALTHY,
+)
 from forewarn.node.processes.worker import Worker
 from forewarn.node.settings import LoadedSettings, Settings, SettingsError
-from forewarn.node.settings import config as checked
+from forewarn.node.settings import config as make_config
 from forewarn.node.settings import load as load_settings
 from forewarn.store import StoreFailed, StoreUnusable
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.text import visible
 
-SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
+HEARTBEAT_EVERY = 2.0  # seconds between two reports to the supervisor
 
 log = logger("forewarn")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor says."""
+    """What the supervisor passes to a process on its standard input."""
 
-    parent: int  # the supervisor
-    metadata: list[str]  # where guests ask, HOST:PORT
-    control: str
-    number: int | None = None  # which of the workers; None: control
+    parent: int  # process id of the supervisor
+    metadata: list[str]  # addresses for guests, HOST:PORT
+    control: str  # address for operators, HOST:PORT
+    number: int | None = None  # of a worker; None: this is the control process
     metadata_fds: tuple[int, ...] = ()  # a worker's sockets, one for each address
     control_fd: int | None = None
     settings: dict[str, Any]
-    config: str | None = None  # the file that they come from, to read it anew
+    config: str | None = None  # the settings file, for reloading it
     flags: dict[str, Any] = {}
     migrate: bool = False
     speed: float = 1.0  # for tests
@@ -61,14 +68,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
-    _die_with(spec.parent)
+    _exit_with(spec.parent)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     import uvloop
 
     try:
-        said = LoadedSettings(msgspec.convert(spec.settings, Settings))
-        made = _made(spec, checked(said, with_fleet=spec.number is None))
-        uvloop.run(_control(spec, said, made) if spec.number is None else _worker(spec, said, made))
+        loaded = LoadedSettings(msgspec.convert(spec.settings, Settings))
+        config = _with_spec(spec, make_config(loaded, with_fleet=spec.number is None))
+        run = _run_control if spec.number is None else _run_worker
+        uvloop.run(run(spec, loaded, config))
     except SettingsError as error:
         _fail(*error.problems)
     except (CannotListen, NotWelcome, StoreFailed, StoreUnusable) as error:
@@ -83,8 +91,8 @@ def _fail(*problems: str) -> NoReturn:
     sys.exit(1)
 
 
-def _made(spec: Spec, config: Config) -> Config:
-    """The sockets are the supervisor's, and so is where they are."""
+def _with_spec(spec: Spec, config: Config) -> Config:
+    """Return the configuration with what the supervisor decides, such as sockets and addresses."""
     first, *more = map(Address.parse, spec.metadata)
     return msgspec.structs.replace(
         config,
@@ -97,130 +105,134 @@ def _made(spec: Spec, config: Config) -> Config:
     )
 
 
-async def _control(spec: Spec, said: LoadedSettings, config: Config) -> None:
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # not yet
+async def _run_control(spec: Spec, loaded: LoadedSettings, config: Config) -> None:
+    # SIGHUP must not end the process before the node is started and handles it.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
     tasks = guard.Tasks()
-    life = ProcessLife()
-    tasks.start(life.show(), "signs of life")
+    heartbeat = Heartbeat()
+    tasks.start(heartbeat.run(), "heartbeat")
 
-    def welcome(node: Node) -> None:
-        life.wrong, life.status = lambda: health_problem(node), lambda: status(node)
-        life.show_once()  # how things stand is known before it is ready
+    def on_start(node: Node) -> None:
+        heartbeat.problem = lambda: health_problem(node)
+        heartbeat.status = lambda: status_line(node)
+        heartbeat.send()  # the supervisor needs the status when it reports that all are ready
 
-    def after(in_force: LoadedSettings, report: Report) -> None:
-        life.show_once()  # how things stand now, which is told whoever wanted it
-        _settle(in_force, report)
-        _say(REREAD, report.refused)
+    def on_reload(in_force: LoadedSettings, report: Report) -> None:
+        heartbeat.send()  # so that the status that follows the reload is current
+        _report_settings(in_force, report)
+        _send(RELOADED, report.refused)
 
-    load = partial(_read_anew, spec, with_fleet=True)
-    await run_node(config, welcome, lambda *_: contextlib.nullcontext(), said, load, after)
+    load = partial(_load_again, spec, with_fleet=True)
+    await run_node(config, on_start, lambda *_: contextlib.nullcontext(), loaded, load, on_reload)
 
 
-async def _worker(spec: Spec, said: LoadedSettings, config: Config) -> None:
+async def _run_worker(spec: Spec, loaded: LoadedSettings, config: Config) -> None:
     assert spec.number is not None
-    configure_log(said.settings)
+    configure_log(loaded.settings)
     listeners = [adopt(fd) for fd in spec.metadata_fds]
     worker = Worker(fit(config), spec.number, listeners)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop_for_good() -> None:
+    def stop_finally() -> None:
         worker.outlived = False
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(FOR_GOOD, stop_for_good)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what it reads at the start is new
+    loop.add_signal_handler(STOP_FINALLY, stop_finally)
+    # Nothing to reload before the worker has started: it has just read its settings.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
     tasks = guard.Tasks()
-    tasks.start(ProcessLife().show(), "signs of life")
-    answering = tasks.start(_answer_guests(worker, spec, said), "answering guests")
+    tasks.start(Heartbeat().run(), "heartbeat")
+    answering = tasks.start(_answer_guests(worker, spec, loaded), "answering guests")
     stopped = tasks.start(stop.wait(), "waiting to be stopped")
     await asyncio.wait([answering, stopped], return_when=asyncio.FIRST_COMPLETED)
     if answering.done():
-        await answering  # it says why
+        await answering  # raises why it has ended
     await tasks.end()
 
 
-async def _answer_guests(worker: Worker, spec: Spec, said: LoadedSettings) -> None:
-    """For ever; from when it knows whom to answer."""
+async def _answer_guests(worker: Worker, spec: Spec, loaded: LoadedSettings) -> None:
+    """Run the worker until the connection to the control process ends for good."""
     async with worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
-        load = partial(_read_anew, spec, with_fleet=False)
-        reloading = Reloader(
-            said, load, configure_log, fit, after=lambda report: _say(REREAD, report.refused)
+        load = partial(_load_again, spec, with_fleet=False)
+        reloader = Reloader(
+            *(loaded, load, configure_log, fit),
+            on_reload=lambda report: _send(RELOADED, report.refused),
         )
-        endpoint, fronted = worker.endpoint, worker.front is not None
+        endpoint, with_front = worker.endpoint, worker.front is not None
         asyncio.get_running_loop().add_signal_handler(
-            signal.SIGHUP, lambda: reloading.worker(endpoint, fronted)
+            signal.SIGHUP, lambda: reloader.reload_worker(endpoint, with_front)
         )
-        _say(READY, {})
+        _send(READY, {})
         await worker.following
 
 
-def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[LoadedSettings, Config]:
+def _load_again(spec: Spec, *, with_fleet: bool) -> tuple[LoadedSettings, Config]:
     path = Path(spec.config) if spec.config else None
-    new, made = load_settings(path, os.environ, spec.flags, with_fleet=with_fleet)
-    return new, _made(spec, made)
+    loaded, config = load_settings(path, os.environ, spec.flags, with_fleet=with_fleet)
+    return loaded, _with_spec(spec, config)
 
 
-def _settle(in_force: LoadedSettings, report: Report) -> None:
-    """Whoever is started later goes by what is in force, and has to be able to. (The fleet is not
-    looked at: it was read a moment ago.)"""
+def _report_settings(in_force: LoadedSettings, report: Report) -> None:
+    """Send the settings in force to the supervisor, for processes that it starts later. (The fleet
+    file is not read again: it was read a moment ago.)"""
     if report.refused:
         return
     try:
-        checked(in_force, with_fleet=False)
+        make_config(in_force, with_fleet=False)
     except SettingsError as error:
         log.warning(
-            "a process that is started later goes by the settings before these",
-            problems=error.problems,
+            "a process that is started later uses the previous settings", problems=error.problems
         )
     else:
-        _say(SETTINGS, in_force.settings)
+        _send(SETTINGS, in_force.settings)
 
 
-class ProcessLife:
-    """Signs of it for the supervisor, from the loop that serves, while nothing is wrong."""
+class Heartbeat:
+    """Regular reports to the supervisor, sent from the loop that serves: alive, with a status for
+    people, or unhealthy, with the problem."""
 
     def __init__(self) -> None:
-        self.wrong: Callable[[], str] = lambda: ""  # what is; nothing, if all is well
-        self.status: Callable[[], str] = lambda: ""  # how things stand, for people
+        self.problem: Callable[[], str] = lambda: ""  # "" while the process is healthy
+        self.status: Callable[[], str] = lambda: ""
 
-    async def show(self) -> None:
+    async def run(self) -> None:
         while True:
-            self.show_once()
-            await guard.pause(SIGN_OF_LIFE)
+            self.send()
+            await guard.pause(HEARTBEAT_EVERY)
 
-    def show_once(self) -> None:
-        wrong = self.wrong()
-        _say(UNWELL if wrong else ALIVE, wrong or self.status())
-
-
-def _say(what: str, said: object) -> None:
-    with contextlib.suppress(OSError):  # the supervisor is gone, and we are about to be
-        os.write(1, what.encode() + b" " + msgspec.json.encode(said) + b"\n")
+    def send(self) -> None:
+        problem = self.problem()
+        _send(UNHEALTHY if problem else ALIVE, problem or self.status())
 
 
-def _die_with(parent: int) -> None:
-    """A supervisor that is killed leaves nobody behind who holds its sockets.
+def _send(message: str, value: object) -> None:
+    with contextlib.suppress(OSError):  # without a supervisor, this process is about to be killed
+        os.write(1, message.encode() + b" " + msgspec.json.encode(value) + b"\n")
 
-    A thread waits for it, and nothing else: the loop may be busy, or not run yet. (The kernel
-    could do it alone, but only ctypes could ask it to, and that is not to be had in a service
-    which may not make memory executable.)"""
+
+def _exit_with(parent: int) -> None:
+    """Kill this process when the supervisor ends, so that nothing keeps its sockets.
+
+    A thread waits for that, because the event loop may be busy or not running yet.
+    (PR_SET_PDEATHSIG needs ctypes, which does not work where the unit forbids executable
+    memory.)"""
     try:
-        watched = os.pidfd_open(parent)
+        parent_fd = os.pidfd_open(parent)
     except ProcessLookupError:
         sys.exit(1)
-    if os.getppid() != parent:  # it was quicker, and the number is somebody else's
+    if os.getppid() != parent:  # it has ended already, and its pid belongs to another process
         sys.exit(1)
 
     def wait() -> None:
-        waiting = select.poll()
-        waiting.register(watched, select.POLLIN)
-        waiting.poll()
+        poll = select.poll()
+        poll.register(parent_fd, select.POLLIN)
+        poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="supervisor", daemon=True).start()

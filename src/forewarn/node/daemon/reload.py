@@ -1,7 +1,7 @@
-"""SIGHUP: the settings are read anew. What can change while the service runs is changed; of the
-rest it is said that it needs a restart. A file that is wrong changes nothing.
+"""Reloads the settings on SIGHUP. What can change while the service runs is changed; settings that
+need a restart are reported. If the settings are wrong, nothing changes.
 
-Works on what a process has: one that only answers guests has limits, and nothing to decide.
+A worker only has limits and a log; everything else is reloaded in the control process.
 """
 
 from __future__ import annotations
@@ -31,70 +31,71 @@ log = logger("forewarn")
 
 
 class Report(msgspec.Struct, frozen=True):
-    reloaded: tuple[str, ...] = ()  # settings that are others from now on
-    restart: tuple[str, ...] = ()  # that were changed, and stay as they were until a restart
-    problems: tuple[str, ...] = ()  # what could not be taken over, and why
-    refused: bool = False  # all of it: nothing has changed
+    reloaded: tuple[str, ...] = ()  # settings that have new values now
+    restart: tuple[str, ...] = ()  # settings that were changed, but need a restart
+    problems: tuple[str, ...] = ()  # changes that could not be applied, and why
+    refused: bool = False  # the settings are wrong: nothing has changed
 
 
 class Reloader:
-    """The settings that a running process goes by. `load` gathers them from where they came
-    from (a worker's without the fleet); `fit` makes a configuration what the machine allows;
-    `after` hears what came of it, when `said` is what is in force."""
+    """The settings that are in force in a running process, and their reload.
+
+    `load` reads them again from where they came from; `fit` adapts a configuration to the limits
+    of the system; `on_reload` is called with the outcome of each reload."""
 
     def __init__(
         self,
-        said: LoadedSettings,
+        loaded: LoadedSettings,
         load: Callable[[], tuple[LoadedSettings, Config]],
-        relog: Callable[[Settings], None] = lambda _: None,
+        configure_log: Callable[[Settings], None] = lambda _: None,
         fit: Callable[[Config], Config] = lambda config: config,
-        after: Callable[[Report], None] = lambda _: None,
+        on_reload: Callable[[Report], None] = lambda _: None,
     ) -> None:
-        self.said = said
+        self.loaded = loaded
         self._load = load
-        self._relog = relog
+        self._configure_log = configure_log
         self._fit = fit
-        self.after = after
+        self.on_reload = on_reload
 
-    async def node(self, node: Node) -> Report:
-        """All of it, in the process that decides."""
+    async def reload_node(self, node: Node) -> Report:
+        """Reload all settings, in a process that runs a node."""
         try:
-            # A fleet file may be large: guests are answered while it is read.
-            new, made = await asyncio.to_thread(self._load)
-            made = self._fit(made)
+            # A fleet file may be large: in a thread, so that guests are answered meanwhile.
+            new, config = await asyncio.to_thread(self._load)
+            config = self._fit(config)
         except (SettingsError, CannotListen) as error:
-            return self._refused(error)
-        changed = _Changed(self.said.settings, new.settings)
-        problems = [*_apply_limits(node.endpoint, node.front is not None, made, changed)]
-        _apply_rules(node, made, changed)
+            return self._refuse(error)
+        changed = _Changed(self.loaded.settings, new.settings)
+        problems = [*_apply_limits(node.endpoint, node.front is not None, config, changed)]
+        _apply_rules(node, config, changed)
         if changed.any("history"):
-            node.history.keep(made.history)
+            node.history.keep(config.history)
         if changed.any("gates"):
-            node.gates.allow(made.gates)
+            node.gates.allow(config.gates)
         if changed.any("control_names"):
-            node.control_names = made.control_names
-        _apply_driver(node, made, changed)
-        problems += _apply_certificate(node, made, changed)
+            node.control_names = config.control_names
+        _apply_driver(node, config, changed)
+        problems += _apply_certificate(node, config, changed)
         if changed.any(*LOGGING):
-            self._relog(new.settings)
-        refused = await _apply_fleet(node, made)
-        applied = made.fleet is not None and not refused
-        return self._taken_over(new, changed, problems + refused, fleet=applied)
+            self._configure_log(new.settings)
+        fleet_problems = await _apply_fleet(node, config)
+        applied = config.fleet is not None and not fleet_problems
+        return self._accept(new, changed, problems + fleet_problems, fleet=applied)
 
-    def worker(self, endpoint: MetadataApp, fronted: bool) -> Report:
-        """What concerns a process that only answers guests."""
+    def reload_worker(self, endpoint: MetadataApp, with_front: bool) -> Report:
+        """Reload the settings of a worker: its limits and its log."""
         try:
-            new, made = self._load()
-            made = self._fit(made)
+            new, config = self._load()
+            config = self._fit(config)
         except (SettingsError, CannotListen) as error:
-            return self._refused(error)
-        changed = _Changed(self.said.settings, new.settings, only=(*LIMITS, *LOGGING))
-        problems = [*_apply_limits(endpoint, fronted, made, changed)]
+            return self._refuse(error)
+        changed = _Changed(self.loaded.settings, new.settings, only=(*LIMITS, *LOGGING))
+        problems = [*_apply_limits(endpoint, with_front, config, changed)]
         if changed.any(*LOGGING):
-            self._relog(new.settings)
-        return self._taken_over(new, changed, problems)
+            self._configure_log(new.settings)
+        return self._accept(new, changed, problems)
 
-    def _taken_over(
+    def _accept(
         self,
         new: LoadedSettings,
         changed: _Changed,
@@ -102,35 +103,42 @@ class Reloader:
         *,
         fleet: bool = False,
     ) -> Report:
-        restart = changed.left()
+        restart = changed.need_restart()
         reloaded = [key for key in changed.keys if key not in restart]
         if fleet and "fleet" not in reloaded:
             reloaded.append("fleet")
-        self.said = LoadedSettings(_mixed(self.said.settings, new.settings, reloaded), new.origins)
-        return self._told(Report(tuple(reloaded), tuple(restart), tuple(problems)))
+        in_force = _in_force(self.loaded.settings, new.settings, reloaded)
+        self.loaded = LoadedSettings(in_force, new.origins)
+        return self._finish(Report(tuple(reloaded), tuple(restart), tuple(problems)))
 
-    def _refused(self, error: SettingsError | CannotListen) -> Report:
+    def _refuse(self, error: SettingsError | CannotListen) -> Report:
         problems = error.problems if isinstance(error, SettingsError) else (str(error),)
-        return self._told(Report(problems=problems, refused=True))
+        return self._finish(Report(problems=problems, refused=True))
 
-    def _told(self, report: Report) -> Report:
-        self._tell(report)
-        self.after(report)
+    def _finish(self, report: Report) -> Report:
+        _log_report(report)
+        self.on_reload(report)
         return report
 
-    def _tell(self, report: Report) -> None:
-        if report.refused:
-            log.error("the settings are wrong and stay as they were", problems=report.problems)
-            return
-        log.info("the settings were read anew", reloaded=report.reloaded)
-        if report.restart:
-            log.warning("these settings need a restart, and stay as they were", keys=report.restart)
-        for problem in report.problems:
-            log.warning("a setting could not be taken over", why=problem)
+
+def _log_report(report: Report) -> None:
+    if report.refused:
+        log.error(
+            "the settings are wrong; the previous ones stay in force", problems=report.problems
+        )
+        return
+    log.info("the settings were reloaded", reloaded=report.reloaded)
+    if report.restart:
+        log.warning(
+            "some changed settings need a restart; their previous values stay in force",
+            keys=report.restart,
+        )
+    for problem in report.problems:
+        log.warning("a changed setting could not be applied", why=problem)
 
 
 class _Changed:
-    """Which settings are others than before, and which of them have been seen to."""
+    """The settings that differ from those in force, and whether each can be applied."""
 
     def __init__(self, old: Settings, new: Settings, only: tuple[str, ...] | None = None) -> None:
         before, after = _flat(old), _flat(new)
@@ -140,21 +148,21 @@ class _Changed:
             if before.get(key) != after.get(key) and (only is None or key in only)
         ]
         self._applied: set[str] = set()
-        self._later: set[str] = set()
+        self._postponed: set[str] = set()
 
     def any(self, *keys: str) -> list[str]:
         return [key for key in self.keys if key in keys]
 
     def applied(self, *keys: str) -> None:
-        """These have been taken over, though not every driver does so."""
+        """Mark options that the driver has applied, which not every driver can."""
         self._applied.update(keys)
 
-    def later(self, *keys: str) -> None:
-        """These cannot be taken over as things are."""
-        self._later.update(keys)
+    def postpone(self, *keys: str) -> None:
+        """Mark settings that cannot be applied without a restart in this case."""
+        self._postponed.update(keys)
 
-    def left(self) -> list[str]:
-        live = {*LIVE, *self._applied} - self._later
+    def need_restart(self) -> list[str]:
+        live = {*LIVE, *self._applied} - self._postponed
         return [key for key in self.keys if key not in live]
 
 
@@ -166,72 +174,73 @@ def _flat(settings: Settings) -> dict[str, Any]:
     return flat
 
 
-def _mixed(old: Settings, new: Settings, taken: list[str]) -> Settings:
-    """What is in force: the new where it was taken over, else the old."""
-    mixed = {key: getattr(new, key) for key in taken if "." not in key}
-    if any("." in key for key in taken):
-        mixed["driver_options"] = new.driver_options
-    return msgspec.structs.replace(old, **mixed)
+def _in_force(old: Settings, new: Settings, reloaded: list[str]) -> Settings:
+    """Return the old settings with the new values of those that were reloaded."""
+    values = {key: getattr(new, key) for key in reloaded if "." not in key}
+    if any("." in key for key in reloaded):
+        values["driver_options"] = new.driver_options
+    return msgspec.structs.replace(old, **values)
 
 
 def _apply_limits(
-    endpoint: MetadataApp, fronted: bool, made: Config, changed: _Changed
+    endpoint: MetadataApp, with_front: bool, config: Config, changed: _Changed
 ) -> Iterator[str]:
     if not changed.any(*LIMITS):
         return
-    limits = made.limits
-    if fronted and not front.possible(limits):
-        # The short way would answer what is longer than may be.
+    limits = config.limits
+    if with_front and not front.possible(limits):
+        # Front would answer requests that are longer than the new limits allow.
         keys = changed.any("max_head", "max_head_lines")
-        changed.later(*keys)
-        kept = {key: getattr(endpoint.limits, key) for key in keys}
-        limits = msgspec.structs.replace(limits, **kept)
-        yield f"{listing(keys)}: so little is only possible without the short way for polls"
+        changed.postpone(*keys)
+        old_values = {key: getattr(endpoint.limits, key) for key in keys}
+        limits = msgspec.structs.replace(limits, **old_values)
+        yield f"{listing(keys)}: a limit as low as this needs front = false"
     endpoint.set_limits(limits)
 
 
-def _apply_rules(node: Node, made: Config, changed: _Changed) -> None:
+def _apply_rules(node: Node, config: Config, changed: _Changed) -> None:
     if node.config.record is not None:
-        changed.later(*changed.any("start_grace"))  # a trace says once what it is judged by
+        changed.postpone(*changed.any("start_grace"))  # a trace has one value, at its beginning
     if not changed.any(*RULES):
         return
-    rules = made.rules
+    rules = config.rules
     if node.config.record is not None:
         rules = msgspec.structs.replace(rules, start_grace=node.writer.rules.start_grace)
     node.writer.rules = rules
     node.scheduler.reread()
 
 
-def _apply_driver(node: Node, made: Config, changed: _Changed) -> None:
-    """Give the driver its new options. Another driver takes a restart."""
-    keys = [key for key in changed.keys if key.startswith(f"{made.driver.name}.")]
-    if keys and not changed.any("driver") and node.driver.reload(made.driver.options):
+def _apply_driver(node: Node, config: Config, changed: _Changed) -> None:
+    """Give the driver its new options. Another driver needs a restart."""
+    keys = [key for key in changed.keys if key.startswith(f"{config.driver.name}.")]
+    if keys and not changed.any("driver") and node.driver.reload(config.driver.options):
         changed.applied(*keys)
 
 
-def _apply_certificate(node: Node, made: Config, changed: _Changed) -> list[str]:
-    """Read anew, changed or not. Whether there is TLS at all is decided at the start."""
-    if node.certificates is None or made.tls is None:
-        changed.later(*changed.any(*TLS))
+def _apply_certificate(node: Node, config: Config, changed: _Changed) -> list[str]:
+    """Read the certificate again, even if its path has not changed. Turning TLS on or off needs a
+    restart."""
+    if node.certificates is None or config.tls is None:
+        changed.postpone(*changed.any(*TLS))
         return []
-    says = node.certificates.reload(made.tls)
-    if says:
-        changed.later(*changed.any(*TLS))
-        return [f"tls_certificate: {says}"]
+    problem = node.certificates.reload(config.tls)
+    if problem:
+        changed.postpone(*changed.any(*TLS))
+        return [f"tls_certificate: {problem}"]
     return []
 
 
-async def _apply_fleet(node: Node, made: Config) -> list[str]:
-    """As at the start: what has an active event is never removed by it."""
-    if made.fleet is None:
+async def _apply_fleet(node: Node, config: Config) -> list[str]:
+    """Apply the fleet file as at the start: a machine with an active event is never removed."""
+    if config.fleet is None:
         return []
-    done = await node.fleet_apply.fleet(made.fleet, by="reload")
-    if isinstance(done, Refused):
+    outcome = await node.fleet_apply.fleet(config.fleet, by="reload")
+    if isinstance(outcome, Refused):
         return [
-            f"fleet: {made.fleet_file} is not applied, the inventory stays as it was: {done};"
-            f" look at forewarn apply {made.fleet_file} --plan"
+            f"fleet: {config.fleet_file} is not applied, the inventory stays as it was: {outcome};"
+            f" see forewarn apply {config.fleet_file} --plan"
         ]
-    if removed := done.machines.removed + done.hosts.removed:
+    if removed := outcome.machines.removed + outcome.hosts.removed:
         log.warning(
             "machines or hosts that the fleet file no longer names were removed", removed=removed
         )

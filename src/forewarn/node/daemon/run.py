@@ -1,4 +1,4 @@
-"""Running a node until somebody says stop, and telling on standard error what happens."""
+"""Runs a node in this process until it is stopped by a signal, with its log on standard error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from forewarn.node.daemon.service_manager import managed
 from forewarn.node.open_files import fit_to_open_files
 from forewarn.node.settings import LoadedSettings, Settings
 from forewarn.service.engine import otel
-from forewarn.service.telemetry import log as narrating
+from forewarn.service.telemetry import log as service_log
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
 from forewarn.support.logs import logger
 from forewarn.support.sd_notify import Notifier
 
-COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
+COLLECT = (50_000, 20, 100)  # gc thresholds: ten thousand connections allocate, but are no garbage
 OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if the outcome of a commit is unknown
 
 log = logger("forewarn")
@@ -32,48 +32,51 @@ log = logger("forewarn")
 
 async def run(
     config: Config,
-    welcome: Callable[[Node], None],
+    on_start: Callable[[Node], None],
     note: Callable[[str, str], AbstractContextManager[None]],
-    said: LoadedSettings | None = None,
+    loaded: LoadedSettings | None = None,
     load: Callable[[], tuple[LoadedSettings, Config]] | None = None,
-    after: Callable[[LoadedSettings, Report], None] = lambda *_: None,
+    on_reload: Callable[[LoadedSettings, Report], None] = lambda *_: None,
 ) -> None:
-    """With what was said, and a way to ask again, settings can change while it runs; `after`
-    hears which are in force then."""
+    """Run a node. `note` is entered, with the URLs for guests and operators, while it serves.
+
+    With the settings and a function that loads them again, SIGHUP reloads them; `on_reload` is
+    then called with those in force."""
     notifier = Notifier.from_environment(os.environ, log.write)
-    settings = said.settings if said is not None else None
+    settings = loaded.settings if loaded is not None else None
     configure_log(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    with _traced(settings):
-        await _serve(config, welcome, note, notifier, _reloading(said, load, after), stop)
+    reloader = _reloader(loaded, load, on_reload)
+    with otel.sent_to(settings.traces if settings is not None else ""):
+        await _serve(config, on_start, note, notifier, reloader, stop)
 
 
 async def _serve(
     config: Config,
-    welcome: Callable[[Node], None],
+    on_start: Callable[[Node], None],
     note: Callable[[str, str], AbstractContextManager[None]],
     notifier: Notifier,
-    reloading: Reloader | None,
+    reloader: Reloader | None,
     stop: asyncio.Event,
 ) -> None:
     node = Node(fit(config))
     node.store.on_unknown_outcome(_stop_at_once)
     async with node:
         gc.collect()
-        gc.freeze()  # the fleet is here to stay: not to be looked through again and again
+        gc.freeze()  # the fleet stays in memory: no need to traverse it again and again
         gc.set_threshold(*COLLECT)
         ServiceLog(node.store)
         with note(node.metadata_url, node.control_url):
-            welcome(node)
+            on_start(node)
             urls: dict[str, object] = {"metadata": node.metadata_url, "control": node.control_url}
             if len(node.metadata_urls) > 1:
                 urls["metadata_urls"] = node.metadata_urls
             sys.stdout.write(f"ready {msgspec.json.encode(urls).decode()}\n")
             sys.stdout.flush()
-            async with managed(node, notifier, reloading):
+            async with managed(node, notifier, reloader):
                 await stop.wait()
 
 
@@ -90,16 +93,16 @@ def _stop_at_once(error: OutcomeUnknown) -> None:
     os._exit(OUTCOME_UNKNOWN)
 
 
-def _reloading(
-    said: LoadedSettings | None,
+def _reloader(
+    loaded: LoadedSettings | None,
     load: Callable[[], tuple[LoadedSettings, Config]] | None,
-    after: Callable[[LoadedSettings, Report], None],
+    on_reload: Callable[[LoadedSettings, Report], None],
 ) -> Reloader | None:
-    if said is None or load is None:
+    if loaded is None or load is None:
         return None
-    made = Reloader(said, load, relog=configure_log, fit=fit)
-    made.after = lambda report: after(made.said, report)
-    return made
+    reloader = Reloader(loaded, load, configure_log, fit)
+    reloader.on_reload = lambda report: on_reload(reloader.loaded, report)
+    return reloader
 
 
 def fit(config: Config) -> Config:
@@ -112,13 +115,8 @@ def fit(config: Config) -> Config:
 
 
 def configure_log(settings: Settings | None) -> None:
-    """A developer reads it as it happens; else as the settings say."""
+    """Configure the log by the settings; without settings (`forewarn dev`), for a terminal."""
     if settings is None:
-        narrating.configure("console", dates=False)
+        service_log.configure("console", dates=False)
     else:
-        narrating.configure(settings.log, settings.log_level)
-
-
-def _traced(settings: Settings | None) -> AbstractContextManager[None]:
-    """Traces are sent while this lasts, if somebody wants them."""
-    return otel.sent_to(settings.traces if settings is not None else "")
+        service_log.configure(settings.log, settings.log_level)

@@ -1,5 +1,5 @@
-"""A running node and whoever manages it: SIGHUP reads the settings anew, and systemd (or another
-that speaks its protocol) is told when the service is ready, how it is, and that it lives.
+"""Connects a running node to its service manager: SIGHUP reloads the settings, and systemd (or
+another manager that has its protocol) is notified of readiness, status and signs of life.
 """
 
 from __future__ import annotations
@@ -20,48 +20,45 @@ log = logger("forewarn")
 
 
 @contextlib.asynccontextmanager
-async def managed(
-    node: Node, notifier: Notifier, reloading: Reloader | None
-) -> AsyncIterator[None]:
-    """Entered when connections are accepted, left when they are no longer to be."""
-    tasks = guard.Tasks(_surprise)
+async def managed(node: Node, notifier: Notifier, reloader: Reloader | None) -> AsyncIterator[None]:
+    """Be managed while connections are accepted."""
+    tasks = guard.Tasks(_log_failed_task)
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
-    async def reload_when_asked() -> None:
+    async def reload_on_request(reloader: Reloader) -> None:
         while True:
-            await asked.wait()
-            asked.clear()
+            await requested.wait()
+            requested.clear()
             notifier.reloading()
             try:
-                if reloading is not None:
-                    await reloading.node(node)
-            except Exception as error:  # the service goes on as it was
-                log.error("the settings could not be read anew", exc_info=error)
-                if reloading is not None:
-                    reloading.after(Report(problems=("a fault of ours",)))
-            notifier.ready(status(node))
+                await reloader.reload_node(node)
+            except Exception as error:  # the service continues with the settings it has
+                log.error("the settings could not be reloaded", exc_info=error)
+                reloader.on_reload(Report(problems=("internal error",)))
+            notifier.ready(status_line(node))
 
-    if reloading is not None:
-        loop.add_signal_handler(signal.SIGHUP, asked.set)
-        tasks.start(reload_when_asked(), "reloader")
-    notifier.ready(status(node))
+    if reloader is not None:
+        loop.add_signal_handler(signal.SIGHUP, requested.set)
+        tasks.start(reload_on_request(reloader), "reloader")
+    notifier.ready(status_line(node))
     if notifier.connected:
         tasks.start(
-            notifier.keep_notifying(lambda: status(node), lambda: health_problem(node)), "notifier"
+            notifier.keep_notifying(lambda: status_line(node), lambda: health_problem(node)),
+            "notifier",
         )
     try:
         yield
     finally:
         notifier.stopping()
-        if reloading is not None:
+        if reloader is not None:
             loop.remove_signal_handler(signal.SIGHUP)
-            signal.signal(signal.SIGHUP, lambda *_: None)  # too late, and no reason to die of it
+            signal.signal(signal.SIGHUP, lambda *_: None)  # must not end a service that is stopping
         await tasks.end()
 
 
-def status(node: Node) -> str:
-    """For people who look at the service manager."""
+def status_line(node: Node) -> str:
+    """Return a summary of the node for people, as in `systemctl status`."""
     machines, events = node.machine_index.count, len(node.active_events)
     return (
         f"{machines:,} machine{'' if machines == 1 else 's'}, {events:,} active events;"
@@ -70,10 +67,10 @@ def status(node: Node) -> str:
 
 
 def health_problem(node: Node) -> str:
-    """Return what is wrong that a restart would mend, or "" if nothing is."""
+    """Return a problem that a restart would solve, or ""."""
     checks = node.health.healthy().items()
     return "; ".join(f"{part}: {problem}" for part, problem in checks if problem)
 
 
-def _surprise(name: str, error: BaseException) -> None:
+def _log_failed_task(name: str, error: BaseException) -> None:
     log.error("a background task failed", task=name, exc_info=error)

@@ -1,6 +1,7 @@
-"""The supervisor's process: reads what it is to do, keeps the others running, and speaks for all
-of them: the line that says ready, the note by which commands find the service, the manager's
-socket. Imports next to nothing.
+"""The main program of the supervisor: runs the control process and the workers, and represents the
+service as a whole: prints `ready`, writes the note for `discovery`, and notifies systemd.
+
+It imports as little as possible, to need little memory and few reasons to fail.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 import forewarn
 from forewarn.node.daemon.discovery import note
 from forewarn.node.processes.child import CONTROL, Child
-from forewarn.node.processes.supervisor import LOOK_EVERY, Supervisor
-from forewarn.service.telemetry import log as narrating
+from forewarn.node.processes.supervisor import CHECK_EVERY, Supervisor
+from forewarn.service.telemetry import log as service_log
 from forewarn.support.logs import logger
 from forewarn.support.sd_notify import WATCH_SHARE, Notifier
 
@@ -26,70 +27,69 @@ log = logger("forewarn")
 
 
 def main() -> None:
-    with os.fdopen(0, "rb", closefd=False) as told:
-        spec = json.loads(told.read())
+    with os.fdopen(0, "rb", closefd=False) as stdin:
+        spec = json.loads(stdin.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    narrating.configure(spec["settings"]["log"], spec["settings"]["log_level"])
+    service_log.configure(spec["settings"]["log"], spec["settings"]["log_level"])
     notifier = Notifier.from_environment(os.environ, log.write)
-    processes = children(spec)
-    last = ""  # what the manager was told of how things stand
+    children = make_children(spec)
+    last_status = ""  # that the service manager was sent
 
     def status() -> str:
-        """What control says, which knows most."""
         count = spec["workers"]
-        return f"{count} worker{'' if count == 1 else 's'}; {processes[0].status}"
+        return f"{count} worker{'' if count == 1 else 's'}; {children[0].status}"
 
     with contextlib.ExitStack() as stack:
 
-        def ready(said: dict[str, Any]) -> None:
-            stack.enter_context(note(said.get("metadata", ""), said.get("control", "")))
-            sys.stdout.write(f"ready {json.dumps(said, separators=(',', ':'))}\n")
+        def on_ready(urls: dict[str, Any]) -> None:
+            stack.enter_context(note(urls.get("metadata", ""), urls.get("control", "")))
+            sys.stdout.write(f"ready {json.dumps(urls, separators=(',', ':'))}\n")
             sys.stdout.flush()
             notifier.ready(status())
 
-        def alive() -> None:
-            nonlocal last
+        def on_alive() -> None:
+            nonlocal last_status
             notifier.alive()
-            if processes[0].status and last != status():
-                last = status()
-                notifier.status(last)
+            if children[0].status and last_status != status():
+                last_status = status()
+                notifier.status(last_status)
 
-        every = notifier.watchdog / WATCH_SHARE if notifier.watchdog else LOOK_EVERY
+        watchdog_every = notifier.watchdog / WATCH_SHARE if notifier.watchdog else CHECK_EVERY
         listeners = [*chain(*spec["metadata_fds"]), spec["control_fd"]]
         supervisor = Supervisor(
-            *(processes, listeners, log.error, ready),
-            alive=alive,
-            reloading=notifier.reloading,
-            reloaded=lambda: notifier.ready(status()),
-            installed=another_version,
+            *(children, listeners, log.error, on_ready),
+            on_alive=on_alive,
+            on_reloading=notifier.reloading,
+            on_reloaded=lambda: notifier.ready(status()),
+            on_stopping=notifier.stopping,
+            other_version=other_installed_version,
             outlived=spec["outlived"],
-            look_every=min(LOOK_EVERY, every),
-            stopping=notifier.stopping,
+            check_every=min(CHECK_EVERY, watchdog_every),
         )
-        ended = supervisor.run()
-    sys.exit(ended)
+        exit_status = supervisor.run()
+    sys.exit(exit_status)
 
 
-def children(spec: dict[str, Any]) -> list[Child]:
+def make_children(spec: dict[str, Any]) -> list[Child]:
+    """Return the control process, which is the first, and the workers."""
     keys = ("metadata", "control", "settings", "config", "flags", "migrate", "speed")
-    said = {key: spec[key] for key in keys}
-    control = {**said, "control_fd": spec["control_fd"]}
-    made = [Child(CONTROL, control, [spec["control_fd"]])]
+    common = {key: spec[key] for key in keys}
+    control = {**common, "control_fd": spec["control_fd"]}
+    children = [Child(CONTROL, control, [spec["control_fd"]])]
     for number, fds in enumerate(spec["metadata_fds"]):
-        own = {**said, "number": number, "metadata_fds": fds}
-        made.append(Child(f"worker {number}", own, fds))
-    return made
+        worker = {**common, "number": number, "metadata_fds": fds}
+        children.append(Child(f"worker {number}", worker, fds))
+    return children
 
 
-def another_version() -> str:
-    """Which one is installed by now, if it is not the one that runs. Nothing is imported: what
-    runs stays what it is."""
+def other_installed_version() -> str:
+    """Return the version of forewarn that is installed now, if it is not the running one, or ""."""
     try:
         text = Path(forewarn.__file__).read_text()
-    except OSError:  # just being replaced, or gone; then a start will say so
+    except OSError:  # being replaced or removed; starting a process will report it
         return ""
-    found = re.search(r'^__version__ = "(.+)"', text, re.MULTILINE)
-    return found[1] if found and found[1] != forewarn.__version__ else ""
+    version = re.search(r'^__version__ = "(.+)"', text, re.MULTILINE)
+    return version[1] if version and version[1] != forewarn.__version__ else ""
 
 
 if __name__ == "__main__":

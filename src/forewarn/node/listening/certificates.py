@@ -1,5 +1,7 @@
-"""Whether a certificate and its key can be used, and until when: found out by shaking hands with
-oneself in memory, which is what they are for. Nothing is sent anywhere.
+"""Checks whether a certificate and its key can be used, and until when.
+
+This is done with a TLS handshake in memory, between a server with this certificate and a client
+that trusts it. Nothing is sent over the network.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-EXPIRES_SOON = 14 * 86_400  # seconds; a certificate that ends earlier is warned of
-_EXPIRED, _NOT_YET = 10, 9  # as OpenSSL numbers them
+EXPIRES_SOON = 14 * 86_400  # seconds before the end of a certificate from which on it is reported
+_EXPIRED, _NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """What was found. With a problem, nothing else is known."""
+    """A certificate and its key, as examined. If there is a problem, nothing else is known."""
 
     problem: str = ""
-    ends: float = 0.0  # seconds since 1970
-    names: tuple[str, ...] = ()  # for which it is good
+    expires: float = 0.0  # seconds since 1970
+    names: tuple[str, ...] = ()  # the certificate's subject alternative names
 
 
 def examine(certificate: Path, key: Path) -> Pair:
@@ -39,39 +41,39 @@ def examine(certificate: Path, key: Path) -> Pair:
         return Pair(f"{certificate} and {key} cannot be used: {error}")
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it vouches for itself here
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without its issuer
     try:
         client.load_verify_locations(cadata=_first(text))
-        return _read(_shaken(server, client))
+        return _pair(_handshake(server, client))
     except ssl.SSLCertVerificationError as error:
-        says = {_EXPIRED: "has expired", _NOT_YET: "is not valid yet"}
-        return Pair(f"{certificate} {says.get(error.verify_code, error.verify_message)}")
+        problems = {_EXPIRED: "has expired", _NOT_YET: "is not valid yet"}
+        return Pair(f"{certificate} {problems.get(error.verify_code, error.verify_message)}")
     except (ssl.SSLError, ValueError) as error:
         return Pair(f"{certificate} and {key} cannot be used: {error}")
 
 
 def _first(text: str) -> str:
-    """The certificate itself, without the rest of its chain."""
+    """Return the first certificate of a PEM file, without the rest of the chain."""
     end = "-----END CERTIFICATE-----"
     return text[text.index("-----BEGIN CERTIFICATE-----") : text.index(end) + len(end)]
 
 
-def _shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """The certificate as the other side sees it."""
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
+    """Connect the two in memory, and return the server's certificate as the client sees it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    there = server.wrap_bio(to_server, to_client, server_side=True)
-    here = client.wrap_bio(to_client, to_server)
-    waiting = [here, there]
-    while waiting:
-        for side in list(waiting):
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    client_side = client.wrap_bio(to_client, to_server)
+    unfinished = [client_side, server_side]
+    while unfinished:
+        for side in list(unfinished):
             try:
                 side.do_handshake()
-                waiting.remove(side)
+                unfinished.remove(side)
             except ssl.SSLWantReadError:
                 continue
-    return here.getpeercert() or {}
+    return client_side.getpeercert() or {}
 
 
-def _read(certificate: dict[str, Any]) -> Pair:
+def _pair(certificate: dict[str, Any]) -> Pair:
     names = tuple(name for _, name in certificate.get("subjectAltName", ()))
-    return Pair(ends=ssl.cert_time_to_seconds(certificate["notAfter"]), names=names)
+    return Pair(expires=ssl.cert_time_to_seconds(certificate["notAfter"]), names=names)

@@ -1,7 +1,7 @@
-"""What must be so before operators are listened to from beyond this machine; and what is told while
-they are: whether anybody is left who could make a token.
+"""Protects a control API that can be reached from other machines: refuses to open it without TLS
+or without any token, and reports while the service runs if no admin has a valid token any more.
 
-A service that has a closed door already is not kept from starting by it: its guests need it.
+A service whose tokens have all expired starts nevertheless, because its guests need it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.text import in_words
 
-ADMIN_ENDS_SOON: Duration = 14 * DAY  # before the last token of an admin expires, it is warned of
-ADMIN_EVERY = 86_400.0  # seconds of guard time between two looks
+ADMIN_EXPIRES_SOON: Duration = 14 * DAY  # before the last admin token expires, it is reported
+ADMIN_CHECK_EVERY = 86_400.0  # seconds of guard time between two checks
 
 log = logger("forewarn")
 
 
-def refuse_exposed(listener: socket.socket, config: Config, tokens: Tokens) -> None:
-    """By the address that is listened on, whoever has opened it. Raises CannotListen."""
+def check_exposure(listener: socket.socket, config: Config, tokens: Tokens) -> None:
+    """Raise CannotListen if the control API must not listen on the address of this socket."""
     if listener.family == socket.AF_UNIX:
         return
     host = str(listener.getsockname()[0])
@@ -31,39 +31,39 @@ def refuse_exposed(listener: socket.socket, config: Config, tokens: Tokens) -> N
         return
     if config.tls is None and not config.allow_plain_control:
         raise CannotListen(
-            f"control on {host} can be reached from beyond this machine, and tokens would be sent"
+            f"control on {host} can be reached from other machines, and tokens would be sent"
             " in the clear: set tls_certificate and tls_key, or allow_plain_control = true if"
-            " something else protects the way there"
+            " something else protects the connection"
         )
     if not tokens.needed:
         raise CannotListen(
-            f"control on {host} can be reached from beyond this machine, and no token has ever been"
-            f" created: create one first ({_how(config)})"
+            f"control on {host} can be reached from other machines, and no token has ever been"
+            f" created: create one first ({_token_command(config)})"
         )
 
 
-def tell_of_admins(config: Config, tokens: Tokens) -> None:
-    """Is there somebody who can make tokens, and will there be?"""
+def check_admin_tokens(config: Config, tokens: Tokens) -> None:
+    """Log an error or a warning if no admin has a valid token, or soon none will."""
     if not tokens.needed:
         return
     if not tokens.administered:
         log.error(
-            "there is no valid token of an admin: nobody can make tokens or copies",
-            run=f"while the service is stopped: {_how(config)}",
+            "there is no valid admin token: nobody can create tokens or backups",
+            run=f"while the service is stopped: {_token_command(config)}",
         )
-    elif (left := tokens.administered_for) is not None and left < ADMIN_ENDS_SOON:
+    elif (left := tokens.administered_for) is not None and left < ADMIN_EXPIRES_SOON:
         log.warning(
-            "the last token of an admin expires soon: make another",
+            "the last admin token expires soon: create another",
             left=in_words(left),
             run="forewarn token create NAME --role admin",
         )
 
 
-async def keep_telling_of_admins(config: Config, tokens: Tokens) -> None:
+async def keep_checking_admin_tokens(config: Config, tokens: Tokens) -> None:
     while True:
-        tell_of_admins(config, tokens)
-        await guard.pause(ADMIN_EVERY)
+        check_admin_tokens(config, tokens)
+        await guard.pause(ADMIN_CHECK_EVERY)
 
 
-def _how(config: Config) -> str:
+def _token_command(config: Config) -> str:
     return f"forewarn token create NAME --role admin --state {config.state or 'FILE'}"

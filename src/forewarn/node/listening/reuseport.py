@@ -1,9 +1,9 @@
-"""One address, several sockets: which of them a caller reaches is decided in the kernel, by the
-caller's address, so that a machine always meets the same worker.
+"""Several sockets on one address (SO_REUSEPORT), selected by the caller's address, so that a
+machine is always answered by the same worker.
 
-A small program in the kernel's old filter language (classic BPF) looks at the source address of
-whoever connects, of either family, mixes its bits, and names the socket. The sockets are counted in
-the order in which they began to listen, and all stay open for as long as the service runs.
+The kernel runs a small program (classic BPF) for each new connection. It hashes the source
+address, IPv4 or IPv6, and returns the index of a socket. Sockets are numbered in the order in
+which they began to listen; all of them stay open as long as the service runs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from forewarn.node.listening.sockets import (
     TCP,
     CannotListen,
     all_or_none,
-    open_one,
-    why_not,
+    listen_problem,
+    open_socket,
 )
 
 ATTACH = 51  # SO_ATTACH_REUSEPORT_CBPF
-NETWORK = 0xFFF00000  # SKF_NET_OFF: where the network's header begins, whatever has been read
+NETWORK = 0xFFF00000  # SKF_NET_OFF: offsets are counted from the network header
 
 # Instructions: load a byte or word, from the packet or a constant; jump; arithmetic; return.
 LOAD_BYTE, LOAD_WORD, TO_X = 0x30, 0x20, 0x07
 EQUAL, ALWAYS = 0x15, 0x05
 SHIFT, AND, MULTIPLY, MODULO, XOR_X = 0x74, 0x54, 0x24, 0x94, 0xAC
 RETURN = 0x16
-MIX = 0x45D9F3B  # an odd number whose bits look like chance
+MIX = 0x45D9F3B  # multiplier of the hash: odd, with well spread bits
 
-Instruction = tuple[int, int, int, int]
+Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
 
 
 def program(sockets: int) -> list[Instruction]:
-    """Code, where to jump if so and if not, constant."""
-    ipv6 = [instruction for at in (12, 16, 20) for instruction in _and_word(at)]
+    """Return the BPF program that selects one of this many sockets."""
+    ipv6 = [instruction for offset in (12, 16, 20) for instruction in _mix_in_word(offset)]
     mix = [(TO_X, 0, 0, 0), (SHIFT, 0, 0, 16), (XOR_X, 0, 0, 0), (MULTIPLY, 0, 0, MIX)]
     return [
         (LOAD_BYTE, 0, 0, NETWORK),
@@ -58,39 +58,39 @@ def program(sockets: int) -> list[Instruction]:
     ]
 
 
-def _and_word(at: int) -> list[Instruction]:
-    """Mix a word of the packet into what we have."""
+def _mix_in_word(offset: int) -> list[Instruction]:
+    """Return instructions that mix a word of the packet into the hash."""
     return [
         (MULTIPLY, 0, 0, MIX),
         (TO_X, 0, 0, 0),
-        (LOAD_WORD, 0, 0, NETWORK + at),
+        (LOAD_WORD, 0, 0, NETWORK + offset),
         (XOR_X, 0, 0, 0),
     ]
 
 
 def spread(sockets: Sequence[socket.socket]) -> None:
-    """Let the kernel choose among these by who calls."""
+    """Make the kernel distribute callers over these sockets by their address."""
     if len(sockets) < 2:
         return
-    code = b"".join(struct.pack("HBBI", *one) for one in program(len(sockets)))
-    filters = array("B", code)
-    said = struct.pack("HP", len(code) // 8, filters.buffer_info()[0])
+    instructions = program(len(sockets))
+    code = array("B", b"".join(struct.pack("HBBI", *each) for each in instructions))
+    filter_program = struct.pack("HP", len(instructions), code.buffer_info()[0])
     try:
-        sockets[0].setsockopt(socket.SOL_SOCKET, ATTACH, said)
+        sockets[0].setsockopt(socket.SOL_SOCKET, ATTACH, filter_program)
     except OSError as error:
         raise CannotListen(
-            f"this system cannot spread callers over {len(sockets)} workers by their address"
+            f"this system cannot distribute callers over {len(sockets)} workers by their address"
             f" ({error.strerror}); set workers = 1 or 0"
         ) from error
 
 
 def open_several(address: Address, count: int) -> list[socket.socket]:
-    """That share the address, and share it with nobody else."""
+    """Open sockets that share an address with each other, but with no other program."""
     if count < 2:
-        return [open_one(address)]
-    # Who else is there? Sharing would not ask.
-    with open_one(address) as alone:
-        port = alone.getsockname()[1]
+        return [open_socket(address)]
+    # With SO_REUSEPORT, an address that another program listens on would not be refused.
+    with open_socket(address) as exclusive:
+        port = exclusive.getsockname()[1]
     with all_or_none() as opened:
         try:
             for _ in range(count):
@@ -102,6 +102,6 @@ def open_several(address: Address, count: int) -> list[socket.socket]:
                 listener.bind((address.host, port))
                 listener.listen(BACKLOG)
         except OSError as error:
-            raise CannotListen(why_not(address, error)) from error
+            raise CannotListen(listen_problem(address, error)) from error
         spread(opened)
     return opened

@@ -1,5 +1,5 @@
-"""Serving on sockets, inside a running loop: the guests' endpoint with Front before it, or any
-other application. Whatever is started here is stopped by the stack it is given.
+"""Serves applications on sockets, inside a running event loop: the guests' endpoint, with Front
+before it, and the control API. Everything started here is stopped by the exit stack it is given.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-if TYPE_CHECKING:  # what serves on sockets is imported when something does
+if TYPE_CHECKING:  # a test without sockets does not import uvicorn
     from forewarn.metadata.http.front import Front
-    from forewarn.node.listening.server import InnerServer, Open
+    from forewarn.node.listening.server import EmbeddedServer, MakeAcceptor
 
-SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
-SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
+SWEEP_SLICE = 64  # connections that are swept before the event loop gets its turn
+SWEEP_EVERY = 1.0  # seconds of guard time between two sweeps for callers that are too slow
 
 log = logger("forewarn")
 
@@ -37,21 +37,24 @@ async def serve_guests(
     *,
     outlived: Callable[[], bool] = lambda: False,
 ) -> Front | None:
-    """`outlived`: will somebody else answer on these sockets when we have stopped?"""
+    """Serve the endpoint, and return its Front if it has one.
+
+    `outlived` says whether another process will answer on these sockets after this one has
+    stopped."""
     from forewarn.metadata.http import front
     from forewarn.metadata.http.protocol import protocol
 
-    told = config.record is not None or config.observe  # of every exchange
-    fronted = config.front and front.possible(config.limits) and not told
-    bound = protocol(endpoint, lingers=outlived)
-    inner = await serve(app, [] if fronted else sockets, tasks, stack, bound)
-    connections: set[Any] = inner.server_state.connections
-    made = None
-    if fronted:
-        make = inner.make_protocol
-        made = front.Front(endpoint, sockets, make, connections, tasks, outlived=outlived)
-    tasks.start(_sweeping(connections, endpoint), "sweeper")
-    return made
+    recorded = config.record is not None or config.observe
+    with_front = config.front and front.possible(config.limits) and not recorded
+    http = protocol(endpoint, lingers=outlived)
+    server = await serve(app, [] if with_front else sockets, tasks, stack, http)
+    connections: set[Any] = server.server_state.connections
+    guest_front = None
+    if with_front:
+        make = server.make_protocol
+        guest_front = front.Front(endpoint, sockets, make, connections, tasks, outlived=outlived)
+    tasks.start(_keep_sweeping(connections, endpoint), "sweeper")
+    return guest_front
 
 
 async def serve(
@@ -60,40 +63,41 @@ async def serve(
     tasks: guard.Tasks,
     stack: AsyncExitStack,
     http: Any = "httptools",
-    door: Open | None = None,
-) -> InnerServer:
-    from forewarn.node.listening.server import server
+    make_acceptor: MakeAcceptor | None = None,
+) -> EmbeddedServer:
+    """Serve an application on sockets, and return when it accepts connections."""
+    from forewarn.node.listening.server import make_server
 
-    inner = server(app, http=http, door=door)
-    running = tasks.start(inner.serve(list(sockets)), "server")
+    server = make_server(app, http=http, make_acceptor=make_acceptor)
+    running = tasks.start(server.serve(list(sockets)), "server")
 
     async def stop() -> None:
-        inner.stop()
+        server.stop()
         await asyncio.wait([running])
 
     stack.push_async_callback(stop)
-    await inner.ready.wait()
-    return inner
+    await server.ready.wait()
+    return server
 
 
 def url(host: str, listener: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://{Address(host, listener.getsockname()[1])}"
 
 
-async def _sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None:
-    """All who are late may be late at once: nobody else is kept waiting for their sake."""
-    failed = LogThrottle()
+async def _keep_sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None:
+    """Close connections whose time is up, a few at a time, so that other callers do not wait."""
+    throttle = LogThrottle()
     while True:
         await guard.pause(SWEEP_EVERY)
-        now, looked = guard.monotonic(), 0
+        now, swept = guard.monotonic(), 0
         for connection in list(connections):
             try:
                 for _ in connection.sweep(now):
-                    looked += 1
-                    if looked % SWEEP_SLICE == 0:
+                    swept += 1
+                    if swept % SWEEP_SLICE == 0:
                         await guard.pause(0)
-            except Exception as error:  # the others are to be looked after all the same
-                if times := failed.record():
-                    log.error("a connection could not be looked after", times=times, exc_info=error)
+            except Exception as error:  # must not keep the other connections from being swept
+                if times := throttle.record():
+                    log.error("a connection could not be swept", times=times, exc_info=error)
         endpoint.counts.log_hits(now)
         trim_after_use(endpoint.buffered)

@@ -1,4 +1,4 @@
-"""HTTP servers inside a running loop: uvicorn without its signal handling and its logs."""
+"""HTTP servers inside a running event loop: uvicorn without its signal handling and its logs."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ import uvicorn
 
 from forewarn.support import guard
 
-# Something that accepts connections, given the sockets and what makes protocols; it can be closed.
-Open: TypeAlias = Callable[[Sequence[socket.socket], Callable[[], Any]], Any]
+# Makes an object that accepts connections, from the sockets and a factory of protocols. The object
+# has a method `close`.
+MakeAcceptor: TypeAlias = Callable[[Sequence[socket.socket], Callable[[], Any]], Any]
 
-GRACE = 3  # seconds that requests under way are given when the node stops
+GRACE = 3  # seconds that requests in progress are given when the node stops
 
 
-class InnerServer(uvicorn.Server):
-    """A server that says when it is ready and leaves signals to whoever runs the loop."""
+class EmbeddedServer(uvicorn.Server):
+    """A uvicorn server that reports when it is ready and does not handle signals."""
 
-    def __init__(self, config: uvicorn.Config, door: Open | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, make_acceptor: MakeAcceptor | None = None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._door = door
+        self._make_acceptor = make_acceptor
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def make_protocol(self) -> Any:
-        """For a connection that somebody else has accepted."""
+        """Return a protocol for a connection that was accepted elsewhere."""
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state={}
         )
 
     async def main_loop(self) -> None:
-        """Until it is told to stop. uvicorn looks ten times a second; a test has no time for it."""
+        """Wait until the server is stopped. (uvicorn polls ten times a second, which would slow
+        tests down.)"""
         await self.on_tick(0)
         await self._stopping.wait()
 
@@ -47,8 +49,8 @@ class InnerServer(uvicorn.Server):
         self._stopping.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which waits for a tenth of a second even if nobody is there; and whoever
-        has not taken its answer at the end will not."""
+        """Stop as uvicorn does, but without its delay of a tenth of a second when there are no
+        connections, and abort those that have not received their answer in time."""
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -62,7 +64,7 @@ class InnerServer(uvicorn.Server):
         except TimeoutError:
             for task in self.server_state.tasks:
                 task.cancel()
-        if tasks := list(self.server_state.tasks):  # told to end: they have a last word
+        if tasks := list(self.server_state.tasks):  # let them handle the cancellation
             await asyncio.wait(tasks, timeout=1)
         for connection in list(self.server_state.connections):
             if transport := getattr(connection, "transport", None):
@@ -70,17 +72,19 @@ class InnerServer(uvicorn.Server):
         await guard.pause(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """With a door, that accepts what comes to the sockets, and uvicorn itself nothing."""
-        if self._door is None:
+        """Accept connections, with the acceptor in place of uvicorn if there is one."""
+        if self._make_acceptor is None:
             await super().startup(sockets)
         else:
             await super().startup([])
-            self.servers.append(self._door(sockets or [], self.make_protocol))
+            self.servers.append(self._make_acceptor(sockets or [], self.make_protocol))
         self.ready.set()
 
 
-def server(app: Any, *, http: Any = "httptools", door: Open | None = None) -> InnerServer:
-    return InnerServer(
+def make_server(
+    app: Any, *, http: Any = "httptools", make_acceptor: MakeAcceptor | None = None
+) -> EmbeddedServer:
+    return EmbeddedServer(
         uvicorn.Config(
             app,
             http=http,
@@ -88,10 +92,10 @@ def server(app: Any, *, http: Any = "httptools", door: Open | None = None) -> In
             lifespan="off",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # who asks is decided by the connection, never by a header
+            proxy_headers=False,  # a caller is identified by its connection, never by a header
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=GRACE,
         ),
-        door,
+        make_acceptor,
     )

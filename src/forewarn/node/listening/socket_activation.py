@@ -18,7 +18,7 @@ import msgspec
 
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.reuseport import open_several, spread
-from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_one
+from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_socket
 from forewarn.support.text import listing
 
 FIRST = 3  # the first descriptor that is handed over
@@ -49,7 +49,7 @@ class HandedOverSockets(msgspec.Struct, frozen=True):
         for fd, name in zip(range(FIRST, FIRST + count), names, strict=False):
             if name not in fds:
                 raise CannotListen(
-                    f"a socket called '{name[:80]}' was handed over, but it is not known what for;"
+                    f"a socket called '{name[:80]}' was handed over, but its purpose is unknown;"
                     f" set {_NAMES} in its socket unit"
                 )
             _check_listening(fd, name)
@@ -116,7 +116,7 @@ def open_all(config: Config, handed_over: HandedOverSockets, anywhere: bool) -> 
         if handed_over.control is not None:
             operators, control = adopt(handed_over.control), bound_address(handed_over.control)
         else:
-            operators = open_one(config.control)
+            operators = open_socket(config.control)
             control = Address(config.control.host, operators.getsockname()[1])
     fds = zip(*([s.detach() for s in sockets] for sockets in groups.values()), strict=True)
     return OpenSockets(tuple(groups), control, tuple(fds), operators.detach())
@@ -177,9 +177,9 @@ def _by_address(
         if not anywhere and not confined(address.host):
             raise CannotListen(
                 f"the socket called 'metadata' that was handed over listens on {address}: guests"
-                " are known by their address alone, so the endpoint is bound to link-local or"
-                " loopback; change ListenStream=, or set allow_other_addresses = true if you"
-                " mean it"
+                " are identified by their address alone, so the endpoint must be bound to a"
+                " link-local or loopback address; change ListenStream=, or set"
+                " allow_other_addresses = true to allow others"
             )
     configured = [address for address in config.guest_addresses if address in by_address]
     return {address: by_address[address] for address in dict.fromkeys([*configured, *by_address])}

@@ -1,5 +1,5 @@
-"""Opening the sockets. On a developer's machine the endpoint is on every loopback address at once,
-so that each pretended machine has one of its own; never beyond loopback."""
+"""Opens listening sockets: on one address or, for `forewarn dev`, on every loopback address, so
+that each simulated machine has an address of its own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from forewarn.core.access import local as local
 from forewarn.node.config import Address
 
-BACKLOG = 2_048
-EVERYWHERE = "0.0.0.0"  # on the device that a socket is bound to
-TCP = socket.IPPROTO_TCP  # said outright, or the loop leaves Nagle's delay on every answer
+BACKLOG = 2_048  # connections that wait to be accepted
+ANY_HOST = "0.0.0.0"  # bound to the loopback device: every loopback address
+TCP = socket.IPPROTO_TCP  # explicit, because otherwise asyncio does not disable Nagle's algorithm
 
 
 class CannotListen(Exception):
-    """An address cannot be had; the message says which and why."""
+    """An address cannot be listened on; the message says which and why."""
 
 
-def open_one(address: Address) -> socket.socket:
+def open_socket(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, TCP)
     try:
@@ -30,33 +30,33 @@ def open_one(address: Address) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise CannotListen(why_not(address, error)) from error
+        raise CannotListen(listen_problem(address, error)) from error
     return listener
 
 
 def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
-    """One socket for all of loopback where the system allows binding to its device, else one
-    for each host."""
+    """Open one socket for all of loopback if the system allows binding to its device, otherwise
+    one for each host."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
     except (OSError, AttributeError):
         listener.close()
-        return one_each(port, hosts)
+        return open_each(port, hosts)
     try:
-        listener.bind((EVERYWHERE, port))
+        listener.bind((ANY_HOST, port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise CannotListen(why_not(Address("127.0.0.1", port), error)) from error
+        raise CannotListen(listen_problem(Address("127.0.0.1", port), error)) from error
     return [listener]
 
 
-def one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
+def open_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     with all_or_none() as opened:
         for host in hosts:
-            opened.append(open_one(Address(host, port)))
+            opened.append(open_socket(Address(host, port)))
             port = opened[0].getsockname()[1]
     return opened
 
@@ -74,7 +74,7 @@ def all_or_none() -> Iterator[list[socket.socket]]:
 
 
 def confined(host: str) -> bool:
-    """Is this an address that nobody beyond this machine and its guests can reach?"""
+    """Return whether only this machine and its guests can reach this address."""
     address = _parsed(host)
     return local(host) or (address is not None and address.is_link_local)
 
@@ -86,7 +86,8 @@ def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def why_not(address: Address, error: OSError) -> str:
+def listen_problem(address: Address, error: OSError) -> str:
+    """Return a message that says why an address cannot be listened on."""
     match error.errno:
         case errno.EADDRINUSE:
             return f"{address} is in use; choose another port, or port 0 for any that is free"

@@ -1,7 +1,7 @@
-"""The control API's certificate: loaded, looked at for changes, and changed for new connections.
+"""The certificate of the control API: loads it, watches its files, and replaces it for new
+connections when they change.
 
-A pair that cannot be used, or would not be believed, leaves the one before in place. Connections
-under way keep theirs.
+If a new pair cannot be used, the previous one stays. Existing connections keep their certificate.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from forewarn.node.listening.sockets import CannotListen
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-CERTIFICATE_WARNED = 86_400.0  # seconds of guard time between two warnings of its end
-CERTIFICATE_EVERY = 2.0  # seconds of guard time between two looks at the files
+CERTIFICATE_WARN_EVERY = 86_400.0  # seconds of guard time between two warnings that it expires
+CERTIFICATE_CHECK_EVERY = 2.0  # seconds of guard time between two checks of the files
 
 log = logger("forewarn")
 
@@ -31,40 +31,40 @@ class Certificates:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._stamp = _stamp(tls)
-        self.context = _loaded(tls)  # what a new connection is served with
-        self._ends = 0.0  # seconds since 1970
-        self._warned: float | None = None  # of its end, in guard time
+        self.context = _load(tls)  # for new connections
+        self._expires = 0.0  # seconds since 1970
+        self._warned: float | None = None  # guard time of the last warning that it expires
         pair = examine(tls.certificate, tls.key)
         if pair.problem:
-            log.error("the certificate will not be believed by those who ask", why=pair.problem)
-        self._take(tls, self.context, pair)
+            log.error("clients will not accept the certificate", why=pair.problem)
+        self._use(tls, self.context, pair)
 
     def reload(self, tls: Tls | None = None) -> str:
-        """Take the files as they are now, or others: what is wrong with them, if anything is.
-        Then the pair before stays."""
-        wanted = tls or self._tls
-        self._stamp = _stamp(wanted)
+        """Read the files again, or other files. Return a problem, in which case the previous
+        certificate stays, or ""."""
+        tls = tls or self._tls
+        self._stamp = _stamp(tls)
         try:
-            loaded = _loaded(wanted)
-            pair = examine(wanted.certificate, wanted.key)
+            context = _load(tls)
+            pair = examine(tls.certificate, tls.key)
             if pair.problem:
                 raise CertificateUnusable(pair.problem)
         except CertificateUnusable as error:
-            log.error("the new certificate is not used, the one before stays", why=str(error))
+            log.error("the new certificate is not used, the previous one stays", why=str(error))
             return str(error)
-        self._take(wanted, loaded, pair)
-        log.info("the certificate was read anew", certificate=str(wanted.certificate))
+        self._use(tls, context, pair)
+        log.info("the certificate was reloaded", certificate=str(tls.certificate))
         return ""
 
-    def look(self) -> None:
-        """Read the files anew if they have changed since. The end of a certificate is warned of
-        once a day."""
+    def refresh(self) -> None:
+        """Reload the files if they have changed, and warn once a day if the certificate expires
+        soon."""
         if _stamp(self._tls) != self._stamp:
             self.reload()
-        left = self._ends - guard.wall_us() / 1e6
+        left = self._expires - guard.wall_us() / 1e6
         now = guard.monotonic()
-        again = self._warned is None or now - self._warned >= CERTIFICATE_WARNED
-        if self._ends > 0 and left < EXPIRES_SOON and again:
+        due = self._warned is None or now - self._warned >= CERTIFICATE_WARN_EVERY
+        if self._expires > 0 and left < EXPIRES_SOON and due:
             self._warned = now
             log.warning(
                 "the certificate has expired" if left <= 0 else "the certificate expires soon",
@@ -72,18 +72,18 @@ class Certificates:
                 days=max(0, int(left // 86_400)),
             )
 
-    def _take(self, tls: Tls, loaded: ssl.SSLContext, pair: Pair) -> None:
-        self._tls, self.context, self._ends = tls, loaded, pair.ends
+    def _use(self, tls: Tls, context: ssl.SSLContext, pair: Pair) -> None:
+        self._tls, self.context, self._expires = tls, context, pair.expires
         self._warned = None
-        _warn(tls.key)
+        _warn_if_readable(tls.key)
 
     async def watch(self) -> None:
         while True:
-            await guard.pause(CERTIFICATE_EVERY)
-            self.look()
+            await guard.pause(CERTIFICATE_CHECK_EVERY)
+            self.refresh()
 
 
-def _loaded(tls: Tls) -> ssl.SSLContext:
+def _load(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -93,15 +93,14 @@ def _loaded(tls: Tls) -> ssl.SSLContext:
         except OSError as error:
             raise CertificateUnusable(f"{path}: {error.strerror}") from error
     try:
-        # A key that wants a password has nobody to ask: that must not wait at a terminal.
+        # With a password function, OpenSSL does not prompt at the terminal for an encrypted key.
         context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")
     except ssl.SSLError as error:
         if "KEY_VALUES_MISMATCH" in str(error):
             raise CertificateUnusable(f"{tls.key} is not the key of {tls.certificate}") from error
-        says = error.reason or error
         raise CertificateUnusable(
-            f"{tls.certificate} and {tls.key} cannot be used ({says}); they are PEM files, the key"
-            " without a password"
+            f"{tls.certificate} and {tls.key} cannot be used ({error.reason or error}); they must"
+            " be PEM files, the key without a password"
         ) from error
     except (OSError, ValueError) as error:
         raise CertificateUnusable(
@@ -111,19 +110,19 @@ def _loaded(tls: Tls) -> ssl.SSLContext:
 
 
 def _stamp(tls: Tls) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes when the files do."""
-    found: list[tuple[int, int, int] | None] = []
+    """Return a value that changes when one of the files does."""
+    stamps: list[tuple[int, int, int] | None] = []
     for path in (tls.certificate, tls.key):
         try:
-            there = path.stat()
+            status = path.stat()
         except OSError:
-            found.append(None)
+            stamps.append(None)
         else:
-            found.append((there.st_ino, there.st_size, there.st_mtime_ns))
-    return tuple(found)
+            stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(stamps)
 
 
-def _warn(key: Path) -> None:
+def _warn_if_readable(key: Path) -> None:
     with contextlib.suppress(OSError):
         if stat.S_IMODE(key.stat().st_mode) & 0o007:
-            log.warning("the key can be read by everybody", key=str(key), run=f"chmod o= {key}")
+            log.warning("the key can be read by all users", key=str(key), run=f"chmod o= {key}")

@@ -1,4 +1,4 @@
-"""One thing that may be wrong with settings that are right in themselves, and where they say it."""
+"""What a check of the machine reports: a message, with the place of the setting it is about."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from forewarn.node.settings import LoadedSettings
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Fatal: it keeps the service from starting. Else it may be as it is meant to be."""
+    """An error, which keeps the service from starting, or a warning, which may be intended."""
 
-    says: str
+    message: str
     fatal: bool = False
 
 
-def fatal(said: LoadedSettings, key: str, says: str) -> Finding:
-    return Finding(said.origin(key).before(f"{key}: {says}"), fatal=True)
+def fatal(loaded: LoadedSettings, key: str, message: str) -> Finding:
+    return Finding(loaded.origin(key).prefix(f"{key}: {message}"), fatal=True)
 
 
-def warning(said: LoadedSettings, key: str, says: str) -> Finding:
-    return Finding(said.origin(key).before(f"{key}: {says}"))
+def warning(loaded: LoadedSettings, key: str, message: str) -> Finding:
+    return Finding(loaded.origin(key).prefix(f"{key}: {message}"))

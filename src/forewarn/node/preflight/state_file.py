@@ -1,5 +1,7 @@
-"""The state file that the settings name: may the service take it up, who else can get at it, and is
-there in it what the other settings need. Only looks, also while a service is at work on it.
+"""Checks the state file that the settings name: whether the service can use it, whether other users
+can read or replace it, and whether it has the tokens that an exposed control API needs.
+
+Changes nothing, and works while a service uses the file.
 """
 
 from __future__ import annotations
@@ -18,70 +20,74 @@ from forewarn.store import StoreUnusable
 from forewarn.store.engines import stored_state
 from forewarn.support import guard
 
-MADE_BY_THE_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}  # directories in these
+# Settings whose directory is created by the systemd unit, if it is directly in one of these.
+CREATED_BY_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}
 
 
-def state_findings(said: LoadedSettings, config: Config) -> Iterator[Finding]:
+def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     state = config.state
     if state is None:
         return
-    yield from directory_findings(said, "state", state)
-    unusable = ""
+    yield from directory_findings(loaded, "state", state)
+    problem = ""
     if state.is_dir():
-        unusable = f"{state} is a directory; name a file in it"
+        problem = f"{state} is a directory; pass a file in it"
     elif state.exists() and not os.access(state, os.R_OK | os.W_OK):
-        unusable = f"{state} cannot be read and written by {_whoami()}"
+        problem = f"{state} cannot be read and written by {_current_user()}"
     elif state.exists() and stat.S_IMODE(state.stat().st_mode) & 0o077:
-        yield warning(said, "state", f"{state} can be read by others: chmod 600 {state}")
-    unusable = unusable or stored_state(state).problem()
-    if unusable:
-        yield fatal(said, "state", unusable)
+        yield warning(loaded, "state", f"{state} can be read by other users: chmod 600 {state}")
+    problem = problem or stored_state(state).problem()
+    if problem:
+        yield fatal(loaded, "state", problem)
     elif config.control is not None and not local(config.control.host):
-        yield from _exposed(said, config.control, state)
+        yield from _token_findings(loaded, config.control, state)
     if state.parent.is_dir() and writable_by_others(state.parent):
         yield warning(
-            said,
+            loaded,
             "state",
-            f"the directory {state.parent.absolute()} can be written by others, who could put"
-            " another state in its place: chmod go-w it",
+            f"the directory {state.parent.absolute()} can be written by other users, who could"
+            f" replace the state file: chmod go-w {state.parent.absolute()}",
         )
 
 
-def directory_findings(said: LoadedSettings, key: str, path: Path | None) -> Iterator[Finding]:
-    """Of the directory that a file is to be made in."""
+def directory_findings(loaded: LoadedSettings, key: str, path: Path | None) -> Iterator[Finding]:
+    """Check the directory in which the service creates a file."""
     if path is None:
         return
     directory = path.parent.absolute()
-    above = MADE_BY_THE_UNIT.get(key)
-    if not directory.is_dir() and above is not None and directory.parent == above:
+    created_in = CREATED_BY_UNIT.get(key)
+    if not directory.is_dir() and created_in is not None and directory.parent == created_in:
         yield warning(
-            said,
+            loaded,
             key,
-            f"there is no directory {directory} yet: the systemd unit makes it; without that,"
-            " create it, or name another",
+            f"the directory {directory} does not exist yet: the systemd unit creates it; without"
+            " the unit, create it, or choose another",
         )
     elif not directory.is_dir():
-        yield fatal(said, key, f"there is no directory {directory}; create it, or name another")
+        yield fatal(
+            loaded, key, f"the directory {directory} does not exist; create it, or choose another"
+        )
     elif not os.access(directory, os.W_OK | os.X_OK):
-        yield fatal(said, key, f"{_whoami()} may not write in {directory}")
+        yield fatal(loaded, key, f"{_current_user()} cannot write to {directory}")
 
 
-def _exposed(said: LoadedSettings, control: Address, state: Path) -> Iterator[Finding]:
+def _token_findings(loaded: LoadedSettings, control: Address, state: Path) -> Iterator[Finding]:
+    """Check the tokens of a control API that can be reached from other machines."""
     tokens, now = _tokens(state), guard.wall_us()
-    how = f"forewarn token create NAME --role admin --state {state}"
+    command = f"forewarn token create NAME --role admin --state {state}"
     if not tokens:
         yield fatal(
-            said,
+            loaded,
             "control",
-            f"{control} can be reached from beyond this machine, and no token has ever been"
-            f" created: create one first ({how})",
+            f"{control} can be reached from other machines, and no token has ever been created:"
+            f" create one first ({command})",
         )
     elif not any(token.role is Role.ADMIN and token.valid(now) for token in tokens):
         yield warning(
-            said,
+            loaded,
             "control",
-            "there is no valid token of an admin in the state, so nobody can make tokens or"
-            f" copies; while no service runs: {how}",
+            "the state has no valid admin token, so nobody can create tokens or backups; run this"
+            f" while the service is stopped: {command}",
         )
 
 
@@ -91,17 +97,17 @@ def _tokens(state: Path) -> list[Token]:
     try:
         return [token for token, _ in stored_state(state).tokens()]
     except StoreUnusable:
-        return []  # what cannot be read lets nobody in
+        return []  # reported by the check of the file itself
 
 
 def writable_by_others(path: Path) -> bool:
     try:
-        found = path.stat()
+        mode = path.stat().st_mode
     except OSError:
         return False
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    return bool(found.st_mode & 0o022) and not sticky
+    sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX
+    return bool(mode & 0o022) and not sticky
 
 
-def _whoami() -> str:
+def _current_user() -> str:
     return f"user {os.geteuid()}"

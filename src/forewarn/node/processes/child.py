@@ -1,8 +1,8 @@
-"""A process that the supervisor keeps running: how it is started, what it says, how it ended.
+"""A process that the supervisor keeps running: starts it, reads its messages, and reaps it.
 
-What it is to do it is told on its standard input, so that nothing of it is on a command line. On
-its standard output it says when it is ready, that it lives and how it is, what came of reading its
-settings anew, and by which it goes; all else it says on standard error, which is ours.
+The process gets its specification on standard input, so that nothing of it is visible on a command
+line. It writes the messages below to standard output, and its log to standard error, which it
+shares with the supervisor.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from typing import Any
 
 from forewarn.support import guard
 
-RESTART_FIRST, RESTART_MOST = 0.1, 2.0  # seconds before what has died is started again
-LIVED_WELL = 5.0  # seconds after which a death says nothing of the next life
-MAX_LINE = 1024 * 1024  # bytes of a line that a process says of itself
+RESTART_FIRST, RESTART_MOST = 0.1, 2.0  # seconds before a process that has ended is restarted
+STABLE_AFTER = 5.0  # seconds after which a process that ends is restarted without back-off
+MAX_LINE = 1024 * 1024  # bytes of a message
 
-CONTROL = "control"
-FOR_GOOD = signal.SIGUSR2  # stop, and nobody comes after you: answer whoever is in line
+CONTROL = "control"  # the name of the control process
+STOP_FINALLY = signal.SIGUSR2  # stop, and first answer waiting connections: no process follows
 PROGRAM = ("-m", "forewarn.node.daemon.process_main")
 
-# What it says of itself: a word and a value (JSON), each on a line of its own.
-READY = "ready"  # where it is to be asked
-ALIVE = "alive"  # and how things stand, in words for people
-UNWELL = "unwell"  # what is wrong with it: this is no sign of life
-SETTINGS = "settings"  # by which whoever is started later goes
-REREAD = "reread"  # it has read its settings anew; true: they are wrong, and nothing has changed
+# Messages of a process: a word and a JSON value on one line.
+READY = "ready"  # with its URLs
+ALIVE = "alive"  # with a status for people
+UNHEALTHY = "unhealthy"  # with the problem; does not count as a sign of life
+SETTINGS = "settings"  # in force; for processes that are started later
+RELOADED = "reloaded"  # with true if the new settings were refused, and nothing has changed
 
 
 def interpreter() -> list[str]:
-    """This one, and no more of what lies around than it has taken itself: never what is in the
-    working directory."""
+    """Return the command that runs this Python, without importing from the working directory."""
     return [sys.executable, "-I" if sys.flags.isolated else "-P"]
 
 
 class Child:
-    """In all its lives."""
+    """One supervised process across restarts: its command, pid, readiness and back-off."""
 
     def __init__(
         self,
@@ -55,18 +54,18 @@ class Child:
         self._fds = fds
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self.pidfd = self.saying = -1
-        self._said = b""
-        self.ready: dict[str, Any] | None = None  # what it has said when it was
-        self.settings: dict[str, Any] | None = None  # that it goes by from now on
-        self.refused: bool | None = None  # were the settings wrong that it has read? None: it reads
-        self.status = ""  # how things stand, in words
-        self.unwell = ""  # what is wrong with it
-        self.began = 0.0
-        self.heard = 0.0  # when it last gave a sign of life
-        self.served = 0.0  # when it last did so while it was ready, in whichever life
+        self.pidfd = self.stdout_fd = -1
+        self._unread = b""  # the beginning of a message
+        self.ready: dict[str, Any] | None = None  # its URLs; None: it is not ready
+        self.settings: dict[str, Any] | None = None  # that it has reported and nobody has read yet
+        self.refused: bool | None = None  # outcome of its last reload; None: not known yet
+        self.status = ""  # for people
+        self.problem = ""  # why it is unhealthy
+        self.started_at = 0.0
+        self.alive_at = 0.0  # time of its last sign of life
+        self.served_at = 0.0  # the same while it was ready, across restarts
         self.due: float | None = 0.0  # when it is to be started; None: it runs
-        self.pause = RESTART_FIRST
+        self.back_off = RESTART_FIRST  # seconds
 
     @property
     def running(self) -> bool:
@@ -77,59 +76,59 @@ class Child:
         return self._process.pid if self._process else 0
 
     def start(self) -> None:
-        told = os.memfd_create("forewarn", os.MFD_CLOEXEC)
+        stdin = os.memfd_create("forewarn", os.MFD_CLOEXEC)
         try:
-            os.write(told, json.dumps({**self.spec, "parent": os.getpid()}).encode())
-            os.lseek(told, 0, os.SEEK_SET)
+            os.write(stdin, json.dumps({**self.spec, "parent": os.getpid()}).encode())
+            os.lseek(stdin, 0, os.SEEK_SET)
             self._process = subprocess.Popen(
                 [*interpreter(), *self._program, self.name],
-                stdin=told,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 pass_fds=self._fds,
-                process_group=0,  # ctrl-C reaches the supervisor alone, and it says who goes first
+                process_group=0,  # ctrl-C reaches only the supervisor, which stops them in order
             )
         finally:
-            os.close(told)
+            os.close(stdin)
         assert self._process.stdout is not None
-        self.pidfd, self.saying = os.pidfd_open(self._process.pid), self._process.stdout.fileno()
-        os.set_blocking(self.saying, False)
-        self._said, self.ready, self.settings, self.unwell = b"", None, None, ""
-        self.began = self.heard = guard.monotonic()
+        self.pidfd, self.stdout_fd = os.pidfd_open(self._process.pid), self._process.stdout.fileno()
+        os.set_blocking(self.stdout_fd, False)
+        self._unread, self.ready, self.settings, self.problem = b"", None, None, ""
+        self.started_at = self.alive_at = guard.monotonic()
         self.due = None
 
-    def hear(self) -> bool:
-        """What it says of itself. False when it says no more."""
+    def read_messages(self) -> bool:
+        """Read the messages that have arrived. Returns False at the end of its output."""
         try:
-            more = os.read(self.saying, 65_536)
+            data = os.read(self.stdout_fd, 65_536)
         except BlockingIOError:
             return True
-        *lines, self._said = (self._said + more)[-MAX_LINE:].split(b"\n")
+        *lines, self._unread = (self._unread + data)[-MAX_LINE:].split(b"\n")
         for line in lines:
-            word, _, said = line.decode(errors="replace").partition(" ")
+            word, _, value = line.decode(errors="replace").partition(" ")
             with contextlib.suppress(ValueError):
-                self._take(word, json.loads(said))
-        return bool(more)
+                self._handle(word, json.loads(value))
+        return bool(data)
 
-    def _take(self, word: str, said: Any) -> None:
-        if word == UNWELL:
-            self.unwell = str(said)
-            return  # it can speak, but that is all
+    def _handle(self, word: str, value: Any) -> None:
+        if word == UNHEALTHY:
+            self.problem = str(value)
+            return
         if word == READY:
-            self.ready = said
+            self.ready = value
         elif word == ALIVE:
-            self.status, self.unwell = str(said), ""
+            self.status, self.problem = str(value), ""
         elif word == SETTINGS:
-            self.settings = said
-        elif word == REREAD:
-            self.refused = bool(said)
+            self.settings = value
+        elif word == RELOADED:
+            self.refused = bool(value)
         else:
             return
-        self.heard = guard.monotonic()
+        self.alive_at = guard.monotonic()
         if self.ready is not None:
-            self.served = self.heard
+            self.served_at = self.alive_at
 
     def reap(self) -> str:
-        """It has ended: how? It is due again after a pause, longer if it did not live well."""
+        """Clean up after the process has ended, schedule its restart, and return how it ended."""
         assert self._process is not None
         code = self._process.wait()
         os.close(self.pidfd)
@@ -137,10 +136,10 @@ class Child:
             self._process.stdout.close()
         self._process, self.ready = None, None
         now = guard.monotonic()
-        lived_well = now - self.began >= LIVED_WELL
-        self.pause = RESTART_FIRST if lived_well else min(2 * self.pause, RESTART_MOST)
-        self.due = now + self.pause
-        return f"it was killed ({_name(-code)})" if code < 0 else f"it ended with status {code}"
+        stable = now - self.started_at >= STABLE_AFTER
+        self.back_off = RESTART_FIRST if stable else min(2 * self.back_off, RESTART_MOST)
+        self.due = now + self.back_off
+        return f"killed by {_name(-code)}" if code < 0 else f"exited with status {code}"
 
     def send(self, number: int) -> None:
         if self._process is not None:

@@ -1,6 +1,7 @@
-"""All processes of a service read their settings anew: control first, and the workers only if it
-could use what it read. Here is who is told when, and when it is over; what a process makes of its
-settings is its own affair.
+"""Reloads the settings of all processes of a service: the control process first, and the workers
+only if it has accepted the new settings.
+
+Only the order is decided here; what a process does with its settings is in `node.daemon.reload`.
 """
 
 from __future__ import annotations
@@ -10,56 +11,61 @@ from collections.abc import Callable, Sequence
 
 from forewarn.node.processes.child import Child
 
-REREAD_WITHIN = 60.0  # seconds after which whoever asked for it is told that it is over, regardless
+RELOAD_WITHIN = 60.0  # seconds after which a reload is reported as done, even if it is not
 
 
 class ReloadAll:
-    """`begun` and `over` are for whoever asked. What is asked for in the meantime comes after."""
+    """A reload of all processes. A request that arrives during a reload is carried out after it.
+
+    `on_begin` and `on_end` are called when a reload begins and ends.
+    """
 
     def __init__(
         self,
         control: Child,
         workers: Sequence[Child],
-        begun: Callable[[], None],
-        over: Callable[[], None],
+        on_begin: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._control = control
         self._workers = workers
-        self._begun = begun
-        self._over = over
-        self._wanted = False
-        self._owed: set[Child] = set()  # who has yet to be told
-        self._awaited: set[Child] = set()  # who was told, and has not said what came of it
-        self._with_workers = False  # is it their turn?
-        self._until: float | None = None  # when to give up; None: nobody waits for it
+        self._on_begin = on_begin
+        self._on_end = on_end
+        self._requested = False
+        self._unsent: set[Child] = set()  # still to be sent SIGHUP
+        self._pending: set[Child] = set()  # were sent SIGHUP, and have not reported the outcome
+        self._workers_turn = False  # the control process has accepted the settings
+        self._deadline: float | None = None  # of the reload in progress; None: there is none
 
-    def ask(self) -> None:
-        self._wanted = True
+    def request(self) -> None:
+        self._requested = True
 
-    def look(self, now: float) -> None:
-        """Again and again, while all is up."""
-        if self._wanted and not self._owed and not self._awaited:
-            self._wanted, self._with_workers = False, False
-            self._owed, self._until = {self._control}, now + REREAD_WITHIN
-            self._begun()
-        self._hear()
-        # One that is still starting is told when it is ready: it could die of it.
-        for child in [child for child in self._owed if child.ready is not None]:
-            self._owed.discard(child)
-            self._awaited.add(child)
+    def advance(self, now: float) -> None:
+        """Do what can be done now. Called again and again while all processes are up."""
+        if self._requested and not self._unsent and not self._pending:
+            self._requested, self._workers_turn = False, False
+            self._unsent, self._deadline = {self._control}, now + RELOAD_WITHIN
+            self._on_begin()
+        self._collect_outcomes()
+        # A process that is still starting gets SIGHUP when it is ready: earlier, it could kill it.
+        for child in [child for child in self._unsent if child.ready is not None]:
+            self._unsent.discard(child)
+            self._pending.add(child)
             child.refused = None
             child.send(signal.SIGHUP)
-        if self._until is not None and (now > self._until or not (self._owed or self._awaited)):
-            self._until = None
-            self._over()
+        done = not self._unsent and not self._pending
+        if self._deadline is not None and (done or now > self._deadline):
+            self._deadline = None
+            self._on_end()
 
     def ended(self, child: Child) -> None:
-        """It will not say any more. (Nor is it told again: it may have died of it.)"""
-        self._awaited.discard(child)
+        """Stop waiting for a process that has ended. It is not asked again, since the reload may
+        be what killed it."""
+        self._pending.discard(child)
 
-    def _hear(self) -> None:
-        heard = {child for child in self._awaited if child.refused is not None}
-        self._awaited -= heard
-        if self._control in heard and not self._control.refused and not self._with_workers:
-            self._with_workers = True
-            self._owed = set(self._workers)
+    def _collect_outcomes(self) -> None:
+        finished = {child for child in self._pending if child.refused is not None}
+        self._pending -= finished
+        if self._control in finished and not self._control.refused and not self._workers_turn:
+            self._workers_turn = True
+            self._unsent = set(self._workers)

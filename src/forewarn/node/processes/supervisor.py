@@ -1,8 +1,8 @@
 """The supervisor: holds the sockets, and keeps one control process and its workers running.
 
-It answers nobody and knows no state, so that there is little it could die of; it imports next to
-nothing. Sockets that it holds are never closed while the service runs: whoever calls while a
-process is being replaced waits with the kernel.
+It answers no requests, has no state and imports as little as possible, so that there are few
+reasons for it to fail. The sockets stay open while the service runs: while a process is being
+replaced, new connections wait in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -14,66 +14,69 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from forewarn.node.processes.child import CONTROL, FOR_GOOD, Child
+from forewarn.node.processes.child import CONTROL, STOP_FINALLY, Child
 from forewarn.node.processes.reload_all import ReloadAll
 from forewarn.support import guard
 
 STOP_WITHIN = 20.0  # seconds that a process is given to end before it is killed
-HUNG = 60.0  # seconds without a sign of life, after which a process is killed and replaced
-STARTING = 120.0  # the same for one that is not ready yet
-AWAY_MOST = 300.0  # seconds without a control process that is ready; then the service is dead
-LOOK_EVERY = 5.0  # seconds between two looks for one that hangs
+HUNG_AFTER = 60.0  # seconds without a sign of life after which a process is killed and replaced
+HUNG_AFTER_STARTING = 120.0  # the same for one that is not ready yet
+CONTROL_AWAY_AT_MOST = 300.0  # seconds without a ready control process; then systemd may restart us
+CHECK_EVERY = 5.0  # seconds between two checks for processes that hang
 FORWARDED = (signal.SIGHUP,)
 
 
 class Supervisor:
-    """`tell` is the log; `ready` is called once, with what control says when all are there;
-    `alive` again and again, as long as the service is not beyond help; `reloading` when all are
-    told to read their settings anew, and `reloaded` when they have; `installed` says which version
-    a process that is started now would be, if it is not ours."""
+    """Runs the processes until it is stopped by a signal.
+
+    `on_ready` is called once, with the URLs of the control process, when all processes are ready;
+    `on_alive` regularly, while the service can serve or recover; `on_reloading` and `on_reloaded`
+    around a reload. `other_version` returns the version that a new process would have, if it is
+    not the version of this one.
+    """
 
     def __init__(
         self,
         children: Sequence[Child],
         listeners: Sequence[int],
-        tell: Callable[..., None],
-        ready: Callable[[dict[str, Any]], None],
-        alive: Callable[[], None] = lambda: None,
-        reloading: Callable[[], None] = lambda: None,
-        reloaded: Callable[[], None] = lambda: None,
-        installed: Callable[[], str] = lambda: "",
+        log_error: Callable[..., None],
+        on_ready: Callable[[dict[str, Any]], None],
+        on_alive: Callable[[], None] = lambda: None,
+        on_reloading: Callable[[], None] = lambda: None,
+        on_reloaded: Callable[[], None] = lambda: None,
+        on_stopping: Callable[[], None] = lambda: None,
+        other_version: Callable[[], str] = lambda: "",
         outlived: bool = False,
-        look_every: float = LOOK_EVERY,
-        stopping: Callable[[], None] = lambda: None,
+        check_every: float = CHECK_EVERY,
     ) -> None:
         self._children = children
         self._listeners = listeners
-        self._tell = tell
-        self._ready = ready
-        self._alive = alive
-        self._installed = installed
-        self._outlived = outlived  # are the sockets somebody else's, who goes on with them?
-        self._look_every = look_every
-        self._stopping = stopping
-        self._looked = guard.monotonic()
-        self._up = False  # were all of them ever there?
-        self._dead = False  # was it said that it is beyond help?
+        self._log_error = log_error
+        self._on_ready = on_ready
+        self._on_alive = on_alive
+        self._on_stopping = on_stopping
+        self._other_version = other_version
+        self._outlived = outlived  # the sockets are systemd's, and stay open after this process
+        self._check_every = check_every
+        self._checked_at = guard.monotonic()
+        self._up = False  # all processes have been ready once
+        self._suspended = False  # signs of life are no longer sent to the service manager
         self._control = next(child for child in children if child.name == CONTROL)
         workers = [child for child in children if child is not self._control]
-        self._rereading = ReloadAll(self._control, workers, reloading, reloaded)
+        self._reload = ReloadAll(self._control, workers, on_reloading, on_reloaded)
         self._selector = selectors.DefaultSelector()
         self._stop = False
         self._failed = False
 
     def run(self) -> int:
-        """Until told to stop. The exit status."""
-        with _signals() as wake:
-            self._selector.register(wake, selectors.EVENT_READ, None)
+        """Run until stopped by a signal, and return the exit status."""
+        with _signals() as signals_fd:
+            self._selector.register(signals_fd, selectors.EVENT_READ, None)
             while not self._stop:
                 self._start_due()
-                self._look(self._until_next())
-                self._look_after()
-            self._stopping()
+                self._wait(self._until_next())
+                self._check()
+            self._on_stopping()
             self._end()
         return 1 if self._failed else 0
 
@@ -81,154 +84,163 @@ class Supervisor:
         now = guard.monotonic()
         for child in self._children:
             if child.due is not None and child.due <= now:
-                if self._up and (version := self._installed()):
-                    self._make_room(child, version)
+                if self._up and (version := self._other_version()):
+                    self._stop_for_version(child, version)
                     return
                 child.start()
                 self._selector.register(child.pidfd, selectors.EVENT_READ, child)
-                self._selector.register(child.saying, selectors.EVENT_READ, child)
+                self._selector.register(child.stdout_fd, selectors.EVENT_READ, child)
 
     def _until_next(self) -> float:
         if self._stop:
             return 0.0
         due = [child.due for child in self._children if child.due is not None]
-        return max(0.0, min([*due, self._looked + self._look_every]) - guard.monotonic())
+        return max(0.0, min([*due, self._checked_at + self._check_every]) - guard.monotonic())
 
-    def _look(self, timeout: float) -> None:
+    def _wait(self, timeout: float) -> None:
+        """Wait for signals, messages and ends of processes, and handle them."""
         for key, _ in self._selector.select(timeout):
             child: Child | None = key.data
             if child is None:
                 for number in os.read(key.fd, 64):
-                    self._heard(number)
+                    self._signalled(number)
             elif not child.running:
-                continue  # it has been reaped in this very round
+                continue  # reaped in this iteration
             elif key.fd == child.pidfd:
                 self._ended(child)
-            elif not child.hear():
-                self._selector.unregister(child.saying)
+            elif not child.read_messages():
+                self._selector.unregister(child.stdout_fd)
             elif child.settings is not None:
-                self._settle(child.settings)
+                self._use_settings(child.settings)
                 child.settings = None
         if not self._up and all(child.ready is not None for child in self._children):
             self._up = True
-            self._ready(self._control.ready or {})
+            self._on_ready(self._control.ready or {})
         if self._up and not self._stop:
-            self._rereading.look(guard.monotonic())
+            self._reload.advance(guard.monotonic())
 
-    def _settle(self, settings: dict[str, Any]) -> None:
-        """Whoever is started from now on goes by these."""
+    def _use_settings(self, settings: dict[str, Any]) -> None:
+        """Use these settings for processes that are started from now on."""
         for child in self._children:
             child.spec["settings"] = settings
 
-    def _look_after(self) -> None:
+    def _check(self) -> None:
+        """Send a sign of life, and kill processes that hang."""
         now = guard.monotonic()
-        late = now - self._looked - self._look_every
+        late = now - self._checked_at - self._check_every
         if late < 0:
             return
-        self._looked = now
-        if late > self._look_every:  # it was we who stood still, and perhaps everybody with us
+        self._checked_at = now
+        if late > self._check_every:  # this process was stopped, and perhaps all others too
             for child in self._children:
-                child.heard, child.began = child.heard + late, child.began + late
-                child.served += late
-        self._speak_for_all(now)
+                child.alive_at += late
+                child.started_at += late
+                child.served_at += late
+        self._send_sign_of_life(now)
         for child in self._children:
             if child.running and self._hangs(child, now):
-                why = child.unwell or f"silent for {now - child.heard:.0f} s"
-                self._tell(
+                why = child.problem or f"silent for {now - child.alive_at:.0f} s"
+                self._log_error(
                     "a process gives no sign of life and is killed", process=child.name, why=why
                 )
                 child.send(signal.SIGKILL)
 
     def _hangs(self, child: Child, now: float) -> bool:
         if child.ready is not None:
-            return now - child.heard > HUNG
-        # The first start may take as long as it likes, if there is a sign of life: it may have
-        # much to bring up to date. Workers wait for control.
-        too_long = self._up and child is self._control and now - child.began > AWAY_MOST
-        return too_long or now - child.heard > STARTING
+            return now - child.alive_at > HUNG_AFTER
+        # The first start may take any time while there are signs of life: it may have to upgrade
+        # a large state file. Workers wait for the control process.
+        away = now - child.started_at
+        too_long = self._up and child is self._control and away > CONTROL_AWAY_AT_MOST
+        return too_long or now - child.alive_at > HUNG_AFTER_STARTING
 
-    def _speak_for_all(self, now: float) -> None:
-        """Control that is being replaced is no reason to replace everything, and take the polls
-        from guests; but if it cannot come back that is all that is left to try."""
+    def _send_sign_of_life(self, now: float) -> None:
+        """Send a sign of life to the service manager, unless the control process has been away for
+        too long. A restart of the whole service would leave guests without answers, so it is the
+        last resort."""
         if not self._up:
-            return  # nobody expects any, and too many could crowd out that we are ready
-        away = now - self._control.served
-        if away <= AWAY_MOST:
-            self._dead = False
-            self._alive()
-        elif not self._dead:
-            self._dead = True
-            self._tell(
+            return  # not expected yet, and too many could fill the socket before READY=1 is sent
+        away = now - self._control.served_at
+        if away <= CONTROL_AWAY_AT_MOST:
+            self._suspended = False
+            self._on_alive()
+        elif not self._suspended:
+            self._suspended = True
+            self._log_error(
                 "watchdog messages to the service manager are suspended",
-                why=f"control has been away for {away:.0f} s",
+                why=f"the control process has been away for {away:.0f} s",
             )
 
-    def _make_room(self, child: Child, version: str) -> None:
-        """Processes of two versions do not talk to each other, and whoever starts us anew starts
-        the new one as a whole."""
-        self._tell(
-            "another version is installed, with which a process cannot be replaced: the service"
-            " ends, to be started anew",
+    def _stop_for_version(self, child: Child, version: str) -> None:
+        """Stop, so that the service manager starts the new version as a whole: processes of two
+        versions do not work together."""
+        self._log_error(
+            "another version was installed, so a single process cannot be replaced: the service"
+            " stops and has to be started again",
             process=child.name,
             installed=version,
         )
         self._stop = self._failed = True
 
-    def _heard(self, number: int) -> None:
+    def _signalled(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stop = True
         elif number in FORWARDED:
-            self._rereading.ask()
+            self._reload.request()
 
     def _ended(self, child: Child) -> None:
-        for fd in (child.pidfd, child.saying):
+        for fd in (child.pidfd, child.stdout_fd):
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
-        how = child.reap()
-        self._rereading.ended(child)
+        why = child.reap()
+        self._reload.ended(child)
         if self._stop:
             return
-        if not self._up:  # it has said why
+        if not self._up:  # the process has printed why
             self._stop = self._failed = True
             return
-        self._tell(
-            "a process has died and is started again",
+        self._log_error(
+            "a process has ended and is started again",
             process=child.name,
-            why=how,
-            seconds=round(child.pause, 1),
+            why=why,
+            seconds=round(child.back_off, 1),
         )
 
     def _end(self) -> None:
-        """Control first; guests are answered to the end. By then only the workers have the
-        sockets, unless those outlive us all; so they are the ones to answer whoever is in line."""
+        """Stop the control process, then the workers, so that guests are answered to the end.
+
+        Once the sockets are closed here, only the workers have them (unless they are systemd's),
+        so connections that still wait must be answered by the workers."""
         for fd in self._listeners:
             os.close(fd)
         for is_control in (True, False):
             ending = [c for c in self._children if (c.name == CONTROL) is is_control]
             for child in ending:
-                child.send(signal.SIGTERM if is_control or self._outlived else FOR_GOOD)
+                child.send(signal.SIGTERM if is_control or self._outlived else STOP_FINALLY)
             end = guard.monotonic() + STOP_WITHIN
             while any(child.running for child in ending):
                 left = end - guard.monotonic()
                 if left <= 0:
                     for child in ending:
                         child.send(signal.SIGKILL)
-                self._look(max(0.1, left))
+                self._wait(max(0.1, left))
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which the numbers of signals can be read."""
-    heard, wake = os.pipe()
-    for fd in (heard, wake):
+    """Yield a descriptor from which the numbers of received signals can be read."""
+    reader, writer = os.pipe()
+    for fd in (reader, writer):
         os.set_blocking(fd, False)
-    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, *FORWARDED):
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)  # what came while we were starting
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, FORWARDED
+    )  # blocked before this program was executed
     try:
-        yield heard
+        yield reader
     finally:
-        signal.set_wakeup_fd(before)
-        os.close(heard)
-        os.close(wake)
+        signal.set_wakeup_fd(previous)
+        os.close(reader)
+        os.close(writer)

@@ -1,7 +1,8 @@
-"""Lines between the processes of one machine: a UNIX socket that only our own user may open.
+"""The connections between control process and workers: a UNIX socket that only our own user can
+open.
 
-What is said over them is `metadata.lines`; a line to another machine would be another file. By
-which process of this machine a worker is, also one that stands still, is `worker_marks`.
+The messages on it are in `metadata.workers.messages`. Workers that run, but do not connect, are
+found by `worker_marks`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from forewarn.metadata.workers.hub import WATCH_EVERY, Hub
 from forewarn.metadata.workers.remote_upstream import Dial
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.worker_marks import WorkerMark, marked, peer
+from forewarn.node.processes.worker_marks import WorkerMark, find_worker, peer
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
 MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
-ANSWERS_WITHIN = 1.0  # seconds in which somebody who listens is reached
+CONNECT_TIMEOUT = 1.0  # seconds; whether another service listens on the socket
 
 log = logger("forewarn")
 
@@ -30,8 +30,9 @@ def too_long(path: Path) -> bool:
     return len(os.fsencode(path)) > MAX_SOCKET_PATH
 
 
-def open_line(path: Path) -> socket.socket:
-    """Whatever stands there and does not answer was left by an earlier life."""
+def open_unix_socket(path: Path) -> socket.socket:
+    """Listen on a path, in place of a socket that an earlier process has left there. Raises
+    CannotListen."""
     if too_long(path):
         raise CannotListen(
             f"upstream = {path}: the path of a socket has at most {MAX_SOCKET_PATH} bytes;"
@@ -39,7 +40,7 @@ def open_line(path: Path) -> socket.socket:
         )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never was open
+        os.fchmod(listener.fileno(), 0o600)  # before bind, so that others never can open it
         if path.is_socket():
             if _answers(path):
                 raise CannotListen(
@@ -59,67 +60,70 @@ def open_line(path: Path) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(ANSWERS_WITHIN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(CONNECT_TIMEOUT)
         try:
-            asking.connect(os.fspath(path))
+            connection.connect(os.fspath(path))
         except (TimeoutError, BlockingIOError):
-            return True  # too busy to take us, but there
+            return True  # listening, but too busy to accept
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         return True
 
 
 class WorkerSocket:
-    """The socket at which control lets workers in, for as long as it is there."""
+    """The listening socket of the control process, to which workers connect."""
 
     def __init__(self, path: Path, hub: Hub) -> None:
         self._path = path
         self._hub = hub
         self._server: asyncio.Server | None = None
-        self._ours: tuple[int, int] | None = None  # what stands at the path, as we made it
+        self._file_id: tuple[int, int] | None = None  # of the socket that was opened
 
     async def open(self) -> None:
-        listener = open_line(self._path)
-        self._ours = self._stands_there()
-        self._server = await asyncio.start_unix_server(self._met, sock=listener)
+        listener = open_unix_socket(self._path)
+        self._file_id = self._current_file_id()
+        self._server = await asyncio.start_unix_server(self._connected, sock=listener)
 
-    async def keep(self) -> None:
-        """For ever. If somebody takes our socket's name away, no worker could find us."""
+    async def keep_open(self) -> None:
+        """Open the socket again whenever its file is removed or replaced, since workers could not
+        connect otherwise."""
         while True:
             await guard.pause(WATCH_EVERY)
-            if self._stands_there() == self._ours:
+            if self._current_file_id() == self._file_id:
                 continue
-            before = self._server
+            previous = self._server
             try:
                 await self.open()
             except CannotListen as error:
-                log.error("workers cannot find the control process", why=str(error))
+                log.error("workers cannot connect to the control process", why=str(error))
                 continue
-            log.warning("the workers' socket was gone, and is there again", path=str(self._path))
-            if before is not None:
-                before.close()  # whoever came in through it stays
+            log.warning(
+                "the workers' socket had been removed, and was opened again", path=str(self._path)
+            )
+            if previous is not None:
+                previous.close()  # its connections stay open
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
         self._hub.close()
-        if self._stands_there() == self._ours:
+        if self._current_file_id() == self._file_id:
             with contextlib.suppress(OSError):
-                os.unlink(self._path)  # noqa: PTH108 - as quick as it gets
+                os.unlink(self._path)  # noqa: PTH108 - faster than pathlib
 
-    def _stands_there(self) -> tuple[int, int] | None:
+    def _current_file_id(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - and this
+            status = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - faster than pathlib
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = peer(writer.get_extra_info("socket"))
         if uid != os.geteuid():
             log.warning(
-                "a stranger is refused at the workers' socket",
+                "a process of another user was refused at the workers' socket",
                 user=uid,
                 process=pid,
                 ours=os.geteuid(),
@@ -130,21 +134,19 @@ class WorkerSocket:
             await self._hub.serve(reader, writer, pid)
 
 
-async def attend(
-    path: Path, hub: Hub, leave_to: Callable[[Callable[[], Awaitable[None]]], object]
-) -> WorkerSocket:
-    """Let workers of our own user in, until what is handed to `leave_to` is called."""
-    doorstep = WorkerSocket(path, hub)
-    await doorstep.open()
+async def open_worker_socket(path: Path, hub: Hub) -> WorkerSocket:
+    """Open the socket for workers, and tell the hub which of them are already running."""
+    worker_socket = WorkerSocket(path, hub)
+    await worker_socket.open()
     for worker in range(hub.expected):
-        if (pid := marked(path, worker)) is not None:
+        if (pid := find_worker(path, worker)) is not None:
             hub.expect(worker, pid)
-    leave_to(doorstep.close)
-    return doorstep
+    return worker_socket
 
 
-def dialler(path: Path, mark: WorkerMark | None = None) -> Dial:
-    """The mark is shown before anybody is told anything."""
+def make_dial(path: Path, mark: WorkerMark | None = None) -> Dial:
+    """Return the function with which a worker connects to the control process. It shows the
+    worker's mark first."""
 
     async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if mark is not None:

@@ -1,5 +1,5 @@
-"""A metadata worker: the guests' endpoint on sockets of its own, and a line to the process that
-decides. No store, no control API, nothing that is decided here.
+"""A metadata worker: the guests' endpoint on sockets of its own, and a connection to the control
+process. It has no store and no control API, and makes no decisions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
-from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.unix_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.telemetry.event_trace import FileEventTrace
@@ -32,7 +32,7 @@ log = logger("forewarn")
 
 
 class Worker:
-    """Entered when it accepts connections, which it does not before it knows who is there."""
+    """A worker. When its context is entered, it knows the fleet and accepts connections."""
 
     def __init__(self, config: Config, number: int, listeners: Sequence[socket.socket]) -> None:
         assert config.upstream is not None
@@ -42,13 +42,13 @@ class Worker:
         self._stack = AsyncExitStack()
         mark = WorkerMark(config.upstream, number)
         self._stack.callback(mark.close)
-        dial = dialler(config.upstream, mark)
+        dial = make_dial(config.upstream, mark)
         self.upstream = RemoteUpstream(dial, number, FollowedClock(), state_name(config.state))
         callers = Callers(config.identity, config.speak_as)
         self.endpoint = MetadataApp(self.upstream, callers, config.limits)
         self._callers = callers
         self.front: Front | None = None
-        self.outlived = True  # does somebody else go on with our sockets when we stop?
+        self.outlived = True  # another process will answer on these sockets after this one
 
     async def __aenter__(self) -> Worker:
         try:
@@ -67,19 +67,19 @@ class Worker:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        tasks = guard.Tasks(_surprise)
+        tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
         app: Any = self.endpoint
         if self.config.record is not None:
             trace = FileEventTrace(self.config.record, self.config.rules)
             self._stack.callback(trace.close)
             app = Recorder(self.endpoint, self._callers, self.upstream, trace)
-        # What it dies of is the caller's to hear: control does not want us.
+        # Not in `tasks`: if the control process refuses this worker, the caller gets the error.
         self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
         self._stack.callback(self.following.cancel)
         tasks.start(self.upstream.report(), "reporter")
-        told = tasks.start(self.upstream.synchronized.wait(), "waiting for the groups")
-        await asyncio.wait([told, self.following], return_when=asyncio.FIRST_COMPLETED)
+        synchronized = tasks.start(self.upstream.synchronized.wait(), "waiting for the groups")
+        await asyncio.wait([synchronized, self.following], return_when=asyncio.FIRST_COMPLETED)
         if self.following.done():
             await self.following
         self.front = await serve_guests(
@@ -91,5 +91,5 @@ class Worker:
         )
 
 
-def _surprise(name: str, error: BaseException) -> None:
+def _log_failed_task(name: str, error: BaseException) -> None:
     log.error("a background task failed", task=name, exc_info=error)

@@ -1,8 +1,8 @@
-"""By which process of this machine a worker is, for a control process that was started after it.
+"""Tells a new control process which worker processes are already running.
 
-A worker that stands still does not come to a control that is new, and goes on some day with what
-it showed before: it has to be found without its help. So each listens on a name that exists only
-in memory, whatever becomes of files, and the kernel says whose it is.
+A worker that is stopped (SIGSTOP, a stalled machine) does not connect to a new control process,
+but may continue later and answer with old documents. It has to be found without its cooperation.
+Therefore each worker listens on an abstract UNIX socket, and the kernel tells whose it is.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
-def peer(other: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end."""
-    said = other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(said)
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Return the process id and the user id at the other end of a UNIX socket."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
     return pid, uid
 
 
@@ -29,22 +29,23 @@ def _name(path: Path, worker: int) -> bytes:
 
 
 class WorkerMark:
-    """A worker's own."""
+    """The mark of a worker: an abstract UNIX socket that it listens on."""
 
     def __init__(self, path: Path, worker: int) -> None:
         self._name = _name(path, worker)
         self._listener: socket.socket | None = None
 
     def show(self) -> None:
-        """From the first call on. Whoever asked before has been answered by the kernel."""
+        """Listen from the first call on; later calls drop the connections that were made since.
+        (The kernel answers for the worker, so there is nothing to say on them.)"""
         if self._listener is not None:
-            _clear(self._listener)
+            _drop_connections(self._listener)
             return
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(self._name)
             listener.listen()
-        except OSError:  # whoever was there before us is not gone yet: at the next call
+        except OSError:  # the previous worker has not ended yet; tried again at the next call
             listener.close()
             return
         listener.setblocking(False)
@@ -55,7 +56,7 @@ class WorkerMark:
             self._listener.close()
 
 
-def _clear(listener: socket.socket) -> None:
+def _drop_connections(listener: socket.socket) -> None:
     while True:
         try:
             listener.accept()[0].close()
@@ -63,13 +64,13 @@ def _clear(listener: socket.socket) -> None:
             return
 
 
-def marked(path: Path, worker: int) -> int | None:
-    """The process of that worker, if there is one, of our own user's."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)
+def find_worker(path: Path, worker: int) -> int | None:
+    """Return the process id of a worker of our own user, or None if there is none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.setblocking(False)
         try:
-            asking.connect(_name(path, worker))
+            connection.connect(_name(path, worker))
         except OSError:
             return None
-        pid, uid = peer(asking)
+        pid, uid = peer(connection)
     return pid if uid == os.geteuid() else None

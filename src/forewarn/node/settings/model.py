@@ -1,6 +1,6 @@
-"""The settings of `forewarn serve`: which there are, what each is if nobody says, and where a
-value came from. Where they are read is `gather.py`; what they mean to a node is
-`validate.py`.
+"""The settings of `forewarn serve`: their names, types and defaults, and where a value came from.
+
+They are read in `sources.py`, and checked and turned into a node's configuration in `validate.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PATHS = ("fleet", "state", "record", "tls_certificate", "tls_key", "upstream")
 
-PREFIX = "FOREWARN_"  # of a variable of the environment that says a setting
-SEPARATOR = "__"  # in its name: a key of a table, as in FOREWARN_COMMAND__TIMEOUT
-OTHER_VARIABLES = (  # that are read elsewhere, and are no settings
+PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
+SEPARATOR = "__"  # between a table and its key, as in FOREWARN_COMMAND__TIMEOUT
+OTHER_VARIABLES = (  # not settings: read by the command line
     "FOREWARN_CA",
     "FOREWARN_CONFIG",
     "FOREWARN_TOKEN",
@@ -28,12 +28,12 @@ OTHER_VARIABLES = (  # that are read elsewhere, and are no settings
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used. Each problem is one line: which, and what would be right."""
+    """Settings that cannot be used. Each problem is one line, which says what would be right."""
 
     def __init__(self, *problems: str, usable: LoadedSettings | None = None) -> None:
         super().__init__(*problems)
         self.problems = problems
-        self.usable = usable  # what could be read all the same
+        self.usable = usable  # the settings without those that are wrong
 
     def __str__(self) -> str:
         return "; ".join(self.problems)
@@ -47,11 +47,11 @@ class Source(enum.Enum):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a value comes from."""
+    """Where the value of a setting comes from."""
 
     source: Source
-    name: str = ""  # the file, the variable or the flag
-    line: int = 0  # in the file; 0: it is not known
+    name: str = ""  # of the file, the variable or the flag
+    line: int = 0  # in the file; 0: unknown
 
     def __str__(self) -> str:
         match self.source:
@@ -61,62 +61,62 @@ class Origin(msgspec.Struct, frozen=True):
                 return f"{self.name}:{self.line}" if self.line else self.name
         return f"{self.source.value} {self.name}"
 
-    def before(self, says: str) -> str:
-        """A complaint, with the place that it is about."""
+    def prefix(self, message: str) -> str:
+        """Return a message with the file and line, the variable or the flag in front of it."""
         if self.source is Source.DEFAULT:
-            return says
+            return message
         place = str(self) if self.source is Source.FILE else self.name
-        return f"{place}: {says}"
+        return f"{place}: {message}"
 
 
 DEFAULT = Origin(Source.DEFAULT)
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    fleet: str = ""  # the fleet file, applied at the start; empty: the inventory that is stored
+    fleet: str = ""  # fleet file, applied at the start; empty: keep the stored inventory
     state: str = "forewarn.db"  # the SQLite file
-    metadata: str | list[str] = "169.254.169.254:80"  # where guests ask: one address, or a list
-    control: str = "127.0.0.1:8170"  # where operators ask
-    control_names: list[str] | None = None  # names that it may be asked under, beside its address
-    tls_certificate: str = ""  # of the control API, with the chain (PEM); empty: no TLS
-    tls_key: str = ""  # its key (PEM)
-    allow_plain_control: bool = False  # may `control` be asked from elsewhere without TLS?
-    allow_other_addresses: bool = False  # may `metadata` be neither link-local nor loopback?
-    history: str = "90d"  # how long it is kept; empty: for ever
-    record: str = ""  # a file for everything that is asked and answered; empty: none
-    throttle: int = 0  # requests per machine and second; 0: as many as one likes
-    max_head: int = 16 * 1024  # bytes of a request before its body
+    metadata: str | list[str] = "169.254.169.254:80"  # one address for guests, or a list
+    control: str = "127.0.0.1:8170"  # address for operators
+    control_names: list[str] | None = None  # host names of the control API, beside its address
+    tls_certificate: str = ""  # of the control API, with its chain (PEM); empty: no TLS
+    tls_key: str = ""  # key of tls_certificate (PEM)
+    allow_plain_control: bool = False  # allow `control` beyond loopback without TLS
+    allow_other_addresses: bool = False  # allow `metadata` beyond link-local and loopback
+    history: str = "90d"  # how long the history is kept; empty: forever
+    record: str = ""  # file for a trace of all requests, answers and events; empty: none
+    throttle: int = 0  # requests per machine and second; 0: no limit
+    max_head: int = 16 * 1024  # bytes of a request's head
     max_head_lines: int = 64  # header lines of a request
-    head_timeout: str = "10s"  # to send it
-    max_body: int = 64 * 1024  # bytes of an approval
-    body_timeout: str = "10s"  # to send it
-    answer_timeout: str = "10s"  # to take an answer that did not fit at once
-    keep_alive: str = "120s"  # that an idle connection is kept
-    max_chunks: int = 128  # chunks of an approval
+    head_timeout: str = "10s"  # for receiving the head
+    max_body: int = 64 * 1024  # bytes of a request's body
+    body_timeout: str = "10s"  # for receiving the body
+    answer_timeout: str = "10s"  # for sending an answer that did not fit into the socket's buffer
+    keep_alive: str = "120s"  # how long an idle connection is kept
+    max_chunks: int = 128  # chunks of a request's body
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
     max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
-    max_buffered: int = 32 * 1024 * 1024  # of all machines together
-    faults: bool = False  # may things be made to go wrong on purpose? For tests
-    observe: bool = False  # keep account of what guests do, for the verdict
-    front: bool = True  # answer ordinary polls the short way
-    enable_delay: str = "0s"  # that a group's first answer takes
-    silence: str = "24h"  # without a poll, after which a group is disabled
-    start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
+    max_buffered: int = 32 * 1024 * 1024  # the same of all machines together
+    faults: bool = False  # allow fault injection, for tests
+    observe: bool = False  # keep what guests do in memory, for the verdict
+    front: bool = True  # answer ordinary polls in Front
+    enable_delay: str = "0s"  # delay of a group's first answer
+    silence: str = "24h"  # time without a poll after which a group is disabled
+    start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start
     max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
-    driver: str = SIMULATED  # what carries events out: simulated, command, or an installed one
-    driver_options: dict[str, dict[str, Any]] = {}  # by driver: the keys of the table of its name
-    workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
-    upstream: str = ""  # the socket between them; empty: beside the state file
-    log: str = "auto"  # console, json, or auto: console on a terminal, else json
+    driver: str = SIMULATED  # carries events out: simulated, command, or an installed driver
+    driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
+    workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
+    upstream: str = ""  # UNIX socket between control and workers; empty: beside the state file
+    log: str = "auto"  # console, json, or auto: console on a terminal, otherwise json
     log_level: str = "info"  # debug, info, warning or error
-    traces: str = ""  # where OpenTelemetry traces go (OTLP over HTTP); empty: nowhere
-    gates: dict[str, list[str]] | None = None  # commands that a rollout's gate may name
+    traces: str = ""  # OTLP receiver (HTTP) for OpenTelemetry traces; empty: none
+    gates: dict[str, list[str]] | None = None  # commands of rollouts' gates, by name
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """All settings, and where those come from that are not defaults. Keys of tables are written as
+    """All settings, and where each comes from that is not a default. Keys of tables are written as
     `command.timeout` and `gates.healthy`."""
 
     settings: Settings

@@ -148,7 +148,7 @@ def _environment(environment: Mapping[str, str], problems: list[str], file: Laye
         try:
             value = _parse(_type(key), environment[name], key)
         except ValueError as error:
-            problems.append(origin.before(str(error)))
+            problems.append(origin.prefix(str(error)))
             continue
         if isinstance(value, dict) and _is_table(key):  # replaces the table of the file
             for old in [old for old in file if old.startswith(f"{key}.")]:
@@ -264,14 +264,14 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         if kind is None:
             known = list(option_types(table)) if of_driver and dot else list(_TOP)
             shown = option if of_driver and dot else key
-            problems.append(origin.before(f"{key}: unknown key; {instead_of(shown, known)}"))
+            problems.append(origin.prefix(f"{key}: unknown key; {instead_of(shown, known)}"))
             continue
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             message, steps, _ = value_problem(str(error), value, kind)
             place = key + "".join(f"[{step}]" for step in steps)
-            problems.append(origin.before(f"{place}: {message}"))
+            problems.append(origin.prefix(f"{place}: {message}"))
             of_wrong_type.add(key)
             if of_driver:
                 tables.setdefault(table, {})
@@ -292,7 +292,7 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
                 continue
             of_table = (o for k, o in origins.items() if k.startswith(f"{driver}."))
             origin = next(of_table, DEFAULT)
-            problems.append(origin.before(f"{driver}.{key} is missing: {explanation}"))
+            problems.append(origin.prefix(f"{driver}.{key} is missing: {explanation}"))
         if missing:
             settings.pop("driver", None)  # one message is enough
         else:

@@ -1,8 +1,7 @@
-"""On which line of a TOML file each key is said.
+"""The line of each key in a TOML file.
 
-The library that reads TOML does not tell, so the file is given to it statement by statement: no
-beginning of one is valid, hence a statement ends with the first line at which it is. Knows
-nothing of settings.
+tomllib does not report lines, so the file is parsed statement by statement: no prefix of a
+statement is valid, hence it ends with the first line after which the text can be parsed.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Any
 
 
 def lines(text: str) -> dict[tuple[str, ...], int]:
-    """By the path of the key, for a text that is valid as a whole. Tables count as keys."""
-    found: dict[tuple[str, ...], int] = {}
+    """Return the line of each key by its path, for a text that is valid as a whole. Tables count
+    as keys."""
+    line_of: dict[tuple[str, ...], int] = {}
     header: list[str] = []
     statement: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -24,11 +24,11 @@ def lines(text: str) -> dict[tuple[str, ...], int]:
         except tomllib.TOMLDecodeError:
             continue
         for path in _paths(raw):
-            found.setdefault(path, number - len(statement) + 1)
+            line_of.setdefault(path, number - len(statement) + 1)
         if statement[0].lstrip().startswith("["):
             header = statement
         statement = []
-    return found
+    return line_of
 
 
 def _paths(raw: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

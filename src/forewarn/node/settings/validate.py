@@ -1,6 +1,8 @@
-"""From settings to what a node is told. All that cannot be used is told at once, each with its
-place. Looks at the files that are named, and at nothing else of the machine: what else may be
-wrong there is `cli/commands/config.py`.
+"""Checks the settings and turns them into the configuration of a node. All problems are reported
+at once, each with its place.
+
+The only files that are read here are those that the settings name. Checks of the machine itself
+are in `node.preflight`.
 """
 
 from __future__ import annotations
@@ -48,22 +50,22 @@ AT_LEAST_ONE = (
     "max_buffered_per_machine",
     "max_buffered",
 )
-LEAST_SILENCE = MINUTE  # a group that asks so seldom is not disabled between two polls
-LEAST_DOWNTIME = HOUR  # a computer that is repaired or moved is off for longer than a restart takes
-LEAST_TIMEOUT = SECOND  # of what is looked after once a second
+LEAST_SILENCE = MINUTE  # with less, a group could be disabled between two polls
+LEAST_DOWNTIME = HOUR  # with less, a computer that was repaired or moved would be refused
+LEAST_TIMEOUT = SECOND  # slow callers are looked for once a second
 MAX_WORKERS = 64  # processes that answer guests
-MAX_SOCKET_PATH = 107  # bytes of the path of a UNIX socket, as the system has it
+MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def config(said: Settings | LoadedSettings, *, with_fleet: bool = True) -> Config:
-    """Raises SettingsError with all that cannot be used. Without its fleet it is made for a
-    process that has no use for it."""
-    if isinstance(said, Settings):
-        said = LoadedSettings(said)
-    return _Checking(said, with_fleet).config()
+def config(settings: Settings | LoadedSettings, *, with_fleet: bool = True) -> Config:
+    """Return the configuration for some settings. Raises SettingsError with all problems.
+
+    `with_fleet=False` does not read the fleet file, for a process that does not need it."""
+    loaded = LoadedSettings(settings) if isinstance(settings, Settings) else settings
+    return _Validation(loaded, with_fleet).config()
 
 
 def load(
@@ -73,46 +75,47 @@ def load(
     *,
     with_fleet: bool = True,
 ) -> tuple[LoadedSettings, Config]:
-    """Gathered and checked: all that is wrong in one go, whether with its shape or its value."""
+    """Collect and check the settings. Raises SettingsError with all problems, of types and of
+    values."""
     problems: tuple[str, ...] = ()
     try:
-        said = gather(path, environment, flags)
+        loaded = gather(path, environment, flags)
     except SettingsError as error:
-        problems, said = error.problems, error.usable or LoadedSettings(Settings())
+        problems, loaded = error.problems, error.usable or LoadedSettings(Settings())
     try:
-        made = config(said, with_fleet=with_fleet)
+        configuration = config(loaded, with_fleet=with_fleet)
     except SettingsError as error:
         problems += error.problems
     if problems:
         raise SettingsError(*problems)
-    return said, made
+    return loaded, configuration
 
 
-class _Checking:
-    """Goes on after what is wrong, with the default in its place, and remembers it."""
+class _Validation:
+    """One check of all settings. A problem is remembered, and the check goes on with a default."""
 
-    def __init__(self, said: LoadedSettings, with_fleet: bool) -> None:
-        self._said = said
-        self._settings = said.settings
+    def __init__(self, loaded: LoadedSettings, with_fleet: bool) -> None:
+        self._loaded = loaded
+        self._settings = loaded.settings
         self._with_fleet = with_fleet
         self._problems: list[str] = []
 
     def config(self) -> Config:
         settings = self._settings
-        self._choices()
+        self._check_simple_values()
         guests = self._get("metadata", self._metadata, (Address("127.0.0.1", 0),))
         control = self._get("control", self._control, Address("127.0.0.1", 0))
         for metadata in guests:
             if values.collide(metadata, control):
-                self._wrong(
+                self._problem(
                     "control",
-                    f"control = {control}: that is where guests ask (metadata = {metadata}); give"
-                    " operators a port of their own",
+                    f"control = {control}: this is an address for guests (metadata = {metadata});"
+                    " choose another port for operators",
                 )
-        made = Config(
+        configuration = Config(
             fleet=self._get("fleet", self._fleet, None),
             fleet_file=settings.fleet,
-            insist=False,
+            force_fleet=False,
             state=Path(settings.state),
             rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
@@ -142,56 +145,56 @@ class _Checking:
         )
         if self._problems:
             raise SettingsError(*self._problems)
-        return made
+        return configuration
 
-    def _wrong(self, key: str, says: str, origin: Origin | None = None) -> None:
-        self._problems.append((origin or self._said.origin(key)).before(says))
+    def _problem(self, key: str, message: str, origin: Origin | None = None) -> None:
+        self._problems.append((origin or self._loaded.origin(key)).prefix(message))
 
-    def _get(self, key: str, make: Callable[[], T], instead: U) -> T | U:
+    def _get(self, key: str, read: Callable[[], T], fallback: U) -> T | U:
+        """Return what `read` returns, or the fallback if it finds a problem."""
         try:
-            return make()
+            return read()
         except SettingsError as error:
-            self._wrong(key, str(error))
-            return instead
+            self._problem(key, str(error))
+            return fallback
 
     def _duration(self, key: str, least: int = 0) -> int:
         text: str = getattr(self._settings, key)
         return self._get(key, lambda: values.duration(key, text, least), max(1, least))
 
-    def _choices(self) -> None:
+    def _check_simple_values(self) -> None:
         settings = self._settings
-        for key, known in (("log", LOGS), ("log_level", LOG_LEVELS)):
+        for key, choices in (("log", LOGS), ("log_level", LOG_LEVELS)):
             value = getattr(settings, key)
-            if value not in known:
-                self._wrong(key, f"{key} = '{value}': {instead_of(value, known)}")
+            if value not in choices:
+                self._problem(key, f"{key} = '{value}': {instead_of(value, choices)}")
         for key in AT_LEAST_ONE:
             if getattr(settings, key) < 1:
-                self._wrong(key, f"{key} must be at least 1")
+                self._problem(key, f"{key} must be at least 1")
         if settings.throttle < 0:
-            self._wrong("throttle", "throttle must not be negative; 0 means no limit")
+            self._problem("throttle", "throttle must not be negative; 0 means no limit")
         if not 0 <= settings.workers <= MAX_WORKERS:
-            self._wrong(
+            self._problem(
                 "workers",
-                f"workers = {settings.workers}: there are 0 to {MAX_WORKERS}; 0 means that one"
+                f"workers = {settings.workers}: must be 0 to {MAX_WORKERS}; 0 means that one"
                 " process does everything",
             )
         if settings.faults and settings.workers:
-            self._wrong(
+            self._problem(
                 "faults",
-                "faults = true: workers answer guests on their own and know of no faults;"
-                " set workers = 0",
+                "faults = true: faults cannot be injected in workers; set workers = 0",
             )
         if settings.observe and settings.workers:
-            self._wrong(
+            self._problem(
                 "observe",
-                "observe = true: what workers are asked is not observed; set workers = 0, or"
-                " record = FILE and have 'forewarn verdict FILE' read that",
+                "observe = true: requests to workers cannot be observed; set workers = 0, or"
+                " record = FILE and run 'forewarn verdict FILE'",
             )
         if settings.traces and not values.is_url(settings.traces):
-            self._wrong(
+            self._problem(
                 "traces",
-                "traces is an address of an OTLP receiver over HTTP, for example"
-                " http://127.0.0.1:4318",
+                f"traces = '{settings.traces}': must be the URL of an OTLP receiver over HTTP, for"
+                " example http://127.0.0.1:4318",
             )
 
     def _metadata(self) -> tuple[Address, ...]:
@@ -201,9 +204,9 @@ class _Checking:
         for metadata in addresses:
             if not self._settings.allow_other_addresses and not confined(metadata.host):
                 raise SettingsError(
-                    f"metadata = {metadata}: guests are known by their address alone, so the"
-                    " endpoint is bound to link-local or loopback; set allow_other_addresses ="
-                    " true if you mean it"
+                    f"metadata = {metadata}: guests are identified by their address alone, so the"
+                    " endpoint must be bound to a link-local or loopback address; set"
+                    " allow_other_addresses = true to allow others"
                 )
         return addresses
 
@@ -212,9 +215,9 @@ class _Checking:
         plain = not self._settings.tls_certificate and not self._settings.allow_plain_control
         if plain and not local(control.host):
             raise SettingsError(
-                f"control = {control}: beyond loopback tokens would be sent in the clear; set"
+                f"control = {control}: beyond loopback, tokens would be sent in the clear; set"
                 " tls_certificate and tls_key, or allow_plain_control = true if something else"
-                " protects the way there"
+                " protects the connection"
             )
         return control
 
@@ -223,7 +226,7 @@ class _Checking:
         for name in names:
             if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", name, re.ASCII):
                 raise SettingsError(
-                    f"control_names: '{name[:80]}' is no name of a host; write it without scheme"
+                    f"control_names: '{name[:80]}' is not a host name; write it without scheme"
                     " and port, for example forewarn.example.net"
                 )
         return names
@@ -232,13 +235,13 @@ class _Checking:
         text = self._settings.history
         if not text.strip():
             return None
-        kept = values.duration("history", text)
-        if kept < HISTORY_LEAST:
+        duration = values.duration("history", text)
+        if duration < HISTORY_LEAST:
             raise SettingsError(
-                f"history = '{text}': it is kept for at least {in_words(HISTORY_LEAST)};"
-                ' write for example 90d, or "" to keep all of it'
+                f"history = '{text}': must be at least {in_words(HISTORY_LEAST)};"
+                ' write for example 90d, or "" to keep it forever'
             )
-        return kept
+        return duration
 
     def _upstream(self) -> Path:
         path = (
@@ -248,8 +251,8 @@ class _Checking:
         )
         if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
             raise SettingsError(
-                f"upstream: {path.absolute()} is too long for a socket, which has at most"
-                f" {MAX_SOCKET_PATH} bytes; name a shorter path"
+                f"upstream: {path.absolute()} is too long: the path of a socket has at most"
+                f" {MAX_SOCKET_PATH} bytes; choose a shorter path"
             )
         return path
 
@@ -284,35 +287,35 @@ class _Checking:
         try:
             driver_type = registry.load(name)
         except registry.DriverUnusable as error:
-            self._wrong("driver", f"driver = '{name}': {error}")
+            self._problem("driver", f"driver = '{name}': {error}")
             return DriverConfig()
         if problem := name_problem(name):
-            self._wrong("driver", f"driver = '{name}': {problem}")
+            self._problem("driver", f"driver = '{name}': {problem}")
             return DriverConfig()
         for table in settings.driver_options:
             if table != name:
-                origins = self._said.origins
+                origins = self._loaded.origins
                 origin = next((o for k, o in origins.items() if k.startswith(f"{table}.")), DEFAULT)
                 message = f'[{table}] is only used with driver = "{table}"; set that, or remove it'
-                self._wrong(table, message, origin)
+                self._problem(table, message, origin)
         values = settings.driver_options.get(name, {})
         for explanation in missing_options(name, values).values():
-            self._wrong("driver", f'driver = "{name}" needs a table [{name}] with {explanation}')
+            self._problem("driver", f'driver = "{name}" needs a table [{name}] with {explanation}')
             return DriverConfig()
         try:
             options = msgspec.convert(values, driver_type.options)
         except msgspec.ValidationError as error:
-            self._wrong("driver", f"[{name}] cannot be used: {error}")
+            self._problem("driver", f"[{name}] cannot be used: {error}")
             return DriverConfig()
         for key, problem in options.problems():
-            self._wrong(f"{name}.{key}", f"{name}.{key}: {problem}")
+            self._problem(f"{name}.{key}", f"{name}.{key}: {problem}")
         return DriverConfig(name, options)
 
     def _gates(self) -> dict[str, tuple[str, ...]]:
-        made: dict[str, tuple[str, ...]] = {}
-        for name, words in (self._settings.gates or {}).items():
+        gates: dict[str, tuple[str, ...]] = {}
+        for name, command in (self._settings.gates or {}).items():
             try:
-                made |= values.gates({name: words})
+                gates |= values.gates({name: command})
             except SettingsError as error:
-                self._wrong(f"gates.{name}", str(error))
-        return made
+                self._problem(f"gates.{name}", str(error))
+        return gates

@@ -1,4 +1,4 @@
-"""What one setting means by itself, or why it cannot be used."""
+"""Reads the values of single settings. Raises SettingsError if a value cannot be used."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from forewarn.support.text import in_words, parse_duration
 MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
 
 
-def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The commands of gates by name, each a program that is there."""
-    made = {}
-    for name, words in said.items():
+def gates(table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the command of each gate by name, with the absolute path of its program."""
+    commands = {}
+    for name, command in table.items():
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,80}", name, re.ASCII):
             raise SettingsError(
-                f"gate '{name[:80]}': a gate is named with letters, digits, '.', '_' and '-'"
+                f"gate '{name[:80]}': the name of a gate consists of letters, digits, '.', '_'"
+                " and '-'"
             )
         try:
-            made[name] = tuple(find_program(list(words)))
+            commands[name] = tuple(find_program(list(command)))
         except ProgramUnusable as error:
             raise SettingsError(f"gate '{name}': {error}") from error
-    return made
+    return commands
 
 
 def tls(settings: Settings) -> Tls | None:
     if bool(settings.tls_certificate) != bool(settings.tls_key):
-        raise SettingsError("tls_certificate and tls_key belong together; say both, or none")
+        raise SettingsError("tls_certificate and tls_key belong together; set both, or neither")
     if not settings.tls_certificate:
         return None
     return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
@@ -48,7 +49,7 @@ def address(key: str, text: str) -> Address:
 
 
 def guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Read the addresses where guests ask: at least one, and none of them twice."""
+    """Read the addresses for guests: at least one, and none of them twice."""
     if not 1 <= len(texts) <= MAX_GUEST_ADDRESSES:
         raise SettingsError(
             f"metadata lists {len(texts)} addresses; give 1 to {MAX_GUEST_ADDRESSES}, for example"
@@ -62,14 +63,14 @@ def guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
     return addresses
 
 
-def collide(one: Address, other: Address) -> bool:
-    """Would whoever listens on one keep others from listening on the other?"""
-    if one.port != other.port or not one.port:
+def collide(first: Address, second: Address) -> bool:
+    """Return whether a socket on the first address prevents another one on the second."""
+    if first.port != second.port or not first.port:
         return False
-    first, second = (_canonical(address.host) for address in (one, other))
-    if first == second or "::" in (first, second):
+    hosts = _canonical(first.host), _canonical(second.host)
+    if hosts[0] == hosts[1] or "::" in hosts:
         return True
-    return "0.0.0.0" in (first, second) and ":" not in first + second
+    return "0.0.0.0" in hosts and not any(":" in host for host in hosts)
 
 
 def _canonical(host: str) -> str:
@@ -82,12 +83,12 @@ def _canonical(host: str) -> str:
 
 def duration(key: str, text: str, least: int = 0) -> int:
     try:
-        found = parse_duration(text)
+        value = parse_duration(text)
     except ValueError as error:
         raise SettingsError(f"{key}: {error}") from error
-    if found < least:
-        raise SettingsError(f"{key} = '{text}': it is at least {in_words(least)}")
-    return found
+    if value < least:
+        raise SettingsError(f"{key} = '{text}': must be at least {in_words(least)}")
+    return value
 
 
 def is_url(text: str) -> bool:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from forewarn.cli.commands.watch_exec import environment
 from forewarn.cli.commands.watch_live import SHOWN_EVENTS, View, picture
-from forewarn.cli.commands.watch_text import ChangeLine, starts, table_of
+from forewarn.cli.commands.watch_text import ChangeLine, print_events, starts
 from forewarn.client import Change, ChangeKind, EndpointStatus, Event
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, 400_000, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_a_countdown(seconds: int, said: str) -> None:
 
 def test_what_has_started_and_what_nobody_has_said() -> None:
     assert starts(STARTED, NOW) == "has started"
-    assert starts(Event(id="C", type="Reboot", status="Scheduled"), NOW) == "nobody has said when"
+    assert starts(Event(id="C", type="Reboot", status="Scheduled"), NOW) == "unknown"
 
 
 def test_a_commands_environment() -> None:
@@ -141,7 +141,7 @@ def test_the_picture_shows_events_changes_and_how_it_stands() -> None:
     shown = drawn(view)
     head, *rest = shown.splitlines()
     assert head.split() == [
-        *("web_0", "http://169.254.169.254", "2020-07-01", "told", "of", "changes"),
+        *("web_0", "http://169.254.169.254", "2020-07-01", "long-polling"),
         *("2027-01-15", "08:00:00Z"),
     ]
     (own,) = [line for line in rest if line.lstrip().startswith("*")]
@@ -178,8 +178,8 @@ def test_a_crowd_of_events_does_not_fill_the_terminal() -> None:
 
 
 def test_a_table_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    table_of([EVENT, STARTED], lambda resources: "web_0" in resources, NOW)
-    table_of([], lambda _: False, NOW)
+    print_events([EVENT, STARTED], lambda resources: "web_0" in resources, NOW)
+    print_events([], lambda _: False, NOW)
     lines = capsys.readouterr().out.splitlines()
     assert [line[:10].split() for line in lines] == [
         ["TYPE"],

@@ -27,7 +27,7 @@ from forewarn.metadata.workers.messages import (
 from forewarn.metadata.workers.remote_upstream import NotWelcome, RemoteUpstream
 from forewarn.node import Config, Node
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.unix_socket import dialler, open_line
+from forewarn.node.processes.unix_socket import make_dial, open_unix_socket
 from forewarn.service.engine.clock import ClockLimits, FollowedClock, RealClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
@@ -199,7 +199,7 @@ def test_a_worker_that_is_not_welcome_gives_up(
 
     async def body() -> None:
         async with control():
-            upstream = RemoteUpstream(dialler(control.path), 0, FollowedClock())
+            upstream = RemoteUpstream(make_dial(control.path), 0, FollowedClock())
             with pytest.raises(NotWelcome, match=r"0\.0\.0"):
                 await upstream.run()
 
@@ -217,7 +217,7 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
     async def body() -> None:
         async with worker(control) as face, control():
             await face.ready()
-            reader, writer = await dialler(control.path)()
+            reader, writer = await make_dial(control.path)()
             writer.write(said)
             if len(said) < 4:
                 writer.write_eof()
@@ -289,16 +289,16 @@ def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_e
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "line"
-    open_line(path).close()
+    open_unix_socket(path).close()
     assert path.is_socket()
-    open_line(path).close()
+    open_unix_socket(path).close()
     path.unlink()
     path.write_text("precious")
     with pytest.raises(CannotListen, match="upstream = "):
-        open_line(path)
+        open_unix_socket(path)
     assert path.read_text() == "precious"
     with pytest.raises(CannotListen, match="at most 107 bytes"):
-        open_line(tmp_path / ("x" * 120))
+        open_unix_socket(tmp_path / ("x" * 120))
 
 
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:

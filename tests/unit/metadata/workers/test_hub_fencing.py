@@ -40,7 +40,7 @@ from forewarn.metadata.workers.messages import (
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Node
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.engine.clock import STALL, FollowedClock
 from forewarn.support import guard
 from helpers.worker_hub import (
@@ -61,14 +61,14 @@ A_WORKER = """
 import asyncio, sys
 from pathlib import Path
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
-from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.unix_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.support import guard
 from forewarn.service.engine.clock import FollowedClock
 
 async def main(path, number, service):
     mark = WorkerMark(Path(path), number)
-    upstream = RemoteUpstream(dialler(Path(path), mark), number, FollowedClock(), service)
+    upstream = RemoteUpstream(make_dial(Path(path), mark), number, FollowedClock(), service)
     tasks = guard.Tasks()
     tasks.start(upstream.report(), "reports")
     tasks.start(upstream.run(), "line")
@@ -171,7 +171,7 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
             watched = os.pidfd_open(pid)
             os.kill(pid, signal.SIGSTOP)
             await until(lambda: node.hub is not None and node.hub.serving == 1)
-            assert "1 of 2 workers are away" in node._guests_trouble()
+            assert "1 of 2 workers are away" in node._endpoint_problem()
             assert not gone(watched)
             monkeypatch.setattr(hub, "SILENT", 2.5)
             await until(lambda: gone(watched))
@@ -243,7 +243,7 @@ def _news(incarnation: int) -> GroupNews:
 @asynccontextmanager
 async def led_by(puppet: Puppet) -> AsyncIterator[WorkerView]:
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(puppet.path), 0, FollowedClock())
+    upstream = RemoteUpstream(make_dial(puppet.path), 0, FollowedClock())
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:

@@ -69,6 +69,6 @@ def test_several_services_have_to_be_told_apart(own: Path) -> None:
     left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))
     with (
         note("http://guests", "http://control"),
-        pytest.raises(NotFound, match="several services run here"),
+        pytest.raises(NotFound, match="several services run on this machine"),
     ):
         find()

@@ -13,7 +13,7 @@ import pytest
 from forewarn.node.config import Address
 from forewarn.node.listening import reuseport
 from forewarn.node.listening.reuseport import Instruction, open_several, program
-from forewarn.node.listening.sockets import CannotListen, open_one
+from forewarn.node.listening.sockets import CannotListen, open_socket
 
 
 @contextlib.contextmanager
@@ -111,11 +111,13 @@ def test_an_address_that_somebody_else_has_is_not_shared() -> None:
         with pytest.raises(CannotListen, match="is in use"):
             open_several(taken, 2)
         with pytest.raises(CannotListen, match="is in use"):
-            open_one(taken)
+            open_socket(taken)
 
 
 def test_a_system_that_cannot_spread_callers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reuseport, "ATTACH", 9_999)
-    with pytest.raises(CannotListen, match=r"cannot spread callers over 2 workers.*workers = 1"):
+    with pytest.raises(
+        CannotListen, match=r"cannot distribute callers over 2 workers.*workers = 1"
+    ):
         open_several(Address("127.0.0.1", 0), 2)
     open_several(Address("127.0.0.1", 0), 1)[0].close()

@@ -32,7 +32,7 @@ with open(spec["log"], "a") as log:
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
 does = spec["does"]
-def reread(*_):
+def reload(*_):
     if does == "lost":
         os._exit(4)
     if does == "deaf":
@@ -41,8 +41,8 @@ def reread(*_):
         log.write(sys.argv[1] + "\\n")
     if sys.argv[1] == "control" and does != "refuse":
         print("settings " + json.dumps({"new": True}))
-    print("reread " + json.dumps(does == "refuse"), flush=True)
-signal.signal(signal.SIGHUP, reread)
+    print("reloaded " + json.dumps(does == "refuse"), flush=True)
+signal.signal(signal.SIGHUP, reload)
 if does == "fail":
     sys.exit(3)
 print("noise")
@@ -53,8 +53,8 @@ for _ in range(60 if does == "slow" else 0):
     time.sleep(0.02)
 print("ready " + json.dumps({"said": sys.argv[1]}), flush=True)
 while does != "stubborn":
-    if does == "unwell":
-        print('unwell "scheduler: it does not run"', flush=True)
+    if does == "unhealthy":
+        print('unhealthy "scheduler: it does not run"', flush=True)
     elif does != "silent":
         print('alive "fine"', flush=True)
     time.sleep(0.02)
@@ -82,12 +82,12 @@ def tell(what, **about):
 children = [Child(name, spec, program=("-c", said["puppet"])) for name, spec in said["children"]]
 fds = [socket.create_server(("127.0.0.1", 0)).detach()]
 ready = lambda said: print(json.dumps(["ready", said]), flush=True)
-notes = {name: lambda name=name: print(json.dumps([name]), flush=True)
+notes = {f"on_{name}": lambda name=name: print(json.dumps([name]), flush=True)
          for name in ("alive", "reloading", "reloaded")}
 installed = Path(said["installed"])
 made = supervisor.Supervisor(
-    children, fds, tell, ready, look_every=0.05, **notes,
-    installed=lambda: installed.read_text() if installed.exists() else "",
+    children, fds, tell, ready, check_every=0.05, **notes,
+    other_version=lambda: installed.read_text() if installed.exists() else "",
 )
 sys.exit(made.run())
 """
@@ -198,8 +198,8 @@ def test_whoever_dies_is_started_again_and_it_is_told_why(stage: Stage) -> None:
     for n, name in ((1, "worker 0"), (1, "control"), (2, "worker 0")):
         os.kill(stage.lives(name)[-1][1], signal.SIGKILL)
         _, what, about = stage.next("told")
-        assert what == "a process has died and is started again"
-        assert (about["process"], about["why"]) == (name, "it was killed (SIGKILL)")
+        assert what == "a process has ended and is started again"
+        assert (about["process"], about["why"]) == (name, "killed by SIGKILL")
         wanted = n + 1
         stage.until(partial(lambda name, n: len(stage.lives(name)) == n, name, wanted))
     assert stage.end() == 0
@@ -228,7 +228,7 @@ def test_settings_that_were_read_anew_are_those_of_later_lives(stage: Stage) -> 
 
 
 def test_a_process_that_gives_no_sign_of_life_is_replaced(stage: Stage) -> None:
-    stage.run({"HUNG": 0.5}, control="live", worker_0="silent")
+    stage.run({"HUNG_AFTER": 0.5}, control="live", worker_0="silent")
     stage.next("ready")
     _, what, about = stage.next("told")
     assert what == "a process gives no sign of life and is killed"
@@ -242,7 +242,7 @@ def test_a_process_that_gives_no_sign_of_life_is_replaced(stage: Stage) -> None:
 def test_one_that_lives_but_is_not_well_is_replaced_and_it_is_told_what_was_wrong(
     stage: Stage,
 ) -> None:
-    stage.run({"HUNG": 0.5}, control="unwell", worker_0="live")
+    stage.run({"HUNG_AFTER": 0.5}, control="unhealthy", worker_0="live")
     stage.next("ready")
     _, what, about = stage.next("told")
     assert what == "a process gives no sign of life and is killed"
@@ -252,7 +252,7 @@ def test_one_that_lives_but_is_not_well_is_replaced_and_it_is_told_what_was_wron
 
 
 def test_when_all_stood_still_together_nobody_is_killed_for_it(stage: Stage) -> None:
-    stage.run({"HUNG": 0.5}, control="live", worker_0="live")
+    stage.run({"HUNG_AFTER": 0.5}, control="live", worker_0="live")
     stage.next("ready")
     assert stage.process is not None
     processes = [stage.process.pid, *(pid for _, pid, _, _ in stage.lives())]
@@ -269,7 +269,7 @@ def test_when_all_stood_still_together_nobody_is_killed_for_it(stage: Stage) -> 
 
 
 def test_a_start_that_hangs_is_given_up(stage: Stage) -> None:
-    stage.run({"STARTING": 0.5}, control="never", worker_0="live")
+    stage.run({"HUNG_AFTER_STARTING": 0.5}, control="never", worker_0="live")
     _, what, about = stage.next("told")
     assert what == "a process gives no sign of life and is killed"
     assert about["process"] == "control"
@@ -277,7 +277,7 @@ def test_a_start_that_hangs_is_given_up(stage: Stage) -> None:
 
 
 def test_one_that_hangs_when_it_is_started_again_is_replaced(stage: Stage) -> None:
-    stage.run({"STARTING": 0.5}, control="once", worker_0="live")
+    stage.run({"HUNG_AFTER_STARTING": 0.5}, control="once", worker_0="live")
     stage.next("ready")
     os.kill(stage.lives("control")[-1][1], signal.SIGKILL)
     stage.until(lambda: len(stage.lives("control")) > 2)
@@ -285,7 +285,9 @@ def test_one_that_hangs_when_it_is_started_again_is_replaced(stage: Stage) -> No
 
 
 def test_a_start_that_takes_long_but_gives_signs_of_life_is_waited_for(stage: Stage) -> None:
-    stage.run({"STARTING": 0.5, "AWAY_MOST": 0.5}, control="slow", worker_0="live")
+    stage.run(
+        {"HUNG_AFTER_STARTING": 0.5, "CONTROL_AWAY_AT_MOST": 0.5}, control="slow", worker_0="live"
+    )
     stage.next("ready")
     assert "told" not in stage.heard
     assert len(stage.lives("control")) == 1
@@ -295,18 +297,18 @@ def test_a_start_that_takes_long_but_gives_signs_of_life_is_waited_for(stage: St
 def test_the_manager_hears_of_it_while_control_is_replaced_but_not_if_it_stays_away(
     stage: Stage,
 ) -> None:
-    stage.run({"AWAY_MOST": 1.0}, control="once", worker_0="live")
+    stage.run({"CONTROL_AWAY_AT_MOST": 1.0}, control="once", worker_0="live")
     stage.next("ready")
     os.kill(stage.lives("control")[-1][1], signal.SIGKILL)
-    assert stage.next("told")[1] == "a process has died and is started again"
+    assert stage.next("told")[1] == "a process has ended and is started again"
     stage.next("alive")
     stage.next("alive")
     _, what, about = stage.next("told")
     assert what == "watchdog messages to the service manager are suspended"
-    assert about["why"].startswith("control has been away for ")
+    assert about["why"].startswith("the control process has been away for ")
     before = len(stage.heard)
     for _ in range(2):  # it does not get ready, and is killed for it, again and again
-        while stage.next("told")[1] != "a process has died and is started again":
+        while stage.next("told")[1] != "a process has ended and is started again":
             pass
     assert "alive" not in stage.heard[before:]
     assert len(stage.lives("worker 0")) == 1  # it answers guests all the while
@@ -342,7 +344,7 @@ def test_what_control_refuses_no_worker_takes_over(stage: Stage) -> None:
 def test_whoever_says_nothing_of_its_settings_is_not_waited_for_for_ever(
     stage: Stage, does: str
 ) -> None:
-    stage.run({"REREAD_WITHIN": 0.5}, control=does, worker_0="live")
+    stage.run({"RELOAD_WITHIN": 0.5}, control=does, worker_0="live")
     stage.next("ready")
     stage.send(signal.SIGHUP)
     stage.next("reloading")
@@ -356,9 +358,9 @@ def test_with_another_version_installed_it_ends_rather_than_mix_the_two(stage: S
     stage.installed.write_text("9.9.9")  # which alone changes nothing
     stage.next("alive")
     os.kill(stage.lives("worker 0")[-1][1], signal.SIGKILL)
-    assert stage.next("told")[1] == "a process has died and is started again"
+    assert stage.next("told")[1] == "a process has ended and is started again"
     _, what, about = stage.next("told")
-    assert what.startswith("another version is installed")
+    assert what.startswith("another version was installed")
     assert about == {"process": "worker 0", "installed": "9.9.9"}
     assert stage.ended() == 1  # whoever started it starts the new one
     assert len(stage.lives()) == 3
@@ -377,7 +379,7 @@ def test_who_dies_again_and_again_is_started_less_and_less_often() -> None:
     pauses = []
     for _ in range(6):
         child.start()
-        assert child.reap() == "it ended with status 0"
-        pauses.append(child.pause)
+        assert child.reap() == "exited with status 0"
+        pauses.append(child.back_off)
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[-1] == child_module.RESTART_MOST

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forewarn.core import Durations
 from forewarn.node import Address, Config, Node
-from forewarn.node.listening.sockets import open_one
+from forewarn.node.listening.sockets import open_socket
 from forewarn.node.processes.worker import Worker
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
@@ -34,7 +34,7 @@ def test_a_worker_that_has_never_been_told_anything_does_not_accept(tmp_path: Pa
     )
 
     async def life() -> None:
-        listener = open_one(Address("127.0.0.1", 0))
+        listener = open_socket(Address("127.0.0.1", 0))
         place = listener.getsockname()
         worker, tasks = Worker(config, 0, [listener]), guard.Tasks()
         entering = tasks.start(worker.__aenter__(), "entering")

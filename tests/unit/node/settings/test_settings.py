@@ -156,22 +156,22 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         ({"FOREWARN_METADATA": "127.0.0.1:1,x"}, "metadata: 'x' is not HOST:PORT, for example"),
         (
             {"FOREWARN_METADATA": "127.0.0.1:1,10.0.0.1:1"},
-            "metadata = 10.0.0.1:1: guests are known",
+            "metadata = 10.0.0.1:1: guests are identified",
         ),
         (
             {"FOREWARN_METADATA": "[::1]:1,[0::1]:1"},
             "metadata: [0::1]:1 overlaps [::1]:1; give each",
         ),
         ({"FOREWARN_MAX_BODY": "0"}, "FOREWARN_MAX_BODY: max_body must be at least 1"),
-        ({"FOREWARN_SILENCE": "0s"}, "silence = '0s': it is at least 1 min"),
-        ({"FOREWARN_SILENCE": "59s"}, "silence = '59s': it is at least 1 min"),
-        ({"FOREWARN_HEAD_TIMEOUT": "0s"}, "head_timeout = '0s': it is at least 1 s"),
-        ({"FOREWARN_BODY_TIMEOUT": "0s"}, "body_timeout = '0s': it is at least 1 s"),
-        ({"FOREWARN_ANSWER_TIMEOUT": "0s"}, "answer_timeout = '0s': it is at least 1 s"),
-        ({"FOREWARN_KEEP_ALIVE": "0s"}, "keep_alive = '0s': it is at least 1 s"),
-        ({"FOREWARN_WORKERS": "1000"}, "workers = 1000: there are 0 to 64"),
-        ({"FOREWARN_TRACES": "ftp://x"}, "traces is an address of an OTLP receiver"),
-        ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' is no name of a host"),
+        ({"FOREWARN_SILENCE": "0s"}, "silence = '0s': must be at least 1 min"),
+        ({"FOREWARN_SILENCE": "59s"}, "silence = '59s': must be at least 1 min"),
+        ({"FOREWARN_HEAD_TIMEOUT": "0s"}, "head_timeout = '0s': must be at least 1 s"),
+        ({"FOREWARN_BODY_TIMEOUT": "0s"}, "body_timeout = '0s': must be at least 1 s"),
+        ({"FOREWARN_ANSWER_TIMEOUT": "0s"}, "answer_timeout = '0s': must be at least 1 s"),
+        ({"FOREWARN_KEEP_ALIVE": "0s"}, "keep_alive = '0s': must be at least 1 s"),
+        ({"FOREWARN_WORKERS": "1000"}, "workers = 1000: must be 0 to 64"),
+        ({"FOREWARN_TRACES": "ftp://x"}, "traces = 'ftp://x': must be the URL of an OTLP receiver"),
+        ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' is not a host name"),
     ],
 )
 def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says: str) -> None:
@@ -198,7 +198,7 @@ def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says:
         ('metadata = ["127.0.0.1:1", "127.0.0.1:1"]', ":1: metadata: 127.0.0.1:1 is listed twice"),
         (
             'metadata = ["127.0.0.1:1", "127.0.0.1:2"]\ncontrol = "127.0.0.1:2"',
-            ":2: control = 127.0.0.1:2: that is where guests ask (metadata = 127.0.0.1:2)",
+            ":2: control = 127.0.0.1:2: this is an address for guests (metadata = 127.0.0.1:2)",
         ),
     ],
 )

@@ -127,7 +127,7 @@ def test_what_is_due_later_is_not_overdue() -> None:
 def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened() -> None:
     """So that a rate can be had from the first event on."""
     with Service(SAMPLE) as service:
-        for reading in service.node._readings():
+        for reading in service.node._samples():
             if reading.name in ("forewarn_notice_left_seconds", "forewarn_control_requests"):
                 continue
             assert reading.samples, reading.name
