@@ -164,7 +164,7 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
     state = tmp_path / "state.db"
     done = elsewhere("create", "alice", "--role", "admin", state=state)
     assert (done.returncode, bool(SECRET.fullmatch(done.stdout.strip()))) == (0, True)
-    assert f"{state} was made" in done.stderr
+    assert f"{state} was created" in done.stderr
     with Service(FLEET, sockets=True, state=state, real_time=True) as service:
         api = Api(service.control_url, done.stdout.strip())
         assert api.get("/v1/status").status == 200
