@@ -148,7 +148,7 @@ def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever watches looks again and again; here minutes pass between two looks."""
-    monkeypatch.setattr(rollout_watch, "rest", lambda: service.clock.advance("20m"))
+    monkeypatch.setattr(rollout_watch, "pause", lambda: service.clock.advance("20m"))
     done = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     watched = typed(service, "watch", done)
     assert watched.exit_code == 0
@@ -246,7 +246,7 @@ def test_a_watcher_waits_for_a_service_that_is_away(
         return honest(self, wanted)
 
     monkeypatch.setattr(ControlClient, "rollout", now_and_then)
-    monkeypatch.setattr(rollout_watch, "rest", lambda: service.clock.advance("20m"))
+    monkeypatch.setattr(rollout_watch, "pause", lambda: service.clock.advance("20m"))
     watched = typed(service, "watch", id)
     assert watched.exit_code == 0
     assert watched.stdout.splitlines()[-1] == "done 1/1"

@@ -97,7 +97,7 @@ def test_after_a_reload_a_control_process_that_is_replaced_is_as_it_was(tmp_path
         assert service.running.stop() == 0
     assert not (tmp_path / "state" / "other.db").exists()
     log = [json.loads(line) for line in service.running.stderr if line.startswith("{")]
-    died = [line["process"] for line in log if line["event"].startswith("a process has died")]
+    died = [line["process"] for line in log if line["event"].startswith("a process has ended")]
     assert died == ["control", "worker 0"]
 
 
