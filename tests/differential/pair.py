@@ -63,7 +63,7 @@ class Pair:
         *,
         fleet: str = FLEET,
         limits: Limits | None = None,
-        identity: Identity = Identity.ASKED,
+        identity: Identity = Identity.TARGET,
     ) -> None:
         made = on_loopback(read.parse(fleet))
         self.addresses = {machine.name: machine.addresses[0] for machine in made.machines}
@@ -85,7 +85,7 @@ class Pair:
                     identity=identity,
                     limits=limits or Limits(max_connections_per_machine=10_000),
                     metadata=Address("127.0.0.1", 0),
-                    whole_loopback=identity is Identity.ASKED,
+                    whole_loopback=identity is Identity.TARGET,
                     front=front,
                 ),
                 new_id=ids(),

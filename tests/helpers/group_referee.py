@@ -223,7 +223,7 @@ class Referee:
             event, id = item.event, item.event.id
             earlier = self.last.get(id)
             if earlier is None:
-                assert item.what in (Move.RAISE, Move.STRIKE)
+                assert item.what in (Move.RAISE, Move.FAIL)
                 self._raised(command, event, now)
                 unannounced = event.source is Source.USER and not after.enabled
                 assert event.unannounced == unannounced

@@ -13,7 +13,7 @@ from helpers.raw_http import RawConnection, RawResponse, request
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
-ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the long way
+ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the slow path
 CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
 
 real_time = guard.monotonic  # also where a test has guard time in its hands

@@ -13,7 +13,7 @@ from forewarn.core import EventType, Group, GroupKind, Machine, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, apply
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, What, seen
+from forewarn.core.history import Record, RecordKind, seen
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
@@ -332,8 +332,8 @@ def test_the_history_is_asked_by_machine_group_host_event_kind_and_time(engine: 
         assert await everything(store, host="rack-1") == ["host-added rack-1"]
         assert await everything(store, group="web", since=LATER.at) == ["raised B", "withdrawn A"]
         assert await everything(store, until=LATER.at) == [*added, "raised A"]
-        assert await everything(store, what=(What.RAISED,)) == ["raised A", "raised B"]
-        assert await everything(store, what=(What.RAISED,), machine="web_1") == of_b
+        assert await everything(store, what=(RecordKind.RAISED,)) == ["raised A", "raised B"]
+        assert await everything(store, what=(RecordKind.RAISED,), machine="web_1") == of_b
         assert await everything(store, machine="web_0", event="B") == []
         assert await everything(store, newest_first=True, limit=2) == [
             "host-added rack-1",
@@ -346,11 +346,11 @@ def test_the_history_is_asked_by_machine_group_host_event_kind_and_time(engine: 
 def test_a_record_says_what_there_is_to_know(engine: Reopen) -> None:
     async def look(store: Store) -> None:
         await a_history(store)
-        (over,) = await store.history(HistoryQuery(what=(What.WITHDRAWN,)))
+        (over,) = await store.history(HistoryQuery(what=(RecordKind.WITHDRAWN,)))
         assert over == Record(
             seq=over.seq,
             at=LATER.at,
-            what=What.WITHDRAWN,
+            what=RecordKind.WITHDRAWN,
             by="ann",
             group="web",
             event="A",
@@ -407,9 +407,9 @@ def test_after_a_number_records_come_in_the_order_of_writing(engine: Reopen) -> 
         await store.save(PollSightings(seen={}, firsts=(shown,)))
         by_number = await store.history(HistoryQuery(after_seq=2))
         assert [record.seq for record in by_number] == [3, 4, 5, 6, 7, 8]
-        assert by_number[-1].what is What.SEEN
+        assert by_number[-1].what is RecordKind.SEEN
         by_time = await store.history(HistoryQuery())
-        assert by_time[-1].what is not What.SEEN
+        assert by_time[-1].what is not RecordKind.SEEN
         few = await store.history(HistoryQuery(after_seq=0, group="web", limit=2))
         assert [record.seq for record in few] == [1, 2]
         assert list(await store.history(HistoryQuery(after_seq=8))) == []
@@ -430,7 +430,7 @@ def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> No
 
     async def again(store: Store) -> None:
         await sight(store, "web_0", NOW.at + 7)
-        (first,) = await store.history(HistoryQuery(what=(What.SEEN,)))
+        (first,) = await store.history(HistoryQuery(what=(RecordKind.SEEN,)))
         assert (first.by, first.at, first.event) == ("web_1", NOW.at + 5, "A")
         assert await everything(store, machine="web_1", event="A") == ["seen A"]
         assert await everything(store, machine="web_0", event="A") == ["raised A", "seen A"]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forewarn.core.access import Limit, Role, Token
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.labels import parse
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY
@@ -137,8 +137,8 @@ def test_a_token_is_kept_until_it_is_removed(engine: Callable[[], Store]) -> Non
         assert not store.registry.tokens
         records = await store.history(HistoryQuery())
         assert [(r.what, r.by, r.cause, r.note) for r in records] == [
-            (What.TOKEN_CREATED, "operator", "a1b2", "alice (operator)"),
-            (What.TOKEN_REVOKED, "bob", "a1b2", "alice (operator)"),
+            (RecordKind.TOKEN_CREATED, "operator", "a1b2", "alice (operator)"),
+            (RecordKind.TOKEN_REVOKED, "bob", "a1b2", "alice (operator)"),
         ]
 
     living(engine, created, revoked, removed, looked)

@@ -42,7 +42,7 @@ replace = msgspec.structs.replace
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
     for module in (holds, start):
-        patch.setattr(module, "ripe_by", lambda now: now.at + 365 * DAY)
+        patch.setattr(module, "notice_over_by", lambda now: now.at + 365 * DAY)
 
 
 def forgets_approvals(patch: pytest.MonkeyPatch) -> None:
@@ -172,28 +172,28 @@ def starts_a_second_event_on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
 
 def starts_all_domains_in_one_commit(patch: pytest.MonkeyPatch) -> None:
     """What starts together does not look at one another, only at what has started before."""
-    enter = holds.Occupancy.enter
+    add = holds.Occupancy.add
 
     def blind(self: holds.Occupancy, event: Event) -> None:
         if event.started_at is None or event.started_at < NOW[-1]:
-            enter(self, event)
+            add(self, event)
 
     _patch_now(patch)
-    patch.setattr(holds.Occupancy, "enter", blind)
+    patch.setattr(holds.Occupancy, "add", blind)
 
 
 def starts_two_events_of_a_machine_in_one_commit(patch: pytest.MonkeyPatch) -> None:
     """The same, but that update domains are kept apart."""
-    taken = holds.Occupancy.taken
+    blocks = holds.Occupancy.blocks
 
     def by_domain(self: holds.Occupancy, event: Event) -> bool:
         busy = self.on_machines(event.resources).values()
         if busy and all((other.started_at or 0) >= NOW[-1] for other in busy):
             return event.waits_for_domain and bool(self.in_other_domains(event.domain))
-        return taken(self, event)
+        return blocks(self, event)
 
     _patch_now(patch)
-    patch.setattr(holds.Occupancy, "taken", by_domain)
+    patch.setattr(holds.Occupancy, "blocks", by_domain)
 
 
 NOW: list[int] = [0]  # the instant of the decision that is being made
@@ -298,7 +298,7 @@ def starts_what_is_due_as_soon_as_it_is_back(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_one_without_the_other(patch: pytest.MonkeyPatch) -> None:
     for module in (start, due):
-        patch.setattr(module, "coupled", lambda *_: ())
+        patch.setattr(module, "earlier_deletes", lambda *_: ())
 
 
 def starts_a_host_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:

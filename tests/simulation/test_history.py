@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarn.core import Group, apply
-from forewarn.core.history import HistoryWriter, What
+from forewarn.core.history import HistoryWriter, RecordKind
 from simulation.play import played
 from simulation.world import Kill
 
@@ -21,9 +21,9 @@ def test_killed_again_and_again_the_history_says_everything_once(seed: int) -> N
         told += [(r.at, r.what, r.event) for r in scribe.records(commit.at, changed, commit.puts)]
         for name, items in changed:
             groups[name] = apply(groups.get(name) or Group(name=name), items)
-    kept = [(r.at, r.what, r.event) for r in disk.history if r.what is not What.SEEN]
+    kept = [(r.at, r.what, r.event) for r in disk.history if r.what is not RecordKind.SEEN]
     assert kept == told
     assert len(told) > 50
-    seen = [record.event for record in disk.history if record.what is What.SEEN]
+    seen = [record.event for record in disk.history if record.what is RecordKind.SEEN]
     assert len(seen) == len(set(seen))
     assert [record.seq for record in disk.history] == list(range(1, len(disk.history) + 1))

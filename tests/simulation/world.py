@@ -164,7 +164,7 @@ class Simulation:
             self.store = MortalStore(self.disk, self.kill)
             driver = LossyDriver(SimulatedDriver(self.world, RULES.paced), self.chance)
             self.node = Node(
-                Config(fleet=FLEET, rules=RULES, identity=Identity.ASKED, limits=Limits()),
+                Config(fleet=FLEET, rules=RULES, identity=Identity.TARGET, limits=Limits()),
                 store=self.store,
                 clock=self.make_clock(),
                 driver=driver,

@@ -24,7 +24,7 @@ from helpers.endpoint import (
 from helpers.raw_http import exchange, request
 
 COUNT = 10
-STRANGER = "127.9.9.9"
+UNKNOWN_CALLER = "127.9.9.9"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def service() -> Iterator[Service]:
     ],
 )
 def test_whoever_is_not_in_the_inventory_finds_nothing(service: Service, data: bytes) -> None:
-    answer = exchange(("127.0.0.1", port_of(service)), data, source=STRANGER)
+    answer = exchange(("127.0.0.1", port_of(service)), data, source=UNKNOWN_CALLER)
     assert (answer.status, answer.body) == (404, NOT_FOUND)
     assert answer.header("content-type") == "application/json; charset=utf-8"
 
@@ -58,7 +58,7 @@ def test_whoever_is_not_in_the_inventory_finds_nothing(service: Service, data: b
 def test_no_header_makes_a_stranger_somebody(groups: Groups, service: Service, header: str) -> None:
     known = service.addresses["web0_0"]
     data = request("GET", events(NEWEST), METADATA, f"{header}: for={known}", f"{header}: {known}")
-    answer = exchange(("127.0.0.1", port_of(service)), data, source=STRANGER)
+    answer = exchange(("127.0.0.1", port_of(service)), data, source=UNKNOWN_CALLER)
     assert (answer.status, answer.body) == (404, NOT_FOUND)
 
 

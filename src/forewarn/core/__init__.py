@@ -1,7 +1,8 @@
-"""The deciding floor: fleet, events, lifecycle, rules, as values and pure functions.
+"""The domain model: fleet, events, lifecycle and rules, as values and pure functions.
 
-`decide` and `apply` change a group, `due` says when time will, `view` what guests may see,
-`why` what an event waits for. No I/O, no clock, no asyncio, no HTTP, no SQL in here.
+`decide` and `apply` change a group, `due` computes when time alone changes it next, `view` returns
+what guests see of it, and `why` what an event waits for. No I/O, no clock, no asyncio, no HTTP, no
+SQL in here.
 """
 
 from forewarn.core.changes import Change, Changes, apply

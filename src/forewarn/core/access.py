@@ -1,8 +1,7 @@
-"""Who may: tokens, their roles and what they are limited to; and who is on this machine. Values and
-what follows from them.
+"""Access control as values: tokens, their roles and limits, and which addresses are local.
 
-Of a token's secret only a digest is known here. How it is made, shown and compared is the
-service's affair; what a request needs is said by the face that serves it.
+Only a digest of a token's secret is known here. Creating, showing and comparing secrets is the
+service's task; which role a request requires is declared by the API that serves it.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from forewarn.core.time import Time
 
 
 class Role(enum.Enum):
-    """Each may what those before it may."""
+    """What a token allows. Each role includes those before it."""
 
-    VIEWER = "viewer"  # looks
-    OPERATOR = "operator"  # makes things happen
-    ADMIN = "admin"  # tokens, copies of the state
+    VIEWER = "viewer"  # reads
+    OPERATOR = "operator"  # schedules, approves and cancels events; changes the fleet
+    ADMIN = "admin"  # also manages tokens and backups
 
     def includes(self, other: Role) -> bool:
         return _ORDER[self] >= _ORDER[other]
@@ -32,7 +31,7 @@ _ORDER = {role: n for n, role in enumerate(Role)}
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """To these groups, and to groups with these labels: what either allows. Empty: no limit."""
+    """The groups that a token is limited to: by name, or by label. Empty: no limit."""
 
     groups: tuple[str, ...] = ()
     labels: Selector = ()
@@ -49,7 +48,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    name: str  # who it is, in the history
+    name: str  # shown in the history
     role: Role
     digest: str  # SHA-256 of the secret, in hexadecimal digits
     created_at: Time
@@ -62,8 +61,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     def valid(self, now: Time) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def over_since(self, now: Time) -> Time | None:
-        """Since when it opens nothing any more; None: it still does."""
+    def invalid_since(self, now: Time) -> Time | None:
+        """Return since when the token is invalid; None while it is valid."""
         if self.valid(now):
             return None
         ends = [at for at in (self.revoked_at, self.expires_at) if at is not None]
@@ -71,7 +70,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def local(host: str) -> bool:
-    """Is this an address, or the name of one, that only this machine can reach?"""
+    """Is this an address or name that only this machine can reach?"""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -81,9 +80,12 @@ def local(host: str) -> bool:
 
 
 def forgettable(tokens: Iterable[Token], now: Time) -> list[tuple[Time, Token]]:
-    """Those that open nothing any more, by when that began; but one that could be the last of all
-    always stays: where a token has ever been, nobody is let in without one."""
-    known = list(tokens)
-    over = [(since, one) for one in known if (since := one.over_since(now)) is not None]
-    over.sort(key=lambda found: (found[0], found[1].id))
-    return over[:-1] if len(over) == len(known) else over
+    """Return the invalid tokens with the time since when they are, the oldest first.
+
+    If all tokens are invalid, the last one is not returned: a service that has ever had a token
+    must not become accessible without one.
+    """
+    all_tokens = list(tokens)
+    invalid = [(at, token) for token in all_tokens if (at := token.invalid_since(now)) is not None]
+    invalid.sort(key=lambda entry: (entry[0], entry[1].id))
+    return invalid[:-1] if len(invalid) == len(all_tokens) else invalid

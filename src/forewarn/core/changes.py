@@ -1,7 +1,7 @@
-"""What a decision brings about, as values: the history is made of these and nothing else.
+"""Changes: what a decision does to a group, as values. They are what is stored.
 
-`apply` is the only way from one state of a group to the next, so replaying all changes from
-nothing gives the stored state.
+`apply` is the only way from one state of a group to the next, so replaying all changes from the
+beginning gives the stored state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from forewarn.core.time import Duration, Time
 
 
 class EventMoved(msgspec.Struct, frozen=True, tag="event"):
-    """`event` is the value after the move; if it is over, this is its last record."""
+    """An event has moved. `event` is its value afterwards; if over, this is its last change."""
 
     what: Move
     event: Event
     by: str = ""
-    note: str = ""  # what a driver had to say, for the history
+    note: str = ""  # output of the driver, for the history
 
 
 class GroupDefined(msgspec.Struct, frozen=True, tag="group"):
@@ -62,7 +62,7 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
 
 
 class Renumbered(msgspec.Struct, frozen=True, tag="renumbered"):
-    """The same document under a number that nobody has been shown."""
+    """The document got an incarnation that no guest has been shown; its contents are the same."""
 
     incarnation: int
 
@@ -81,7 +81,7 @@ Change: TypeAlias = (
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """A decision: what changes, which event it is about, and what the caller should know."""
+    """A decision: the changes, the id of the event concerned, and notes for the caller."""
 
     items: tuple[Change, ...] = ()
     event: str = ""
@@ -89,16 +89,16 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 def apply(group: Group, items: tuple[Change, ...]) -> Group:
-    """The group after these changes, which belong together and become visible together."""
+    """Return the group after these changes, which become visible together."""
     fields: dict[str, object] = {}
-    events: dict[str, Event] | None = None  # of these there may be many: only if they change
+    events: dict[str, Event] | None = None  # built only if one changes: a group may have thousands
     machines: dict[str, Machine] | None = None
     enabled, incarnation, shown = group.enabled, group.incarnation, False
     for item in items:
         match item:
             case EventMoved(what=what, event=event):
                 if events is None:
-                    events = {one.id: one for one in group.events}
+                    events = {active.id: active for active in group.events}
                 if event.status.over:
                     events.pop(event.id, None)
                 else:
@@ -106,7 +106,7 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
                 shown = shown or (what in SHOWN and not event.unannounced)
             case MachinePut() | MachineRemoved():
                 if machines is None:
-                    machines = {one.name: one for one in group.machines}
+                    machines = {machine.name: machine for machine in group.machines}
                 if isinstance(item, MachinePut):
                     machines[item.machine.name] = item.machine
                 else:

@@ -1,4 +1,4 @@
-"""What can be asked of a group. Who asks has been found out before; what is allowed is `decide`."""
+"""Commands to a group, as values. Whether they are allowed is decided in `deciding`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from forewarn.core.time import Duration, Time
 
 
 class Define(msgspec.Struct, frozen=True, kw_only=True):
-    """Make the group what the inventory says; machines it does not name are removed."""
+    """Define the group as the inventory describes it; machines not listed there are removed."""
 
     kind: GroupKind
     machines: tuple[Machine, ...]
     policy: Policy = Policy()
     place: Place = Place()
     labels: dict[str, str] = {}
-    force: bool = False  # also if a machine that is removed has an active event
+    force: bool = False  # remove machines even if they have an active event
     by: str = ""
 
 
 class Enable(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine of the group asked for the document."""
+    """Enable the group, because one of its machines has asked for the document."""
 
 
 class Disable(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Disable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """Time has passed. `seen` is the last GET known of, in time served."""
+    """Let time act on the group. `seen` is the time of its last known GET, in time served."""
 
     seen: Duration = 0
 
@@ -58,7 +58,7 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fail(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine has failed: the event appears directly as Started."""
+    """Record a sudden failure: the event appears directly as Started."""
 
     id: str
     type: EventType
@@ -70,7 +70,7 @@ class Fail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserMaintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """A user asks for a restart or a redeploy of one machine."""
+    """Restart or redeploy one machine at the request of a user."""
 
     id: str
     type: EventType
@@ -79,7 +79,7 @@ class UserMaintenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """A spot machine is taken back."""
+    """Evict a spot machine."""
 
     id: str
     machine: str
@@ -88,7 +88,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine is deleted: announced if its group is told of deletes, else at once."""
+    """Delete a machine: announced if its group's policy gives notice of deletes, else at once."""
 
     id: str
     machine: str
@@ -102,7 +102,7 @@ class SetPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine of the group says whether it is ready for an event."""
+    """Set whether a machine of the group is ready for an event."""
 
     id: str
     machine: str
@@ -111,8 +111,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
-    """Guests' approval: all ids or none. `over` are those among them that the group was once
-    shown and that have ended since."""
+    """Approve events as a guest: all ids or none. `over` are the ids of events that the group has
+    been shown and that have ended since."""
 
     ids: tuple[str, ...]
     by: str
@@ -120,42 +120,44 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorApprove(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's approval of one event, shown or not."""
+    """Approve one event as an operator, whether guests are shown it or not."""
 
     id: str
     by: str
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
+    """Withdraw an event that has not started."""
+
     id: str
     by: str
     why: str = ""
-    jointly: bool = False  # the others of its joint are cancelled with it
+    jointly: bool = False  # together with the other events of its joint maintenance
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """Carried out and checked. `moved` says where machines are now, if that changed."""
+    """The event was carried out and verified."""
 
     moved: dict[str, str] = {}
     output: str = ""  # of the driver's program, for the history
 
 
 class Again(msgspec.Struct, frozen=True, tag="again"):
-    """Under way; ask again then."""
+    """The event is being carried out; ask the driver again at `at`."""
 
     at: Time
     output: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """It certainly did not happen; it will be tried again after a pause."""
+    """The event was certainly not carried out; it is tried again after a pause."""
 
     why: str
     output: str = ""
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
-    """Nobody can tell whether it happened, and trying again would not be safe."""
+    """Whether the event was carried out is unknown, and trying again would not be safe."""
 
     why: str
     output: str = ""
@@ -165,7 +167,7 @@ Outcome: TypeAlias = Done | Again | Failed | Unclear
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver said to one attempt."""
+    """Record the outcome of one attempt of the driver."""
 
     id: str
     attempt: int
@@ -173,14 +175,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator says: it did not happen, try again."""
+    """Try again to carry out an event, because an operator knows that it was not carried out."""
 
     id: str
     by: str
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator says: it is over."""
+    """Finish a Started event at the request of an operator."""
 
     id: str
     by: str
@@ -188,7 +190,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
-    """Bring a machine back that was evicted or deleted."""
+    """Bring back a machine that was evicted or deleted."""
 
     machine: str
     by: str

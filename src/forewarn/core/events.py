@@ -1,4 +1,4 @@
-"""Events: their types, what each type means, and the record that is kept of one.
+"""Events: their types, what each type means, and the state of one event.
 
 `TYPE_TRAITS` is the one table of what a type means; everything that depends on a type reads it
 instead of naming types. The names as guests see them are in `wire.versions`. How an event moves
@@ -24,7 +24,9 @@ class Source(enum.Enum):
 class Status(enum.Enum):
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    FINISHED = "Finished"  # these two are never shown: a guest sees that the event is gone
+    FINISHED = (
+        "Finished"  # these two are never shown: guests see that the event is no longer listed
+    )
     WITHDRAWN = "Withdrawn"
 
     @property
@@ -36,30 +38,30 @@ class TypeTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a type of event means for the machines it names."""
 
     notice: Duration  # the minimum, and the default
-    user_description: str = ""  # of an event that a user asked for; empty: users cannot
-    gone: str = ""  # what its machines are afterwards ("deleted"); empty: they live on
-    restarts: bool = False  # do its machines boot anew?
+    user_description: str = ""  # of an event that a user requested; empty: users cannot
+    gone: str = ""  # state of its machines afterwards ("deleted"); empty: they still exist
+    restarts: bool = False  # do its machines reboot?
     relocates: bool = False  # are they on another host afterwards?
     host_maintenance: bool = False  # can it be the maintenance of a whole host?
-    waits: bool = True  # does it wait for a busy machine or a taken update domain?
-    coupled: bool = False  # do those of a group that are due start together?
+    waits: bool = True  # does it wait for busy machines and other update domains?
+    coupled: bool = False  # do the events of this type in a group start together?
     sudden: bool = True  # does a cloud start it without notice if a machine fails?
     spot_only: bool = False  # does a cloud do this to spot machines only?
     scale_set_only: bool = False  # does a cloud announce it to regular scale set members only?
 
     @property
     def by_user(self) -> bool:
-        """May a user ask for it?"""
+        """Can a user request it?"""
         return bool(self.user_description)
 
     @property
     def deletes(self) -> bool:
-        """Are its machines gone afterwards?"""
+        """Do its machines no longer exist afterwards?"""
         return bool(self.gone)
 
     @property
     def keeps_memory(self) -> bool:
-        """Are its machines only paused, so that what runs on them goes on?"""
+        """Are its machines only paused, so that programs on them continue afterwards?"""
         return not self.restarts and not self.deletes
 
 
@@ -109,15 +111,15 @@ MAX_NOTICE: Duration = 90 * DAY
 MAX_DURATION_SECONDS = 86_400
 MAX_DESCRIPTION = 1_024  # characters
 MAX_ACTIVE_EVENTS = 10_000  # of one group
-MAX_EVENT_MACHINES = 1_000  # that one request for an event names
+MAX_EVENT_MACHINES = 1_000  # named by one request for an event
 MAX_READY_NOTE = 1_024  # characters
-MAX_READY_CHANGES = 16  # of one machine's word on one event: each is a commit, and is kept
+MAX_READY_CHANGES = 16  # of one machine for one event: each is a commit in the history
 
 UNKNOWN_DURATION = -1
 
 
 class ApprovalKind(enum.Enum):
-    """On whose word an event may start before its NotBefore."""
+    """Who has approved an event, so that it may start before its NotBefore."""
 
     GUEST = "guest"
     OPERATOR = "operator"
@@ -132,7 +134,7 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine's own word that it is prepared."""
+    """A machine's report that it is prepared for an event."""
 
     machine: str
     at: Time
@@ -140,7 +142,7 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReadinessChanges(msgspec.Struct, frozen=True):
-    """How often a machine has changed its word on an event, taking it back included."""
+    """How often a machine has changed its readiness for an event, in either direction."""
 
     machine: str
     times: int
@@ -150,25 +152,25 @@ class Joint(msgspec.Struct, frozen=True):
     """Events of several groups that start, are carried out and end as one."""
 
     id: str
-    groups: tuple[str, ...]  # in order; the first that is still concerned leads
+    groups: tuple[str, ...]  # the event of the first group that still has one leads
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When an event may start, approved or not: a window of whoever planned it."""
+    """The window in which an event may start, approved or not."""
 
     opens: Time
     closes: Time | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the carrying out has come. While `open`, a driver is, or was, at work."""
+    """An attempt of the driver to carry out an event. While `open`, it has not been answered."""
 
     number: int
     at: Time
     open: bool = True
     next_at: Time | None = None
-    note: str = ""  # what the driver said last, if it did not simply go well
-    stuck: bool = False  # nobody knows whether it happened; an operator has to say
+    note: str = ""  # the driver's last problem, if it had one
+    stuck: bool = False  # whether it was carried out is unknown; an operator has to decide
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -176,7 +178,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str
     type: EventType
     source: Source
-    resources: tuple[str, ...]  # never changes after raising, nor does its order
+    resources: tuple[str, ...]  # machines; neither they nor their order change after raising
     domain: int
     not_before: Time
     raised_at: Time
@@ -184,24 +186,24 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Status = Status.SCHEDULED
     description: str = ""
     duration: int = UNKNOWN_DURATION
-    cause: str = ""  # what brought it about: unique per step of a longer process
-    host: str = ""  # the host it is about, if it is about one
+    cause: str = ""  # what has caused it; unique for each step of a rollout
+    host: str = ""  # the host whose maintenance it is, if any
     joint: Joint | None = None
     span: Span | None = None
     moves: bool = False  # a live migration: its machines are on another host afterwards
     unannounced: bool = False  # carried out, but never shown to guests, now or later
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     short_notice: bool = False  # raised on purpose with less notice than its type promises
-    left: tuple[str, ...] = ()  # resources that have since moved to another host
+    left: tuple[str, ...] = ()  # resources that have moved to another host since
     listed: bool = False  # has the group ever been shown it?
-    ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order
-    readiness_changes: tuple[ReadinessChanges, ...] = ()  # of each that ever was
+    ready: tuple[Ready, ...] = ()  # reports of machines that are prepared, in order
+    readiness_changes: tuple[ReadinessChanges, ...] = ()  # for each machine that has reported
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None
     ended_at: Time | None = None
     ending: str = ""
-    carried_out: bool = False  # it ended because the driver has done it
+    carried_out: bool = False  # it ended because the driver has carried it out
     cancelled_by: str = ""  # who withdrew it; empty if it ended by itself or became pointless
 
     @property
@@ -215,7 +217,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def host_bound(self) -> bool:
-        """Is it about the hosts its machines are on, so that moving away settles it?"""
+        """Does it concern the hosts of its machines, so that it is settled when they move away?"""
         return self.waits_for_domain
 
     @property
@@ -225,12 +227,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def waits_for_domain(self) -> bool:
-        """Does it wait for its group's domain slot? Users do not, though they occupy it."""
+        """Does it wait while another update domain is in use? Users' events do not wait for it."""
         return self.waits and self.source is Source.PLATFORM
 
 
 def log_fields(event: Event) -> dict[str, Any]:
-    """The fields of every line in the log that is about an event."""
+    """Return the fields of every log line that is about an event."""
     return {
         "event_id": event.id,
         "type": event.type.value,

@@ -1,6 +1,6 @@
-"""What a fleet is made of: hosts, the kinds of groups, machines and their groups' policies.
+"""The parts of a fleet: hosts, machines, and the kinds and policies of groups.
 
-Values only. Where a machine's events stand is `group.py`; how a fleet file reads is elsewhere.
+Values only. A group with its events is `group.py`; reading fleet files is `service/fleet`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
 
 
 class GroupKind(enum.Enum):
-    """What a document belongs to; a machine is in exactly one group."""
+    """What a group is in Azure. Every machine is in exactly one group."""
 
     STANDALONE = "standalone"
     CLOUD_SERVICE = "cloud-service"
@@ -28,7 +28,7 @@ class GroupKind(enum.Enum):
 
 class Health(enum.Enum):
     HEALTHY = "healthy"
-    DEGRADED = "degraded"  # its machines are being moved away in good time
+    DEGRADED = "degraded"  # its machines should be moved away
     FAILED = "failed"
 
 
@@ -36,8 +36,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     labels: dict[str, str] = {}
     health: Health = Health.HEALTHY
-    since: Time | None = None  # when it became what it is; None: it always was
-    note: str = ""  # what whoever said so had to say
+    since: Time | None = None  # of the current health; None: always
+    note: str = ""  # the reason for the current health
 
     @property
     def healthy(self) -> bool:
@@ -50,13 +50,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fault_domain: int = 0
     addresses: tuple[str, ...] = ()
     host: str = ""
-    moved_from: str = ""  # the host the inventory had it on when a redeploy moved it
+    moved_from: str = ""  # its host in the inventory, if an event has moved it since
     spot: bool = False
     computer_name: str = ""
     vm_id: str = ""
-    tags: dict[str, str] = {}  # for instance metadata: its own affair
-    labels: dict[str, str] = {}  # for selecting it: the operators' affair
-    gone: str = ""  # why the machine is no more ("evicted", "deleted"); empty while it lives
+    tags: dict[str, str] = {}  # shown in the instance metadata
+    labels: dict[str, str] = {}  # used by operators to select it
+    gone: str = ""  # why it no longer exists ("evicted", "deleted"); empty while it does
 
     @property
     def alive(self) -> bool:
@@ -64,21 +64,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a group's owner has decided beforehand."""
+    """Rules that the owner of a group has set for its events."""
 
-    user_event_limit: int | None = (
-        None  # Scheduled user events at a time; None: as many as one likes
-    )
-    auto_approve: tuple[EventType, ...] = ()  # user events of these types start without being asked
+    user_event_limit: int | None = None  # Scheduled user events at a time; None: no limit
+    auto_approve: tuple[EventType, ...] = ()  # user events of these types are approved at once
     all_instances_down: bool = False  # approve users' events while all machines are down
-    terminate_notice: Duration | None = None  # how long before a delete; None: not told of deletes
+    terminate_notice: Duration | None = None  # notice of deletes; None: they are not announced
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a group lives, as its machines' instance metadata tells it."""
+    """Location and resource names of a group, as shown in the instance metadata."""
 
     location: str = ""
     zone: str = ""
-    scale_set: str = ""  # of which the group is a placement group
+    scale_set: str = ""  # the group is a placement group of this scale set
     resource_group: str = ""
     subscription: str = ""

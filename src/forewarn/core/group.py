@@ -1,7 +1,7 @@
-"""The group: the unit that decides, and what its machines are shown.
+"""The group: the unit of decisions, with its machines and events, and what guests see of it.
 
-One group, one document. `view` is all that guests may see; the events of two views of an
-enabled group differ exactly when their incarnations differ.
+One group has one document. `view` contains everything that guests can see; the events of two views
+of an enabled group differ exactly if their incarnations differ.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: GroupKind = GroupKind.STANDALONE
     machines: tuple[Machine, ...] = ()
-    events: tuple[Event, ...] = ()  # those that are not over, in the order they were raised
+    events: tuple[Event, ...] = ()  # those that are not over, in the order of raising
     policy: Policy = Policy()
     place: Place = Place()
     labels: dict[str, str] = {}
     enabled: bool = False
-    enabling_until: Time | None = None  # asked to be enabled; the first answer takes its time
+    enabling_until: Time | None = None  # a guest has asked; the group is enabled at this time
     incarnation: int = 0  # of the current document; 0 while there is none
-    seen: Duration = 0  # when a GET was last known of, in time served
+    seen: Duration = 0  # time of the last recorded GET, in time served
 
     def machine(self, name: str) -> Machine | None:
         return next((machine for machine in self.machines if machine.name == name), None)
@@ -41,6 +41,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alive(self) -> frozenset[str]:
+        """The names of the machines that have not been evicted or deleted."""
         return frozenset(machine.name for machine in self.machines if machine.alive)
 
 
@@ -64,6 +65,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(group: Group) -> GroupView:
+    """Return what guests see of the group."""
     shown = [event for event in group.events if not event.unannounced] if group.enabled else []
     return GroupView(
         name=group.name,

@@ -1,8 +1,8 @@
-"""The history: what a commit means to people, one record per thing that happened.
+"""The history: one record for people about each thing that a commit has changed.
 
-Derived from the changes of commits and from what was so before them, and from nothing else, so
-it can be written anew at any time; only who saw an event first comes from the index of polls. How
-records are kept and asked for is the store's affair.
+Records are derived from the changes of commits and the state before them alone, so that they can
+be derived again at any time. The only exception is who saw an event first, which comes from the
+index of polls. Storing and querying records is the store's task.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from forewarn.core.registry import (
 from forewarn.core.time import Time
 from forewarn.support.text import in_words, utc
 
-DRIVER = "driver"  # who has finished what went well
+DRIVER = "driver"  # `Record.by` for answers of the driver
 
 
-class What(enum.Enum):
+class RecordKind(enum.Enum):
+    """What a record of the history is about. The values are stored and shown to users."""
+
     RAISED = "raised"
     STRUCK = "struck"
     LISTED = "listed"
@@ -83,26 +85,26 @@ class What(enum.Enum):
 
     @property
     def ends(self) -> bool:
-        """Is it the last that is said of an event?"""
-        return self in (What.FINISHED, What.WITHDRAWN)
+        """Is this the last record of an event?"""
+        return self in (RecordKind.FINISHED, RecordKind.WITHDRAWN)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: Time
-    what: What
-    seq: int = 0  # given when it is kept, never given twice
-    by: str = ""  # empty: the service itself, as it was bound to
+    what: RecordKind
+    seq: int = 0  # assigned when the record is stored; never reused
+    by: str = ""  # who did it; empty: the service itself, by its rules
     group: str = ""
     event: str = ""
-    machine: str = ""  # the one it is about, or who spoke, if that is one machine
+    machine: str = ""  # the machine that it is about, or that did it
     type: str = ""  # these four are the event's
     machines: tuple[str, ...] = ()
     host: str = ""
-    cause: str = ""  # what brought the event about, or which rollout or token it is about
-    note: str = ""  # the reason, the ending, the driver's words
+    cause: str = ""  # the cause of the event, or the id of the rollout or token
+    note: str = ""  # the reason, the ending, or the output of the driver
 
-    def of(self, event: Event) -> Record:
-        """With what never changes about its event."""
+    def with_event(self, event: Event) -> Record:
+        """Return the record with the fields of its event that never change."""
         alone = self.what.value.startswith("machine-")
         return msgspec.structs.replace(
             self,
@@ -113,102 +115,118 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-MOVES: Mapping[Move, What] = {
-    Move.RAISE: What.RAISED,
-    Move.STRIKE: What.STRUCK,
-    Move.LIST: What.LISTED,
-    Move.APPROVE: What.APPROVED,
-    Move.READY: What.READY,
-    Move.LEAVE: What.LEFT,
-    Move.RETIME: What.RETIMED,
-    Move.START: What.STARTED,
-    Move.ATTEMPT: What.ATTEMPTED,
-    Move.ANSWER: What.ANSWERED,
-    Move.FINISH: What.FINISHED,
-    Move.WITHDRAW: What.WITHDRAWN,
+MOVES: Mapping[Move, RecordKind] = {
+    Move.RAISE: RecordKind.RAISED,
+    Move.FAIL: RecordKind.STRUCK,
+    Move.LIST: RecordKind.LISTED,
+    Move.APPROVE: RecordKind.APPROVED,
+    Move.READY: RecordKind.READY,
+    Move.LEAVE: RecordKind.LEFT,
+    Move.RETIME: RecordKind.RETIMED,
+    Move.START: RecordKind.STARTED,
+    Move.ATTEMPT: RecordKind.ATTEMPTED,
+    Move.ANSWER: RecordKind.ANSWERED,
+    Move.FINISH: RecordKind.FINISHED,
+    Move.WITHDRAW: RecordKind.WITHDRAWN,
 }
 
-HEALTH: Mapping[Health, What] = {
-    Health.HEALTHY: What.HOST_REPAIRED,
-    Health.DEGRADED: What.HOST_DEGRADED,
-    Health.FAILED: What.HOST_FAILED,
+HEALTH: Mapping[Health, RecordKind] = {
+    Health.HEALTHY: RecordKind.HOST_REPAIRED,
+    Health.DEGRADED: RecordKind.HOST_DEGRADED,
+    Health.FAILED: RecordKind.HOST_FAILED,
 }
 
-ROLLOUT: Mapping[str, What] = {
-    what.value.removeprefix("rollout-"): what for what in What if what.value.startswith("rollout-")
+ROLLOUT: Mapping[str, RecordKind] = {
+    what.value.removeprefix("rollout-"): what
+    for what in RecordKind
+    if what.value.startswith("rollout-")
 }
 
-TOKEN: Mapping[str, What] = {"created": What.TOKEN_CREATED, "revoked": What.TOKEN_REVOKED}
+TOKEN: Mapping[str, RecordKind] = {
+    "created": RecordKind.TOKEN_CREATED,
+    "revoked": RecordKind.TOKEN_REVOKED,
+}
 
 Changed: TypeAlias = Iterable[tuple[str, tuple[Change, ...]]]
-Word: TypeAlias = tuple[int, str, str]  # so many times in a row: what, and the note
+ReplayNote: TypeAlias = tuple[int, str, str]  # number of repetitions, kind, note
 
 
 class HistoryWriter:
-    """Writes down one commit after the other. What was so before the first is only looked up;
-    what the commits themselves change is remembered."""
+    """Writes the records of one commit after the other.
+
+    `groups` and `hosts` are the state before the first commit and are only read; what the commits
+    change is remembered here.
+    """
 
     def __init__(self, groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> None:
         self._groups = groups
         self._hosts = hosts
         self._defined: dict[str, GroupDefined] = {}
         self._machines: dict[tuple[str, str], Machine | None] = {}
-        self._put: dict[str, Host | None] = {}
-        self._words: list[Word] = []
+        self._changed_hosts: dict[str, Host | None] = {}
+        self._replay_notes: list[ReplayNote] = []
 
-    def words(self) -> tuple[Word, ...]:
-        """What the records since the last call say that the changes alone do not tell, for those
-        who read the changes later (`HistoryReplayer`)."""
-        words, self._words = tuple(self._words), []
-        return words
+    def replay_notes(self) -> tuple[ReplayNote, ...]:
+        """Return what the records since the last call say beyond the changes themselves.
+
+        It is stored with the commit, for `HistoryReplayer`.
+        """
+        notes, self._replay_notes = tuple(self._replay_notes), []
+        return notes
 
     def records(self, at: Time, changed: Changed, puts: Iterable[Put] = ()) -> Iterator[Record]:
         for put in puts:
-            yield from self._beside(at, put)
+            yield from self._registry_records(at, put)
         for group, items in changed:
-            ends: EventMoved | None = None  # what happens to machines after it, it has done
+            finish: EventMoved | None = None  # it is the cause of the machine changes after it
             for item in items:
                 match item:
                     case EventMoved():
                         if item.what is Move.FINISH:
-                            ends = item
-                        yield from self._moved(at, group, item)
+                            finish = item
+                        yield from self._event_records(at, group, item)
                     case MachinePut():
-                        yield self._machine(at, group, item, ends)
+                        yield self._machine_record(at, group, item, finish)
                     case MachineRemoved(name=name, by=by):
                         self._machines[group, name] = None
                         yield Record(
                             at=at,
-                            what=What.MACHINE_REMOVED,
+                            what=RecordKind.MACHINE_REMOVED,
                             by=by,
                             group=group,
                             machine=name,
                             machines=(name,),
                         )
                     case GroupDefined(by=by):
-                        note = self._redefined(group, item)
-                        self._note(What.GROUP_CHANGED, note)
-                        yield Record(at=at, what=What.GROUP_CHANGED, by=by, group=group, note=note)
+                        note = self._group_change(group, item)
+                        self._note(RecordKind.GROUP_CHANGED, note)
+                        yield Record(
+                            at=at, what=RecordKind.GROUP_CHANGED, by=by, group=group, note=note
+                        )
                     case Enabled():
-                        yield Record(at=at, what=What.ENABLED, group=group)
+                        yield Record(at=at, what=RecordKind.ENABLED, group=group)
                     case Disabled(why=why, by=by):
-                        yield Record(at=at, what=What.DISABLED, by=by, group=group, note=why)
+                        yield Record(at=at, what=RecordKind.DISABLED, by=by, group=group, note=why)
 
-    def _moved(self, at: Time, group: str, item: EventMoved) -> Iterator[Record]:
+    def _event_records(self, at: Time, group: str, item: EventMoved) -> Iterator[Record]:
         event = item.event
-        by, note = _who_and_why(item)
+        by, note = _actor_and_note(item)
         machine = "" if by in event.resources or not self._is_machine(group, by) else by
-        yield _of(event, at, MOVES[item.what], by, note, machine)
+        yield _event_record(event, at, MOVES[item.what], by, note, machine)
         if item.what is Move.RAISE and event.approved is not None:
-            yield _of(event, at, What.APPROVED, event.approved.by, "as it was raised")
+            yield _event_record(
+                event, at, RecordKind.APPROVED, event.approved.by, "as it was raised"
+            )
 
-    def _machine(self, at: Time, group: str, item: MachinePut, ends: EventMoved | None) -> Record:
+    def _machine_record(
+        self, at: Time, group: str, item: MachinePut, finish: EventMoved | None
+    ) -> Record:
         machine = item.machine
-        what, note = self._became(group, machine)
+        what, note = self._machine_change(group, machine)
         self._note(what, note)
         by, event = item.by, None
-        if ends is not None and machine.name in ends.event.resources:
-            by, event = by or ends.by, ends.event
+        if finish is not None and machine.name in finish.event.resources:
+            by, event = by or finish.by, finish.event
         record = Record(
             at=at,
             what=what,
@@ -220,19 +238,19 @@ class HistoryWriter:
             host=machine.host,
             note=note,
         )
-        return record.of(event) if event else record
+        return record.with_event(event) if event else record
 
-    def _beside(self, at: Time, put: Put) -> Iterator[Record]:
+    def _registry_records(self, at: Time, put: Put) -> Iterator[Record]:
         match put:
             case HostPut(host=host, by=by):
-                what = self._host(host)
+                what = self._host_change(host)
                 self._note(what, "")
                 yield Record(at=at, what=what, by=by, host=host.name, note=host.note)
             case HostRemoved(name=name, by=by):
-                self._put[name] = None
-                yield Record(at=at, what=What.HOST_REMOVED, by=by, host=name)
-            case RolloutPut(rollout=rollout, what=said, by=by):
-                what = ROLLOUT.get(said, What.ROLLOUT_CHANGED)
+                self._changed_hosts[name] = None
+                yield Record(at=at, what=RecordKind.HOST_REMOVED, by=by, host=name)
+            case RolloutPut(rollout=rollout, what=change, by=by):
+                what = ROLLOUT.get(change, RecordKind.ROLLOUT_CHANGED)
                 note = _rollout_note(put, what)
                 yield Record(
                     at=at,
@@ -242,91 +260,94 @@ class HistoryWriter:
                     cause=rollout.id,
                     note=note,
                 )
-            case TokenPut(token=token, what=said, by=by) if said in TOKEN:
+            case TokenPut(token=token, what=change, by=by) if change in TOKEN:
                 note = f"{token.name} ({token.role.value})"
-                yield Record(at=at, what=TOKEN[said], by=by, cause=token.id, note=note)
+                yield Record(at=at, what=TOKEN[change], by=by, cause=token.id, note=note)
             case StateRestored(commit=commit):
                 note = f"from a copy that ends with commit {commit}; what was done since is unknown"
-                yield Record(at=at, what=What.STATE_RESTORED, note=note)
+                yield Record(at=at, what=RecordKind.STATE_RESTORED, note=note)
             case ClockAccepted(before=before, by=by):
                 error = f"{in_words(abs(before - at))} {'ahead' if before > at else 'behind'}"
                 note = f"the service's time was {utc(before)}, {error}"
-                yield Record(at=at, what=What.CLOCK_ACCEPTED, by=by, note=note)
+                yield Record(at=at, what=RecordKind.CLOCK_ACCEPTED, by=by, note=note)
 
-    def _note(self, what: What, note: str) -> None:
-        words = self._words
-        if words and words[-1][1:] == (what.value, note):
-            words[-1] = words[-1][0] + 1, what.value, note
+    def _note(self, what: RecordKind, note: str) -> None:
+        pending = self._replay_notes
+        if pending and pending[-1][1:] == (what.value, note):
+            pending[-1] = pending[-1][0] + 1, what.value, note
         else:
-            words.append((1, what.value, note))
+            pending.append((1, what.value, note))
 
-    def _became(self, group: str, machine: Machine) -> tuple[What, str]:
-        before = self._known(group, machine.name)
+    def _machine_change(self, group: str, machine: Machine) -> tuple[RecordKind, str]:
+        before = self._machine_before(group, machine.name)
         self._machines[group, machine.name] = machine
-        return _became(before, machine)
+        return _machine_change(before, machine)
 
-    def _host(self, host: Host) -> What:
-        before = self._put.get(host.name, self._hosts.get(host.name))
-        self._put[host.name] = host
+    def _host_change(self, host: Host) -> RecordKind:
+        before = self._changed_hosts.get(host.name, self._hosts.get(host.name))
+        self._changed_hosts[host.name] = host
         if before is None:
-            return What.HOST_ADDED
-        return What.HOST_CHANGED if before.health is host.health else HEALTH[host.health]
+            return RecordKind.HOST_ADDED
+        return RecordKind.HOST_CHANGED if before.health is host.health else HEALTH[host.health]
 
-    def _redefined(self, group: str, item: GroupDefined) -> str:
+    def _group_change(self, group: str, item: GroupDefined) -> str:
         before = self._defined.get(group) or self._groups.get(group) or Group(name=group)
         self._defined[group] = item
         names = ("kind", "policy", "place", "labels")
         return ", ".join(n for n in names if getattr(before, n) != getattr(item, n))
 
-    def _known(self, group: str, name: str) -> Machine | None:
+    def _machine_before(self, group: str, name: str) -> Machine | None:
         if (group, name) in self._machines:
             return self._machines[group, name]
-        known = self._groups.get(group)
-        return known.machine(name) if known else None
+        before = self._groups.get(group)
+        return before.machine(name) if before else None
 
     def _is_machine(self, group: str, name: str) -> bool:
-        return bool(name) and self._known(group, name) is not None
+        return bool(name) and self._machine_before(group, name) is not None
 
 
 class HistoryReplayer(HistoryWriter):
     """Writes the records of one stored commit again, without the states before it.
 
-    What only those states would tell was stored with the commit (`HistoryWriter.words`).
+    What can only be derived from those states was stored with the commit
+    (`HistoryWriter.replay_notes`).
     """
 
-    def __init__(self, words: Iterable[Word]) -> None:
+    def __init__(self, notes: Iterable[ReplayNote]) -> None:
         super().__init__({}, {})
-        self._stored = _one_by_one(words)
+        self._stored = _expanded(notes)
 
-    def _note(self, what: What, note: str) -> None:
-        """Do nothing: the words were stored with the commit."""
+    def _note(self, what: RecordKind, note: str) -> None:
+        """Do nothing: the notes were stored with the commit."""
 
-    def _became(self, group: str, machine: Machine) -> tuple[What, str]:
+    def _machine_change(self, group: str, machine: Machine) -> tuple[RecordKind, str]:
         del group, machine
         return next(self._stored)
 
-    def _host(self, host: Host) -> What:
+    def _host_change(self, host: Host) -> RecordKind:
         del host
         return next(self._stored)[0]
 
-    def _redefined(self, group: str, item: GroupDefined) -> str:
+    def _group_change(self, group: str, item: GroupDefined) -> str:
         del group, item
         return next(self._stored)[1]
 
 
-def _one_by_one(words: Iterable[Word]) -> Iterator[tuple[What, str]]:
-    for times, what, note in words:
+def _expanded(notes: Iterable[ReplayNote]) -> Iterator[tuple[RecordKind, str]]:
+    for times, what, note in notes:
         for _ in range(times):
-            yield What(what), note
+            yield RecordKind(what), note
 
 
 def seen(event: Event, machine: str, at: Time) -> Record:
-    """The first machine that was shown the event."""
-    elsewhere = "" if machine in event.resources else machine
-    return _of(event, at, What.SEEN, machine, "", elsewhere)
+    """Return the record that `machine` was the first to be shown the event."""
+    unaffected = "" if machine in event.resources else machine
+    return _event_record(event, at, RecordKind.SEEN, machine, "", unaffected)
 
 
-def _of(event: Event, at: Time, what: What, by: str, note: str, machine: str = "") -> Record:
+def _event_record(
+    event: Event, at: Time, what: RecordKind, by: str, note: str, machine: str = ""
+) -> Record:
     return Record(
         at=at,
         what=what,
@@ -342,20 +363,20 @@ def _of(event: Event, at: Time, what: What, by: str, note: str, machine: str = "
     )
 
 
-def _who_and_why(item: EventMoved) -> tuple[str, str]:
-    event, by, said = item.event, item.by, item.note
+def _actor_and_note(item: EventMoved) -> tuple[str, str]:
+    event, by, note = item.event, item.by, item.note
     match item.what:
-        case Move.RAISE | Move.STRIKE:
+        case Move.RAISE | Move.FAIL:
             return by or event.by, event.description
         case Move.APPROVE if event.approved is not None:
-            return event.approved.by, said
+            return event.approved.by, note
         case Move.START if event.approved is not None:
             return event.approved.by, "approved"
         case Move.START:
             return by, "the notice has passed"
         case Move.READY:
-            words = next((r.note for r in event.ready if r.machine == by), "")
-            return by, _joined(said, words)
+            own_note = next((report.note for report in event.ready if report.machine == by), "")
+            return by, _joined(note, own_note)
         case Move.RETIME:
             return by, "its times were recorded by a clock that was ahead"
         case Move.LEAVE:
@@ -363,41 +384,41 @@ def _who_and_why(item: EventMoved) -> tuple[str, str]:
         case Move.ATTEMPT if event.attempt is not None:
             return by, f"attempt {event.attempt.number}"
         case Move.ANSWER if event.attempt is not None:
-            return by or DRIVER, _joined(event.attempt.note, said) or "not done yet"
+            return by or DRIVER, _joined(event.attempt.note, note) or "not done yet"
         case Move.FINISH | Move.WITHDRAW:
-            return by or (DRIVER if event.carried_out else ""), _joined(event.ending, said)
-    return by, said
+            return by or (DRIVER if event.carried_out else ""), _joined(event.ending, note)
+    return by, note
 
 
-def _rollout_note(put: RolloutPut, what: What) -> str:
+def _rollout_note(put: RolloutPut, what: RecordKind) -> str:
     rollout = put.rollout
     match what:
-        case What.ROLLOUT_STARTED:
+        case RecordKind.ROLLOUT_STARTED:
             return rollout.selection
-        case What.ROLLOUT_PAUSED:
+        case RecordKind.ROLLOUT_PAUSED:
             return rollout.paused.why if rollout.paused else ""
-        case What.ROLLOUT_RESUMED:
+        case RecordKind.ROLLOUT_RESUMED:
             return rollout.resumed.why if rollout.resumed else ""
-        case What.ROLLOUT_ABORTED:
+        case RecordKind.ROLLOUT_ABORTED:
             return rollout.aborted.why if rollout.aborted else ""
-        case What.ROLLOUT_CHANGED:
+        case RecordKind.ROLLOUT_CHANGED:
             return put.what
     return ""
 
 
-def _joined(*words: str) -> str:
-    return ": ".join(dict.fromkeys(word for word in words if word))
+def _joined(*parts: str) -> str:
+    return ": ".join(dict.fromkeys(part for part in parts if part))
 
 
-def _became(before: Machine | None, after: Machine) -> tuple[What, str]:
+def _machine_change(before: Machine | None, after: Machine) -> tuple[RecordKind, str]:
     if before is None:
-        return What.MACHINE_ADDED, ""
+        return RecordKind.MACHINE_ADDED, ""
     if before.alive and not after.alive:
-        return What.MACHINE_GONE, after.gone
+        return RecordKind.MACHINE_GONE, after.gone
     if after.alive and not before.alive:
-        return What.MACHINE_RESTORED, f"had been {before.gone}"
+        return RecordKind.MACHINE_RESTORED, f"had been {before.gone}"
     if before.host != after.host:
         note = f"from {before.host or 'nowhere'} to {after.host or 'nowhere'}"
-        return What.MACHINE_MOVED, note
+        return RecordKind.MACHINE_MOVED, note
     names = [n for n in Machine.__struct_fields__ if getattr(before, n) != getattr(after, n)]
-    return What.MACHINE_CHANGED, ", ".join(names)
+    return RecordKind.MACHINE_CHANGED, ", ".join(names)

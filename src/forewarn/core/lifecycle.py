@@ -25,23 +25,25 @@ from forewarn.core.events import Event, Status
 
 
 class Move(enum.Enum):
+    """What can happen to an event. The values are stored, and are part of traces."""
+
     RAISE = "raise"  # announced, with a NotBefore
-    STRIKE = "strike"  # a failure: nobody could announce it
-    LIST = "list"  # the group became able to see it
-    APPROVE = "approve"  # somebody of the group said: go ahead
-    READY = "ready"  # a machine of it said whether it is prepared
-    LEAVE = "leave"  # some of its machines moved away from its host
+    FAIL = "strike"  # a sudden failure, which could not be announced
+    LIST = "list"  # its group was enabled, so that guests are shown the event
+    APPROVE = "approve"  # a guest, an operator or the policy has approved it
+    READY = "ready"  # a machine has reported whether it is prepared
+    LEAVE = "leave"  # some of its machines have moved away from its host
     START = "start"  # nothing holds it any more
     ATTEMPT = "attempt"  # a driver is about to be asked to carry it out
     RETIME = "retime"  # its times were recorded by a clock that was ahead, and are moved back
-    ANSWER = "answer"  # what the driver said, short of "done"
-    FINISH = "finish"  # carried out and checked, or nothing left to carry out
+    ANSWER = "answer"  # the driver has answered, and the event is not over
+    FINISH = "finish"  # carried out and verified, or nothing left to carry out
     WITHDRAW = "withdraw"  # it will not happen
 
 
 TABLE: Mapping[tuple[Status | None, Move], Status] = {
     (None, Move.RAISE): Status.SCHEDULED,
-    (None, Move.STRIKE): Status.STARTED,
+    (None, Move.FAIL): Status.STARTED,
     (Status.SCHEDULED, Move.LIST): Status.SCHEDULED,
     (Status.SCHEDULED, Move.APPROVE): Status.SCHEDULED,
     (Status.SCHEDULED, Move.READY): Status.SCHEDULED,
@@ -66,21 +68,24 @@ SHOWN: frozenset[Move] = frozenset(
 
 
 def move(event: Event, what: Move, **fields: Any) -> Event:
-    """The event after `what` has happened to it. For RAISE and STRIKE, `event` is the draft."""
-    new = what in (Move.RAISE, Move.STRIKE) and not event.status.over
+    """Return the event after `what` has happened to it. For RAISE and FAIL, `event` is the draft.
+
+    Raises ValueError if the table does not allow it.
+    """
+    new = what in (Move.RAISE, Move.FAIL) and not event.status.over
     after = TABLE.get((None if new else event.status, what))
     if after is None:
-        raise ValueError(f"no way to {what.value} an event that is {event.status.value}")
+        raise ValueError(f"cannot {what.value} an event that is {event.status.value}")
     return msgspec.structs.replace(event, status=after, **fields)
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram, for the documentation."""
+    """Return the table as a Mermaid state diagram, for the documentation."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, what), after in TABLE.items():
         start = before.value if before else "[*]"
         arrows.setdefault((start, after.value), []).append(what.value)
     lines = ["stateDiagram-v2"]
-    lines += [f"    {a} --> {b}: {', '.join(whats)}" for (a, b), whats in arrows.items()]
+    lines += [f"    {a} --> {b}: {', '.join(moves)}" for (a, b), moves in arrows.items()]
     lines += [f"    {status.value} --> [*]" for status in Status if status.over]
     return "\n".join(lines)

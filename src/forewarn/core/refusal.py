@@ -1,7 +1,7 @@
 """Refusals: why a command was not carried out, as values.
 
-The message is a sentence that names no option, command or file of any interface; what the caller
-could do about it is a `Hint`, which each interface puts into words of its own.
+The message names no option, command or file of any interface. What the caller could do about it is
+a `Hint`, for which each interface has its own text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from forewarn.support.suggest import instead_of, nearest, shortened
 
 
 class Reason(enum.Enum):
-    INVALID = "invalid"  # the request itself makes no sense
+    INVALID = "invalid"  # the request itself is wrong
     UNKNOWN = "unknown"  # it names something that does not exist
-    CONFLICT = "conflict"  # it makes sense, but not now
-    STALE = "stale"  # it was meant for something that has changed since
+    CONFLICT = "conflict"  # it is not possible in the current state
+    STALE = "stale"  # it was made for a state that has changed since
 
 
 class Hint(enum.Enum):
-    """What the caller could do about a refusal. `Refused.about` names whatever it is about."""
+    """What the caller could do about a refusal. `Refused.about` names the object concerned."""
 
     FORCE = "force"
     SHORT_NOTICE = "short-notice"
@@ -42,26 +42,26 @@ class Hint(enum.Enum):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An answer, not an exception: the core never raises for what a caller may have asked for."""
+    """A command was refused. Returned, not raised: no command of a caller makes the core raise."""
 
     reason: Reason
     message: str
     hint: Hint | None = None
-    about: str = ""  # what the hint is about: the name or id of a machine, host or token
-    field: str = ""  # where in a file or body, as `groups[2].name`
+    about: str = ""  # the object of the hint: name or id of a machine, host or token
+    field: str = ""  # position in a file or body, such as `groups[2].name`
     line: int | None = None  # of a file
-    suggestion: str = ""  # the name that was probably meant
+    suggestion: str = ""  # the most similar existing name
 
     def __str__(self) -> str:
-        """The message with its place, and without the hint."""
+        """Return the message with its line and field, without the hint."""
         line = "" if self.line is None else f"line {self.line}"
         return ": ".join(part for part in (line, self.field, self.message) if part)
 
-    def in_words(self, words: Mapping[Hint, str]) -> str:
-        """The message with its place, and the hint in the words of an interface."""
-        if self.hint is None or self.hint not in words:
+    def with_hint(self, texts: Mapping[Hint, str]) -> str:
+        """Return the message with its line and field, followed by the hint if `texts` has one."""
+        if self.hint is None or self.hint not in texts:
             return str(self)
-        return f"{self}; {words[self.hint].format(about=self.about)}"
+        return f"{self}; {texts[self.hint].format(about=self.about)}"
 
 
 class Values(TypedDict, total=False):
@@ -89,6 +89,6 @@ def stale(message: str, **values: Unpack[Values]) -> Refused:
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> Refused:
-    """Refuse a name that nothing of this kind has, and suggest the nearest one."""
+    """Refuse a name that does not exist, and suggest the most similar one."""
     message = f"no {kind} '{shortened(name)}'; {instead_of(name, known)}"
     return unknown(message, suggestion=nearest(name, known) or "")

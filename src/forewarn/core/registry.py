@@ -1,6 +1,6 @@
-"""What stands beside the groups: hosts, rollouts and tokens, and the changes to them.
+"""The registry: hosts, rollouts and tokens, which belong to no group, and the changes to them.
 
-They decide nothing for a group; a commit may change both.
+Decisions about a group do not depend on it. One commit can change both.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class TokenRemoved(msgspec.Struct, frozen=True, tag="token-removed"):
 
 
 class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
-    """From here on a copy is the state; what was done after the copy was made is not known. The
-    numbers between the copy's last commit and this one may have been used for something else."""
+    """A backup was restored. What was done after it was made is not known, and the numbers between
+    its last commit and this one may have been used for something else."""
 
-    commit: int  # the last one of the copy
+    commit: int  # the last one in the backup
     copied_at: Time | None = None
 
 
@@ -80,6 +80,7 @@ class Registry(msgspec.Struct, frozen=True):
     tokens: MutableMapping[str, Token]
 
     def put(self, put: Put) -> None:
+        """Apply a change."""
         match put:
             case HostPut(host=host):
                 self.hosts[host.name] = host

@@ -1,8 +1,8 @@
-"""When a copy has become the state: what was shown and numbered since the copy was made is not
-known, so numbers go on where none of it can have come.
+"""Numbers after a restore: incarnations and commit numbers jump ahead.
 
-Guests compare incarnations, and followers of the feed resume after a commit's number; neither
-may take something else for what it has.
+Which numbers were used after the backup was made is not known. Guests compare incarnations, and
+readers of the feed resume after a commit's number; neither must find a number that it has seen
+with other contents. So numbering continues beyond anything that can have been used.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from forewarn.core.changes import Change, Renumbered
 from forewarn.core.group import Group
 from forewarn.core.time import SECOND, Duration
 
-# More than a group's document, or a service's commits, can have moved on within the time that
-# is not known. Two restores of one copy leave different numbers, as they come at different times.
+# More numbers than a group's document, or a service's commits, can use in the unknown time. Two
+# restores of one backup continue with different numbers, because they happen at different times.
 DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND = 1_000, 10
 COMMITS_LEAST, COMMITS_PER_SECOND = 1_000_000, 10_000
 
 
 def beyond_documents(unknown: Duration) -> int:
+    """Return how far to advance incarnations after `unknown` time without a record."""
     return DOCUMENTS_LEAST + DOCUMENTS_PER_SECOND * _seconds(unknown)
 
 
 def beyond_commits(unknown: Duration) -> int:
+    """Return how far to advance the number of commits after `unknown` time without a record."""
     return COMMITS_LEAST + COMMITS_PER_SECOND * _seconds(unknown)
 
 
 def renumbered(groups: Iterable[Group], unknown: Duration) -> dict[str, tuple[Change, ...]]:
-    """What happens to each group that has a document; `unknown` is how long ago the copy ends."""
+    """Return the changes by group, for groups that have a document. `unknown` is the time since the
+    backup was made."""
     beyond = beyond_documents(unknown)
     return {
         group.name: (Renumbered(group.incarnation + beyond),) for group in groups if group.enabled

@@ -1,4 +1,4 @@
-"""Corrects stored times that lie in the future because the clock was wrong.
+"""Correction of stored times that lie in the future because the clock was wrong.
 
 An operator has accepted a wall clock that is behind the time the service had reached. Everything
 recorded as having happened after that instant was dated by the wrong clock, and is moved back by
@@ -45,6 +45,7 @@ class Correction(msgspec.Struct, frozen=True):
         return at if at is None or at <= self.now else max(self.now, at - self.error)
 
     def event(self, event: Event) -> Event:
+        """Correct the times of an event, except NotBefore."""
         attempt = event.attempt
         if attempt is not None:
             attempt = self._replaced(
@@ -56,7 +57,7 @@ class Correction(msgspec.Struct, frozen=True):
         return self._replaced(
             event,
             raised_at=self.past(event.raised_at),
-            ready=tuple(self._replaced(one, at=self.past(one.at)) for one in event.ready),
+            ready=tuple(self._replaced(ready, at=self.past(ready.at)) for ready in event.ready),
             approved=approved,
             started_at=self.past(event.started_at),
             attempt=attempt,
@@ -64,6 +65,7 @@ class Correction(msgspec.Struct, frozen=True):
         )
 
     def group(self, group: Group) -> tuple[Change, ...]:
+        """Return the changes that correct the times of a group and its events."""
         items: list[Change] = []
         until = self.coming(group.enabling_until)
         if until is not None and until != group.enabling_until:
@@ -75,6 +77,7 @@ class Correction(msgspec.Struct, frozen=True):
         return tuple(items)
 
     def registry(self, registry: Registry, by: str) -> Iterable[Put]:
+        """Yield the changes that correct the times of hosts, rollouts and tokens."""
         for host in registry.hosts.values():
             after = self._replaced(host, since=self.past(host.since))
             if after is not host:
@@ -103,7 +106,7 @@ class Correction(msgspec.Struct, frozen=True):
 
     @staticmethod
     def _replaced(value: T, **fields: Any) -> T:
-        """Return the value itself if none of the fields changes."""
+        """Return the value with other fields, and the value itself if none of them differs."""
         if all(getattr(value, name) == field for name, field in fields.items()):
             return value
         return msgspec.structs.replace(value, **fields)

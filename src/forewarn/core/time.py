@@ -1,6 +1,6 @@
-"""Time as the core knows it: whole microseconds, handed in, never read.
+"""Time in the core: whole microseconds that are passed in and never read from a clock.
 
-`Now` is all that a decision may know of the world outside its group: the instant, whether the
+`Now` is all that a decision knows of the world outside its group: the instant, whether the
 endpoint has been serving without a break, and the rules in force.
 """
 
@@ -19,28 +19,29 @@ from forewarn.support.text import Duration as Duration
 
 Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
 
-LAST: Time = LONGEST  # 9000-01-01: no clock is wound further
+MAX_TIME: Time = LONGEST  # 9000-01-01: a virtual clock cannot be set further
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
 
 
 def ceil_second(at: Time) -> Time:
-    """The first whole second that is not before `at`: notice is never short."""
+    """Round up to a whole second, so that the notice is never shorter than promised."""
     return -(-at // SECOND) * SECOND
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations that hold for every group of a service.
+    """Durations that apply to every group of a service.
 
-    `speed` divides durations, not time: what a person waits for passes through `paced`,
-    while the clock, NotBefore and the history stay wall time.
+    `speed` divides durations, not time: everything that somebody waits for goes through `paced`,
+    while the clock, NotBefore and the history stay in wall time.
     """
 
     speed: float = 1.0
-    silence: Duration | None = DAY  # without a GET for so long a group is disabled; None: never
-    start_grace: Duration = 60 * SECOND  # after an outage nothing starts by NotBefore for so long
+    silence: Duration | None = DAY  # a group is disabled after this long without a GET; None: never
+    start_grace: Duration = 60 * SECOND  # how long nothing starts by its NotBefore after an outage
     enable_delay: Duration = 0  # how long a group's first GET waits for its answer
 
     def paced(self, duration: Duration) -> Duration:
+        """Return how long the duration takes at this speed."""
         return duration if self.speed == 1.0 else round(duration / self.speed)
 
 
@@ -57,14 +58,14 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
     at: Time
     steady_since: Time | None = None  # last end of an outage or step of the clock, if there was one
-    lost: Duration = 0  # how long, in all, the endpoint has not been serving
-    restored: Time | None = None  # a copy became the state then, and the grace since is not over
+    lost: Duration = 0  # total time during which the endpoint has not been serving
+    restored: Time | None = None  # when a backup was restored, if the grace after it is not over
     untrusted: UntrustedClock | None = None  # why time alone changes nothing now
     rules: Durations = Durations()
 
     @property
     def served(self) -> Duration:
-        """The instant, on a clock that stands still while nobody serves."""
+        """The instant on a clock that stops while the endpoint is not serving."""
         return self.at - self.lost
 
     @property

@@ -1,7 +1,7 @@
 """The metadata endpoint that guests poll.
 
-`http` (connections, parsing, the fast path for ordinary polls) and `faults` (answers that go wrong
-on purpose) stand on `endpoint` (the ASGI application with its callers, documents and limits), which
-reads and changes the service's state only through the port in `upstream`. `workers` implements that
-port for processes of their own.
+`http` (connections, parsing, the fast path for ordinary polls) and `faults` (defective answers that
+are injected on purpose) build on `endpoint` (the ASGI application with its callers, documents and
+limits), which reads and changes the service's state only through the port in `upstream`. `workers`
+implements that port for separate processes.
 """

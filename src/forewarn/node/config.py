@@ -49,7 +49,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always
     virtual: Time | None = None  # start of a virtual clock; None: real time
     identity: Identity = Identity.SOURCE
-    speak_as: str | None = None  # with Identity.ASKED: the machine of every unassigned address
+    speak_as: str | None = None  # with Identity.TARGET: the machine of every unassigned address
     limits: Limits = Limits()
     operator_connections: int = MAX_OPERATOR_CONNECTIONS  # lowered if open files are scarce
     metadata: Address | None = None  # for guests; None: no socket is opened at the start

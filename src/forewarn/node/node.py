@@ -248,7 +248,7 @@ class Node:
         if config.faults:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
         self.executor.resume()  # before anything new starts, so that nothing is resumed twice
-        prepare = on_loopback if config.identity is Identity.ASKED else None
+        prepare = on_loopback if config.identity is Identity.TARGET else None
         self.fleet_apply = FleetApply(store, self.writer, prepare)
         await apply_fleet(config, self.fleet_apply, self.machine_index)
         saver = Saver(store, self.poll_index, self.writer, self.history)

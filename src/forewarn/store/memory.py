@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import EventMoved
-from forewarn.core.history import HistoryWriter, Record, What
+from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import ClockAccepted, Registry, StateRestored
 from forewarn.core.retiming import Correction
 from forewarn.store.base import BatchingStore
@@ -73,7 +73,9 @@ class MemoryStore(BatchingStore):
         for commit in commits:
             changes = [(entry.group, entry.items) for entry in commit.entries]
             self.disk.record(history.records(commit.at, changes, commit.puts))
-            self.disk.commits.append(msgspec.structs.replace(commit, words=history.words()))
+            self.disk.commits.append(
+                msgspec.structs.replace(commit, replay_notes=history.replay_notes())
+            )
             for put in commit.puts:
                 self.disk.registry.put(put)
                 if isinstance(put, StateRestored):
@@ -180,7 +182,7 @@ class MemoryStore(BatchingStore):
         used = {**self.disk.sightings.used, **sightings.used}
         self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=(), used=used)
         if sightings.firsts:  # otherwise the history need not be searched
-            seen_events = {r.event for r in self.disk.history if r.what is What.SEEN}
+            seen_events = {r.event for r in self.disk.history if r.what is RecordKind.SEEN}
             self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
 
     async def sightings(self) -> PollSightings:

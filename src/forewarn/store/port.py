@@ -26,7 +26,7 @@ import msgspec
 
 from forewarn.core import Change, Duration, Event, Group, Time
 from forewarn.core.access import Token
-from forewarn.core.history import Record, What, Word
+from forewarn.core.history import Record, RecordKind, ReplayNote
 from forewarn.core.registry import Put, Registry
 
 
@@ -78,7 +78,8 @@ class Commit(msgspec.Struct, frozen=True):
     key: Key | None = None
     notes: tuple[str, ...] = ()  # with a key: as in `Batch`
     about: tuple[str, ...] = ()  # likewise
-    words: tuple[Word, ...] = ()  # set by the store: what the history says beyond the changes
+    # Set by the store: what the history says beyond the changes.
+    replay_notes: tuple[ReplayNote, ...] = ()
 
 
 class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +107,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     event: str | None = None
     since: Time | None = None
     until: Time | None = None  # exclusive
-    what: tuple[What, ...] = ()  # any of these; empty: all
+    what: tuple[RecordKind, ...] = ()  # any of these; empty: all
     after: Mark | None = None
     before: Mark | None = None
     after_seq: int | None = None  # with a higher number, in the order of numbers

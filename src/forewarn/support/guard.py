@@ -1,7 +1,7 @@
-"""Guard time: real, monotonic, for sockets, subprocesses and rates. Never for what is decided.
+"""Guard time: real, monotonic time for sockets, subprocesses and rates, never for decisions.
 
 Also the one place where tasks are started, so that each has an owner that ends it. asyncio is
-imported by whoever has a loop: a blocking client has none.
+imported only where there is an event loop: a blocking client has none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def pause(seconds: float) -> None:
 
 
 class Tasks:
-    """Tasks with one owner. A task that dies of a surprise takes nobody with it, but is told."""
+    """Tasks with one owner. An exception ends only its own task and is passed to `on_error`."""
 
     def __init__(self, on_error: Any = None) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -64,7 +64,7 @@ class Tasks:
             self._on_error(task.get_name(), error)
 
     async def end(self) -> None:
-        """Cancel what still runs and wait for it."""
+        """Cancel the tasks that still run, and wait for them."""
         import asyncio
 
         tasks = list(self._tasks)

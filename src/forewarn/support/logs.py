@@ -1,7 +1,7 @@
-"""The log that every floor writes to: structlog's, imported when something is first said.
+"""Loggers of structlog that import it only when the first line is written.
 
-It is a third of what importing the service costs, and inside a test hardly anything is ever said.
-How lines look is `service/telemetry/log.py`.
+Importing structlog takes a third of the time that importing the service takes, and inside a test
+hardly anything is logged. The format of lines is set in `service/telemetry/log.py`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 
-class _Log:
+class _LazyLogger:
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, verb: str) -> Any:
+    def __getattr__(self, method: str) -> Any:
         import structlog
 
-        return getattr(structlog.get_logger(self._name), verb)
+        return getattr(structlog.get_logger(self._name), method)
 
     def write(self, level: str, message: str, /, **fields: Any) -> None:
         """Write a line at a level that is given by name, such as "warning"."""
@@ -26,4 +26,5 @@ class _Log:
 
 
 def logger(name: str) -> Any:
-    return _Log(name)
+    """Return a logger with the methods of structlog's, and `write`."""
+    return _LazyLogger(name)

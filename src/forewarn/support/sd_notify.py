@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from forewarn.support import guard
 
-WATCH_SHARE = 3  # watchdog messages per watchdog period
+MESSAGES_PER_PERIOD = 3  # of the watchdog
 STATUS_EVERY = 15.0  # seconds of guard time between two status messages
 MAX_STATUS = 400  # characters
 
@@ -36,7 +36,9 @@ class Notifier:
 
     def __init__(self, address: str = "", watchdog: float = 0.0, log: Log = _no_log) -> None:
         self._address = address
-        self.watchdog = watchdog  # seconds within which the manager wants a message; 0: it does not
+        self.watchdog = (
+            watchdog  # period in seconds within which the manager expects a message; 0: none
+        )
         self._log = log
         self._failing = False
 
@@ -82,7 +84,11 @@ class Notifier:
         a loop that is stuck sends nothing."""
         sent = logged = ""
         status_at = 0.0
-        every = min(status_every, self.watchdog / WATCH_SHARE) if self.watchdog else status_every
+        every = (
+            min(status_every, self.watchdog / MESSAGES_PER_PERIOD)
+            if self.watchdog
+            else status_every
+        )
         while self.connected:
             why = problem()
             if not why and self.watchdog:
@@ -119,8 +125,8 @@ class Notifier:
 
 
 def _status(text: str) -> str:
-    words = " ".join(text.split())
-    return f"STATUS={words[:MAX_STATUS]}"
+    line = " ".join(text.split())
+    return f"STATUS={line[:MAX_STATUS]}"
 
 
 def _watchdog(microseconds: str, pid: str) -> float:

@@ -1,5 +1,6 @@
-"""Suggestions for wrong names: the nearest known one, whatever its letter case; and errors of
-msgspec about values in our own words, with the place they are about."""
+"""Suggestions for wrong names, and messages of msgspec about wrong values translated for users.
+
+A suggestion is the most similar known name, ignoring case."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forewarn.support.text import LISTED_AT_MOST, listing
+from forewarn.support.text import MAX_LISTED, listing
 
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")
@@ -21,7 +22,7 @@ _CHOICE = re.compile(r"Invalid enum value (.*)")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _AT = re.compile(r" - at (?:`key` in )?`(\$[^`]*)`")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[(\.\.\.)\]")
-IN_WORDS = {  # msgspec's names of kinds of values
+KIND_NAMES = {  # by msgspec's name of the kind of value
     "str": "text",
     "int": "a whole number",
     "float": "a number",
@@ -35,28 +36,29 @@ IN_WORDS = {  # msgspec's names of kinds of values
 _LETTERS = string.ascii_lowercase + string.digits + "._-"
 MAX_NAME = 80  # characters of a name that is compared
 MAX_SCANNED = 10_000  # names that are searched for candidates
-MAX_COMPARED = 500  # names that are compared with one that nobody knows
+MAX_COMPARED = 500  # names that are compared with an unknown one
 
 _SCALARS = {"int", "float", "bool", "date", "datetime"}
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that is most like this one, if any is. Of many names only few are
-    compared: guests wait meanwhile."""
+    """Return the known name that is most similar to this one, if any is similar.
+
+    If there are many names, only some are compared: guests wait meanwhile."""
     if len(name) > MAX_NAME:
         return None
-    by_case = {candidate.lower(): candidate for candidate in _alike(name, known)}
+    by_case = {candidate.lower(): candidate for candidate in _candidates(name, known)}
     close = difflib.get_close_matches(name.lower(), by_case, n=1)
     return by_case[close[0]] if close else None
 
 
-def _alike(name: str, known: Collection[str]) -> Collection[str]:
+def _candidates(name: str, known: Collection[str]) -> Collection[str]:
     """Return the names to compare: all, if they are few; else those that are one typing error away;
     if there are none, the first that begin alike and are about as long."""
     if len(known) <= MAX_COMPARED:
         return known
-    every = known if isinstance(known, Mapping | Set) else frozenset(known)
-    if typos := [typo for text in {name, name.lower()} for typo in _typos(text) if typo in every]:
+    names = known if isinstance(known, Mapping | Set) else frozenset(known)
+    if typos := [typo for text in {name, name.lower()} for typo in _typos(text) if typo in names]:
         return typos[:MAX_COMPARED]
     least, most = len(name) - 2, len(name) + 2
     half = len(name) // 2 or 1
@@ -92,13 +94,13 @@ def instead_of(name: str, known: Collection[str]) -> str:
         return f"did you mean '{near}'?"
     if not known:
         return "there is none"
-    shown = nsmallest(LISTED_AT_MOST, islice(known, MAX_SCANNED))
+    shown = nsmallest(MAX_LISTED, islice(known, MAX_SCANNED))
     rest = len(known) - len(shown)
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"
 
 
 class ValueProblem(NamedTuple):
-    """What is wrong with a value: where in it, and the name that was probably meant."""
+    """What is wrong with a value, the path to it, and the most similar valid name."""
 
     message: str
     steps: tuple[str | int, ...]
@@ -108,12 +110,12 @@ class ValueProblem(NamedTuple):
 def value_problem(
     error: str, raw: Any, kind: Any, choices: Mapping[str, Iterable[str]] | None = None
 ) -> ValueProblem:
-    """Put msgspec's error about `raw`, which should be of this kind, into our own words.
+    """Translate msgspec's error about `raw`, which should be of this kind, for users.
 
-    `choices` has, by key, the values that are allowed there if not all are."""
+    `choices` are the allowed values by key, for keys that do not allow all values."""
     steps = list(_steps(error, raw))
-    if error.startswith("Expected `str`") and (wrong_key := _wrong_key(_walked(raw, steps))):
-        return ValueProblem(wrong_key, tuple(steps))
+    if error.startswith("Expected `str`") and (key_problem := _key_problem(_value_at(raw, steps))):
+        return ValueProblem(key_problem, tuple(steps))
     if match := _UNKNOWN.search(error):
         key = match[1]
         known = [field.name for field in msgspec.structs.fields(_kind_at(kind, steps))]
@@ -124,44 +126,46 @@ def value_problem(
     if _CHOICE.search(error):
         key = next(step for step in reversed(steps) if isinstance(step, str))
         allowed = list((choices or {}).get(key, ()))
-        wrong = _walked(raw, steps)
-        near = nearest(str(wrong), allowed) or ""
-        meant = f"; did you mean '{near}'?" if near else ""
-        return ValueProblem(f"'{wrong}' is none of {listing(allowed)}{meant}", tuple(steps), near)
+        value = _value_at(raw, steps)
+        near = nearest(str(value), allowed) or ""
+        hint = f"; did you mean '{near}'?" if near else ""
+        return ValueProblem(
+            f"unknown value '{value}'; expected one of {listing(allowed)}{hint}", tuple(steps), near
+        )
     if match := _EXPECTED.search(error):
-        wanted = [word.strip() for word in match[1].split("|")]
-        words = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
-        got = IN_WORDS.get(match[2], match[2])
+        wanted = [name.strip() for name in match[1].split("|")]
+        expected = " or ".join(KIND_NAMES.get(name, name) for name in wanted if name != "null")
+        actual = KIND_NAMES.get(match[2], match[2])
         quotes = "; write it in quotes" if "str" in wanted and match[2] in _SCALARS else ""
-        return ValueProblem(f"{words} is expected, not {got}{quotes}", tuple(steps))
+        return ValueProblem(f"expected {expected}, not {actual}{quotes}", tuple(steps))
     return ValueProblem(" ".join(error.split(" - at `")[0].split()), tuple(steps))
 
 
 def _steps(error: str, raw: Any) -> Iterable[str | int]:
-    """Yield the steps of msgspec's path. [...] is one of a mapping's values or keys."""
+    """Yield the steps of msgspec's path. `[...]` is an unspecified key or value of a mapping."""
     match = _AT.search(error)
     value = raw
-    for name, index, some in _STEP.findall(match[1] if match else ""):
+    for name, index, any_of_mapping in _STEP.findall(match[1] if match else ""):
         step: str | int = name or (int(index) if index else "")
-        if some and isinstance(value, dict):
+        if any_of_mapping and isinstance(value, dict):
             step = next((str(k) for k, v in value.items() if not isinstance(v, str)), "")
         if step == "" and not name:
             return
         yield step
-        value = _walked(value, [step])
+        value = _value_at(value, [step])
 
 
-def _wrong_key(value: Any) -> str:
-    """Say what is wrong with the first key of a mapping that is not text; empty if all are."""
+def _key_problem(value: Any) -> str:
+    """Describe the first key of a mapping that is not text; empty if all are."""
     keys = value if isinstance(value, dict) else {}
     for key in keys:
         if not isinstance(key, str):
             shown = str(key).lower() if isinstance(key, bool) else "null" if key is None else key
-            return f"a key is text, which {shown} is not; write it in quotes"
+            return f"a key must be text, not {shown}; write it in quotes"
     return ""
 
 
-def _walked(value: Any, steps: Iterable[str | int]) -> Any:
+def _value_at(value: Any, steps: Iterable[str | int]) -> Any:
     for step in steps:
         if isinstance(value, dict):
             value = value.get(step)
@@ -173,7 +177,7 @@ def _walked(value: Any, steps: Iterable[str | int]) -> Any:
 
 
 def _kind_at(kind: Any, steps: Iterable[str | int]) -> Any:
-    """Return the struct that is expected there."""
+    """Return the struct that is expected at the end of the path."""
     for step in steps:
         if isinstance(step, str):
             hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
@@ -185,6 +189,6 @@ def _struct_in(type: Any) -> Any:
     if isinstance(type, msgspec.StructMeta):
         return type
     for inner in getattr(type, "__args__", ()):
-        if found := _struct_in(inner):
-            return found
+        if struct := _struct_in(inner):
+            return struct
     return None

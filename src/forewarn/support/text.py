@@ -1,5 +1,5 @@
-"""Durations, instants and lists, said to people, and durations as people say them; and what others
-have said, so that it can be shown."""
+"""Durations, times and lists as text for people, durations parsed from text, and text from unknown
+sources made safe to print."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ MINUTE: Duration = 60 * SECOND
 HOUR: Duration = 60 * MINUTE
 DAY: Duration = 24 * HOUR
 
-LONGEST: Duration = 221_845_392_000 * SECOND  # from 1970 to 9000; no clock ever goes so far
-LISTED_AT_MOST = 10
-MAX_WRITTEN = 40  # characters of a duration
+LONGEST: Duration = (
+    221_845_392_000 * SECOND
+)  # from 1970 to the year 9000, in which every clock stops
+MAX_LISTED = 10
+MAX_DURATION_TEXT = 40  # characters of a duration
 
 
 def in_words(duration: Duration) -> str:
-    """`15 min`, `1 h 30 min`, `2.5 s`: the two largest units that say something."""
+    """Format a duration with its two largest units: `15 min`, `1 h 30 min`, `2.5 s`."""
     if duration < 0:
         return "-" + in_words(-duration)
     if duration < MINUTE:
@@ -45,16 +47,16 @@ def utc(at: int) -> str:
 
 
 def listing(names: Sequence[str]) -> str:
-    """`a, b and 3 more`: never a screenful."""
+    """Join names, at most MAX_LISTED of them: `a, b and 3 more`."""
     if not names:
         return "nothing"
-    shown = ", ".join(names[:LISTED_AT_MOST])
-    rest = len(names) - LISTED_AT_MOST
+    shown = ", ".join(names[:MAX_LISTED])
+    rest = len(names) - MAX_LISTED
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def either_of(names: Sequence[str]) -> str:
-    """`a, b or c`"""
+    """Join names as alternatives: `a, b or c`."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -68,13 +70,13 @@ _CONTROL = re.compile(
 
 
 def visible(text: str) -> str:
-    """As it is, but that nothing in it acts upon the terminal: who knows who wrote it."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    """Escape the characters that could control a terminal, in text from an unknown source."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def escaped(json: str) -> str:
-    """The same JSON, with what is left in it of the kind escaped."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
+    """Escape the same characters in JSON, where the escapes are part of the syntax."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
 _UNITS = {"d": DAY, "h": HOUR, "m": MINUTE, "min": MINUTE, "s": SECOND, "ms": SECOND // 1_000}
@@ -82,19 +84,22 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|d|h|m|s)", re.ASCII)
 
 
 def parse_duration(text: str) -> Duration:
-    """`15m`, `1h30m`, `7d`, `30s`, ISO 8601 `PT5M`, or a plain number of seconds."""
-    said = text.strip().lower()
-    wrong = f"'{text[:40]}' is not a duration; write for example 90s, 15m, 1h30m or 7d"
-    if len(said) > MAX_WRITTEN:
-        raise ValueError(wrong)
-    if re.fullmatch(r"\d+(\.\d+)?", said, re.ASCII):
-        said += "s"
-    if iso := re.fullmatch(r"p(?:(\d+)d)?(?:t((?:\d+[hms])+))?", said, re.ASCII):
-        said = "".join((f"{iso[1]}d" if iso[1] else "", iso[2] or ""))
-    parts = _PART.findall(said)
-    if not parts or _PART.sub("", said).strip():
-        raise ValueError(wrong)
+    """Parse `15m`, `1h30m`, `7d`, `30s`, ISO 8601 `PT5M`, or a plain number of seconds.
+
+    Raises ValueError.
+    """
+    normalized = text.strip().lower()
+    message = f"'{text[:40]}' is not a duration; write for example 90s, 15m, 1h30m or 7d"
+    if len(normalized) > MAX_DURATION_TEXT:
+        raise ValueError(message)
+    if re.fullmatch(r"\d+(\.\d+)?", normalized, re.ASCII):
+        normalized += "s"
+    if iso := re.fullmatch(r"p(?:(\d+)d)?(?:t((?:\d+[hms])+))?", normalized, re.ASCII):
+        normalized = "".join((f"{iso[1]}d" if iso[1] else "", iso[2] or ""))
+    parts = _PART.findall(normalized)
+    if not parts or _PART.sub("", normalized).strip():
+        raise ValueError(message)
     length = round(sum(float(count) * _UNITS[unit] for count, unit in parts))
     if length > LONGEST:
-        raise ValueError(f"'{text[:40]}' is too long; no clock ever goes so far")
+        raise ValueError(f"'{text[:40]}' is too long; it goes beyond the year 9000")
     return length

@@ -1,9 +1,9 @@
-"""YAML as it comes: values made from the parser's events, one at a time, so that nobody has to hold
-a whole file.
+"""Streaming YAML: values built one at a time from the parser's events, so that a large file is
+never in memory as a whole.
 
-Scalars mean what they mean to YAML 1.1 safe loading. Beyond that nothing can be had from a text:
-no deep nesting, no expansion without end, no key twice. What a fleet is, is not known here; on
-which line something stands is `yaml_positions.py`.
+Scalars are those of YAML 1.1 safe loading. Texts from unknown sources cannot do harm: nesting and
+the expansion of aliases are limited, and duplicate keys are refused. Knows nothing of fleets; line
+numbers are `yaml_positions.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from yaml.constructor import SafeConstructor
 
 from forewarn.support.yaml_positions import Loader, Slices, YamlError, unreadable
 
-MAX_DEPTH = 32  # of lists and mappings within each other
-MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliases
+MAX_DEPTH = 32  # of nested lists and mappings
+MAX_ALIASED = 2_000_000  # values that all aliases of a file expand to
 
-MAX_SCALAR = 100  # characters of a number, a time or a truth value
+MAX_SCALAR = 100  # characters of a number, timestamp or boolean
 MAX_TEXT = 4_096  # characters of any value
-MAX_KEYS = 1_000  # of a mapping that is read whole: of tags, labels and settings, few are allowed
-MAX_SHOWN = 40  # characters of a wrong value in what is said about it
+MAX_KEYS = 1_000  # of a mapping that is read as a whole, such as tags and labels
+MAX_SHOWN = 40  # characters of a wrong value in a message
 
 _RESOLVERS = {
     first: tuple(resolvers) for first, resolvers in Loader.yaml_implicit_resolvers.items()
@@ -33,36 +33,36 @@ _PLAIN = {None, "!"}
 _KINDS = {
     f"{_TAG}int": "whole number",
     f"{_TAG}float": "number",
-    f"{_TAG}bool": "truth value",
+    f"{_TAG}bool": "boolean",
     f"{_TAG}null": "null",
     f"{_TAG}timestamp": "timestamp",
 }
 _COLLECTIONS = {*_PLAIN, f"{_TAG}map", f"{_TAG}seq"}
 _constructor = SafeConstructor()
-MERGE = object()  # what a plain << means where a key is expected
+MERGE = object()  # the key `<<`
 
 
 class Events:
     """The events of one document, read once from front to back."""
 
     def __init__(self, text: str, kind: str, empty: str) -> None:
-        """`kind` and `empty` are for errors: `a fleet`, and what an empty text should have."""
+        """`kind` (such as `a fleet`) and `empty`, the message for an empty text, are for errors."""
         self._kind = kind
         self._length = max(len(text), 1)
-        self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and of how many it is made
-        self._named: set[str] = set()  # anchors, also those that are not whole yet
-        self._made = self._aliased = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and how many values it contains
+        self._anchor_names: set[str] = set()  # also of anchors whose value is not complete yet
+        self._values = self._aliased = 0
         self._depth = 0
         self._at = 0
         try:
             self._next: Callable[[], Any] = Loader(Slices(text)).get_event
         except yaml.YAMLError as error:  # a character that YAML does not have
             raise unreadable(error) from error
-        self._begin(empty)
+        self._skip_start(empty)
 
     @property
     def fraction(self) -> float:
-        """How much of the text has been read."""
+        """How much of the text has been read, from 0 to 1."""
         return self._at / self._length
 
     def next(self) -> Any:
@@ -72,7 +72,7 @@ class Events:
             raise unreadable(error) from error
         return event
 
-    def _begin(self, empty: str) -> None:
+    def _skip_start(self, empty: str) -> None:
         self.next()  # the stream begins
         event = self.next()
         if type(event) is yaml.StreamEndEvent:
@@ -87,114 +87,116 @@ class Events:
             )
 
     def items(self) -> Iterator[Any]:
-        """The events with which the items of a list begin, whose own event was taken already;
-        the caller takes each item whole."""
-        self._deeper()
+        """Yield the first event of each item of a list, after the list's own start event.
+
+        The caller has to consume each item, for example with `value`."""
+        self._enter()
         while type(event := self.next()) is not yaml.SequenceEndEvent:
             self._at = event.start_mark.index
             yield event
         self._depth -= 1
 
     def pairs(self) -> Iterator[tuple[Any, Any]]:
-        """As `items`, of a mapping: each key, and the event with which its value begins. What a
-        `MERGE` brings, `merged` says."""
-        self._deeper()
-        seen = set()
+        """Yield each key of a mapping and the first event of its value, like `items`.
+
+        For the key `MERGE`, `merged` returns the merged values."""
+        self._enter()
+        keys = set()
         while type(event := self.next()) is not yaml.MappingEndEvent:
             key = self._key(event)
-            if key in seen:
+            if key in keys:
                 shown = "<<" if key is MERGE else key
-                raise YamlError(f"key '{shown}' stands twice", mark=event.start_mark)
-            seen.add(key)
+                raise YamlError(f"key '{shown}' occurs twice", mark=event.start_mark)
+            keys.add(key)
             yield key, self.next()
         self._depth -= 1
 
-    def _deeper(self, event: Any = None) -> None:
+    def _enter(self, event: Any = None) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             mark = None if event is None else event.start_mark
             raise YamlError(f"it is nested too deeply (more than {MAX_DEPTH})", mark=mark)
 
     def value(self, event: Any) -> Any:
-        """What begins with this event, taken whole."""
-        self._made += 1
+        """Build the value that begins with this event."""
+        self._values += 1
         kind = type(event)
         if kind is yaml.ScalarEvent:
-            made = self._scalar(event)
+            value = self._scalar(event)
             if event.anchor:
-                self._name(event)
-                self._anchors[event.anchor] = made, 1
-            return made
+                self._define_anchor(event)
+                self._anchors[event.anchor] = value, 1
+            return value
         if kind is yaml.AliasEvent:
             return self._alias(event)
         if event.tag not in _COLLECTIONS:
             raise YamlError(f"tag '{event.tag}' has no meaning here", mark=event.start_mark)
-        before = self._made
+        before = self._values
         if event.anchor:
-            self._name(event)  # it means this once it is whole
-        made = self._mapping(event) if kind is yaml.MappingStartEvent else self._list(event)
+            self._define_anchor(event)  # an alias inside it is refused: the value is not complete
+        value = self._mapping(event) if kind is yaml.MappingStartEvent else self._list(event)
         if event.anchor:
-            self._anchors[event.anchor] = made, self._made - before + 1
-        return made
+            self._anchors[event.anchor] = value, self._values - before + 1
+        return value
 
-    def _name(self, event: Any) -> None:
-        if event.anchor in self._named:
-            raise YamlError(f"anchor '&{event.anchor}' stands twice", mark=event.start_mark)
-        self._named.add(event.anchor)
+    def _define_anchor(self, event: Any) -> None:
+        if event.anchor in self._anchor_names:
+            raise YamlError(f"anchor '&{event.anchor}' occurs twice", mark=event.start_mark)
+        self._anchor_names.add(event.anchor)
 
     def _alias(self, event: Any) -> Any:
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             raise YamlError(
                 f"alias '*{event.anchor}' comes before its anchor", mark=event.start_mark
             )
-        made, size = found
-        self._made += size
+        value, size = anchored
+        self._values += size
         self._aliased += size
         if self._aliased > MAX_ALIASED:
             raise YamlError(
                 f"its aliases stand for more than {MAX_ALIASED:,} values", mark=event.start_mark
             )
-        return made
+        return value
 
     def _list(self, event: Any) -> list[Any]:
-        self._deeper(event)
-        made = []
+        self._enter(event)
+        items = []
         while type(event := self.next()) is not yaml.SequenceEndEvent:
-            made.append(self.value(event))
+            items.append(self.value(event))
         self._depth -= 1
-        return made
+        return items
 
     def _mapping(self, event: Any) -> dict[Any, Any]:
-        self._deeper(event)
-        made: dict[Any, Any] = {}
+        self._enter(event)
+        mapping: dict[Any, Any] = {}
         merged: dict[Any, Any] | None = None
         while type(event := self.next()) is not yaml.MappingEndEvent:
             key = self._key(event)
             if key is MERGE:
                 if merged is not None:
-                    raise YamlError("key '<<' stands twice", mark=event.start_mark)
+                    raise YamlError("key '<<' occurs twice", mark=event.start_mark)
                 merged = self.merged(self.next())
-            elif key in made:
-                raise YamlError(f"key '{key}' stands twice", mark=event.start_mark)
-            elif len(made) == MAX_KEYS:
-                says = f"a mapping has at most {MAX_KEYS:,} keys, and this one has more"
-                raise YamlError(says, mark=event.start_mark)
+            elif key in mapping:
+                raise YamlError(f"key '{key}' occurs twice", mark=event.start_mark)
+            elif len(mapping) == MAX_KEYS:
+                message = f"a mapping has at most {MAX_KEYS:,} keys, and this one has more"
+                raise YamlError(message, mark=event.start_mark)
             else:
-                made[key] = self.value(self.next())
+                mapping[key] = self.value(self.next())
         self._depth -= 1
-        return made if merged is None else {**merged, **made}
+        return mapping if merged is None else {**merged, **mapping}
 
     def merged(self, event: Any) -> dict[Any, Any]:
-        """What a << brings: a mapping, or several, of which the first to name a key wins."""
-        found = self.value(event)
-        several = found if isinstance(found, list) else [found]
-        if not all(isinstance(one, dict) for one in several):
+        """Return what `<<` merges: one mapping, or several, of which the first with a key wins."""
+        value = self.value(event)
+        mappings = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in mappings):
             raise YamlError("<< takes a mapping or a list of mappings", mark=event.start_mark)
-        made: dict[Any, Any] = {}
-        for one in reversed(several):
-            made.update(one)
-        return made
+        mapping: dict[Any, Any] = {}
+        for source in reversed(mappings):
+            mapping.update(source)
+        return mapping
 
     def _key(self, event: Any) -> Any:
         if type(event) is yaml.ScalarEvent:
@@ -202,10 +204,10 @@ class Events:
                 return MERGE if event.value == "<<" else "="
             return self.value(event)
         if type(event) is yaml.AliasEvent and not isinstance(
-            found := self._alias(event), dict | list
+            value := self._alias(event), dict | list
         ):
-            return found
-        raise YamlError("a key is a plain value, not a list or mapping", mark=event.start_mark)
+            return value
+        raise YamlError("a key must be a scalar, not a list or mapping", mark=event.start_mark)
 
     def _scalar(self, event: Any) -> Any:
         text = event.value
@@ -232,31 +234,34 @@ class Events:
 def _text(event: Any) -> str:
     text: str = event.value
     if len(text) > MAX_TEXT:
-        says = f"the value has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
-        raise YamlError(says, mark=event.start_mark)
+        message = f"the value has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        raise YamlError(message, mark=event.start_mark)
     return text
 
 
 def streams(event: Any, kind: Any) -> bool:
-    """Can what begins here be taken piece by piece? Not if an alias may want it whole."""
+    """Can the value that begins here be read item by item? Not if it has an anchor, because an
+    alias may need it as a whole."""
     return type(event) is kind and not event.anchor and event.tag in _COLLECTIONS
 
 
 def _constructed(tag: str, event: Any) -> Any:
-    make = SafeConstructor.yaml_constructors.get(tag)
-    if make is None or tag in (f"{_TAG}map", f"{_TAG}seq", f"{_TAG}set"):
-        raise _wrong(event, f"means nothing here ({tag})")
+    construct = SafeConstructor.yaml_constructors.get(tag)
+    if construct is None or tag in (f"{_TAG}map", f"{_TAG}seq", f"{_TAG}set"):
+        raise _scalar_error(event, f"has an unknown tag ({tag})")
     if len(event.value) > MAX_SCALAR and tag in _KINDS:
-        raise _wrong(event, f"is no {_KINDS[tag]}")
+        raise _scalar_error(event, f"is not a valid {_KINDS[tag]}")
     node = yaml.ScalarNode(tag, _text(event), event.start_mark, event.end_mark)
     try:
-        return make(_constructor, node)
+        return construct(_constructor, node)
     except yaml.YAMLError as error:
         raise unreadable(error) from error
-    except Exception as error:  # whatever a library makes of a value that is none
-        raise _wrong(event, f"is no {_KINDS.get(tag, tag.removeprefix(_TAG))}") from error
+    except Exception as error:  # the library raises all kinds of errors for invalid values
+        raise _scalar_error(
+            event, f"is not a valid {_KINDS.get(tag, tag.removeprefix(_TAG))}"
+        ) from error
 
 
-def _wrong(event: Any, says: str) -> YamlError:
+def _scalar_error(event: Any, message: str) -> YamlError:
     shown = event.value if len(event.value) <= MAX_SHOWN else f"{event.value[:MAX_SHOWN]}…"
-    return YamlError(f"'{shown}' {says}", mark=event.start_mark)
+    return YamlError(f"'{shown}' {message}", mark=event.start_mark)

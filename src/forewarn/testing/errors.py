@@ -22,7 +22,7 @@ HINTS: dict[Hint, str] = {
 
 
 def refusal(refused: Refused) -> str:
-    return refused.in_words(HINTS)
+    return refused.with_hint(HINTS)
 
 
 def allowed(outcome: Any) -> Any:

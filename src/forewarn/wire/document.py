@@ -1,4 +1,4 @@
-"""The document, and its bytes: `render` and `parse` are inverse for what a version shows.
+"""The document of scheduled events: `render` writes it for an api-version, `parse` reads it.
 
 Compact JSON, keys in one order, no trailing newline. The document never gains a key.
 """
@@ -17,8 +17,8 @@ RESOURCE_TYPE = "VirtualMachine"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as the wire knows it. None stands for what a version does not show, and for
-    the time of an event that has started."""
+    """One event of a document. None stands for a field that the version does not have, and for the
+    NotBefore of an event that has started."""
 
     id: str
     status: str
@@ -62,7 +62,7 @@ _decoder = msgspec.json.Decoder(_WireDocument)
 
 
 def shown(document: Document, version: Version) -> Document:
-    """What of the document this version shows: known types, known fields, its own name forms."""
+    """Return the part of the document that a version shows: its event types and its fields."""
     return Document(
         document.incarnation,
         tuple(
@@ -79,7 +79,8 @@ def shown(document: Document, version: Version) -> Document:
 
 
 def render(document: Document, version: Version) -> bytes:
-    show = iso8601 if version.preview else rfc1123
+    """Return the document as JSON of this version."""
+    format_time = iso8601 if version.preview else rfc1123
     events = tuple(
         _WireEvent(
             event_id=event.id,
@@ -87,7 +88,7 @@ def render(document: Document, version: Version) -> bytes:
             event_type=event.type,
             resource_type=RESOURCE_TYPE,
             resources=event.resources,
-            not_before="" if event.not_before is None else show(event.not_before),
+            not_before="" if event.not_before is None else format_time(event.not_before),
             description=UNSET if event.description is None else event.description,
             event_source=UNSET if event.source is None else event.source,
             duration_in_seconds=UNSET if event.duration is None else event.duration,
@@ -98,7 +99,8 @@ def render(document: Document, version: Version) -> bytes:
 
 
 def parse(body: bytes, version: Version) -> Document:
-    read = parse_iso8601 if version.preview else parse_rfc1123
+    """Read a document of this version. Raises Unreadable."""
+    parse_time = parse_iso8601 if version.preview else parse_rfc1123
     try:
         wire = _decoder.decode(body)
         events = tuple(
@@ -107,7 +109,7 @@ def parse(body: bytes, version: Version) -> Document:
                 status=event.event_status,
                 type=event.event_type,
                 resources=event.resources,
-                not_before=read(event.not_before) if event.not_before else None,
+                not_before=parse_time(event.not_before) if event.not_before else None,
                 description=None if event.description is UNSET else event.description,
                 source=None if event.event_source is UNSET else event.event_source,
                 duration=None if event.duration_in_seconds is UNSET else event.duration_in_seconds,
@@ -120,5 +122,6 @@ def parse(body: bytes, version: Version) -> Document:
 
 
 def etag(body: bytes) -> str:
-    """A quoted hash of the body. Not the incarnation: that repeats when a group is re-enabled."""
+    """Return the entity tag of a body: a quoted hash. The incarnation would not do, because it
+    starts again when a group is enabled again."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

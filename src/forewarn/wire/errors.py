@@ -1,6 +1,6 @@
-"""Every answer that is not a success, with its exact body.
+"""The error responses of the metadata endpoint, with their exact bodies.
 
-Odd spaces and the odd `: .` are the real service's; clients have been seen to match them.
+Odd spaces and the odd `: .` are those of the real service; some clients compare them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     allow: str = ""  # for 405
-    close: bool = False  # what follows on this connection cannot be trusted or is not wanted
+    close: bool = False  # close the connection after the response
 
 
 NOT_FOUND = Problem(404, b'{ "error": "Not found" }')
@@ -52,28 +52,29 @@ THROTTLED = Problem(429, b"Throttle Result: Too Many Requests")
 TOO_MANY_CONNECTIONS = Problem(429, THROTTLED.body, close=True)
 BUSY = Problem(503, b'{"error":"The service has too many connections. Try again"}', close=True)
 STOPPING = Problem(500, b'{"error":"The service is stopping. Try again"}', close=True)
-NOT_TAKEN = Problem(500, b'{"error":"The request could not be carried out. Try again"}')
+NOT_CARRIED_OUT = Problem(500, b'{"error":"The request could not be carried out. Try again"}')
 
 
 def method_not_allowed(allow: str) -> Problem:
     return Problem(405, b'{ "error": "Method not allowed" }', allow)
 
 
-def long_note(most: int) -> Problem:
-    message = f"Bad request. The note must not be longer than {most} characters"
+def note_too_long(limit: int) -> Problem:
+    message = f"Bad request. The note must not be longer than {limit} characters"
     return Problem(400, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 
-def changed_too_often(most: int) -> Problem:
-    message = f"Too many changes. A machine may change its word on one event {most} times"
+def changed_too_often(limit: int) -> Problem:
+    message = f"Too many changes. A machine may change its word on one event {limit} times"
     return Problem(429, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 
-def bad_version(known: Sequence[str]) -> Problem:
-    """`known` is in ascending order; the body lists the newest three, newest first."""
+def bad_version(supported: Sequence[str]) -> Problem:
+    """Return the error for a wrong api-version, with the newest three of the supported ones, which
+    are in ascending order."""
     body = {
         "error": "Bad request. api-version is invalid or was not specified in the request."
         " For more information refer to aka.ms/azureimds",
-        "newest-versions": list(reversed(known[-3:])),
+        "newest-versions": list(reversed(supported[-3:])),
     }
     return Problem(400, json.dumps(body, separators=(",", ":")).encode())

@@ -1,8 +1,8 @@
-"""Extensions of the metadata service: requests of guests on paths of our own, and their bodies.
+"""Extensions of the metadata service: requests on paths that Azure does not have, and their bodies.
 
-Waiting for another document than one has (long polling), and readiness for an event. Requests are
-refused in the same order and for the same reasons as those of `requests.py`. Azure knows none of
-these paths and answers 404; a client then polls.
+Waiting for a new document (long polling), and readiness for an event. Requests are refused in the
+same order and for the same reasons as those of `requests.py`. Azure answers these paths with 404; a
+client then polls.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS, Version
 
 ROOT = "/forewarn/v1/"
 WAIT = f"{ROOT}wait"
-READY = f"{ROOT}ready"  # and the event
+READY = f"{ROOT}ready"  # followed by the id of the event
 
 DEFAULT_WAIT = 30.0  # seconds
-MAX_WAIT = 300.0  # seconds; whoever asks for longer waits for so long
+MAX_WAIT = 300.0  # seconds; a longer timeout is reduced to this
 MAX_TIMEOUT = 40  # characters of a timeout
 
 _WAIT, _READY = WAIT.split("/"), READY.split("/")
@@ -31,10 +31,10 @@ _DURATION = re.compile(r"(?:pt)?(?=\d)(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Answer with the document as soon as its tag is none of these."""
+    """Wait until the document has another entity tag than these."""
 
     version: Version
-    tags: frozenset[str]  # bare; if there are none, answer at once
+    tags: frozenset[str]  # without quotes; if empty, answer at once
     timeout: float  # seconds
 
 
@@ -65,7 +65,7 @@ class ReadyMachine(msgspec.Struct, frozen=True, rename="pascal"):
 
 class Readiness(msgspec.Struct, frozen=True, rename="pascal"):
     event_id: str
-    ready: tuple[ReadyMachine, ...]  # in the order they said so
+    ready: tuple[ReadyMachine, ...]  # in the order of their reports
     waiting: tuple[str, ...]  # in the order of the event's Resources
 
 
@@ -73,15 +73,15 @@ def read_extension_request(
     method: str, path: str, query: bytes, headers: Headers
 ) -> ExtensionRequest | Problem:
     elements = path.removesuffix("/").split("/")
-    place = [element.lower() for element in elements[:4]]
-    if place == _WAIT and len(elements) == 4:
-        verbs: tuple[str, ...] = ("GET",)
-    elif place == _READY and len(elements) == 5:
-        verbs = ("GET", "PUT")
+    base = [element.lower() for element in elements[:4]]
+    if base == _WAIT and len(elements) == 4:
+        methods: tuple[str, ...] = ("GET",)
+    elif base == _READY and len(elements) == 5:
+        methods = ("GET", "PUT")
     else:
         return errors.NOT_FOUND
-    if method not in verbs:
-        return errors.method_not_allowed(", ".join(verbs))
+    if method not in methods:
+        return errors.method_not_allowed(", ".join(methods))
     values = by_name(headers)
     if b"x-forwarded-for" in values:
         return errors.FORWARDED
@@ -90,7 +90,7 @@ def read_extension_request(
     parameters = parameters_of(query)
     if parameters is None:
         return errors.DUPLICATE_PARAMETER
-    if place == _READY:
+    if base == _READY:
         event = elements[4].upper()
         return PutReadiness(event) if method == "PUT" else GetReadiness(event)
     version = BY_NAME.get(parameters.get("api-version", NEWEST.name))
@@ -99,13 +99,13 @@ def read_extension_request(
     timeout = _seconds(parameters["timeout"]) if "timeout" in parameters else DEFAULT_WAIT
     if timeout is None:
         return errors.BAD_TIMEOUT
-    named = parse_tags(values.get(b"if-none-match", b"").decode("latin-1"))
-    named |= parse_tags(parameters.get("etag", ""))
-    return Wait(version, named, min(timeout, MAX_WAIT))
+    tags = parse_tags(values.get(b"if-none-match", b"").decode("latin-1"))
+    tags |= parse_tags(parameters.get("etag", ""))
+    return Wait(version, tags, min(timeout, MAX_WAIT))
 
 
 def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
-    """Read the body of a PUT; without one the machine is ready. Any Content-Type will do."""
+    """Read the body of a PUT; an empty one means ready. Any Content-Type is accepted."""
     if not body:
         return ReadinessReport()
     try:
@@ -116,7 +116,7 @@ def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
         report = msgspec.convert(content, ReadinessReport)
     except msgspec.ValidationError:
         return errors.BAD_READINESS
-    return errors.long_note(max_note) if len(report.note) > max_note else report
+    return errors.note_too_long(max_note) if len(report.note) > max_note else report
 
 
 def render(readiness: Readiness) -> bytes:

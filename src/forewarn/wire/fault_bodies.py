@@ -1,5 +1,6 @@
-"""Answers that are not in order, as clients meet them on the real service, and are made here only
-on purpose. **[ours]** are the bodies of 410 and 500, of which none was published.
+"""Bodies of injected faults: defective answers that clients get from the real service.
+
+The bodies of 410 and 500 are our own, because Azure has published none.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ import msgspec
 PLAIN = "text/plain; charset=utf-8"
 GONE = b'{ "error": "Gone. The service is being updated. Try again" }'
 ERROR = b'{ "error": "Internal server error" }'
-RAW = b"\x01\t\n\x1f"  # which a JSON string may only have escaped
+CONTROL_CHARACTERS = b"\x01\t\n\x1f"  # not allowed in a JSON string
 
 
 def without_events(document: bytes) -> bytes:
-    """The document, with nothing in it but its number."""
-    number = msgspec.json.decode(document)["DocumentIncarnation"]
-    return msgspec.json.encode({"DocumentIncarnation": number})
+    """Return the document with its incarnation only."""
+    incarnation = msgspec.json.decode(document)["DocumentIncarnation"]
+    return msgspec.json.encode({"DocumentIncarnation": incarnation})
 
 
 def with_control_characters(document: bytes) -> bytes:
-    """In what an event says of itself; in an older version, in its first resource."""
+    """Return the document with control characters in descriptions, or in names of resources if the
+    version has no descriptions."""
     for key in (b'"Description":"', b'"Resources":["'):
         if key in document:
-            return document.replace(key, key + RAW)
+            return document.replace(key, key + CONTROL_CHARACTERS)
     return document

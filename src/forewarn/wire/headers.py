@@ -1,5 +1,4 @@
-"""The parts of an HTTP request that several kinds of requests have in common: headers, entity tags
-and the parameters of a query."""
+"""Parsing of HTTP headers, entity tags and query parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl
 
 ANY = "*"
-MAX_TAGS = 64  # of If-None-Match that are looked at; without a match the answer is whole
+MAX_TAGS = 64  # of If-None-Match that are compared; the others count as not matching
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]  # names in lower case
 
@@ -29,13 +28,13 @@ def parameters_of(query: bytes) -> dict[str, str] | None:
 
 
 def parse_tags(if_none_match: str) -> frozenset[str]:
-    """Return the entity tags that the header names, without quotes. Clients send them quoted, bare,
-    weak, or in a list."""
+    """Return the entity tags in the header, without quotes. Clients send them quoted, unquoted,
+    weak, or as a list."""
     parts = [part.strip() for part in if_none_match.split(",", MAX_TAGS)[:MAX_TAGS]]
     bare = {part.removeprefix("W/").strip('"') for part in parts}
     return frozenset(bare - {"", ANY} | ({ANY} if ANY in parts else set()))
 
 
 def tag_matches(named: frozenset[str], tag: str) -> bool:
-    """Does the header name this tag, or any?"""
+    """Is this tag among the tags of the header, or `*`?"""
     return tag.strip('"') in named or ANY in named

@@ -1,8 +1,8 @@
-"""`/metadata/instance`: a machine's tree in a given version, and the part of it a path names.
+"""Instance metadata (`/metadata/instance`): a machine's tree in a version, and the node at a path.
 
-Pure: facts in, bytes out. Which fields there are is in `instance_fields`; the caller has checked
-the version, the verb and the headers. Also here: the body of `/metadata/versions`, and how the host
-name of a scale-set member follows from its number, and back.
+Pure: facts in, bytes out. The fields are in `instance_fields`; the caller has checked the version,
+the method and the headers. Also here: the body of `/metadata/versions`, and the conversion between
+the number and the host name of a scale set member.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from forewarn.wire.instance_fields import FIELDS, Facts, Node
 __all__ = [
     "INSTANCE_VERSIONS",
     "Facts",
-    "Found",
     "InstanceAnswer",
+    "InstanceBody",
     "NeedsText",
     "NoSuchElement",
     "Node",
@@ -27,8 +27,8 @@ __all__ = [
     "versions_body",
 ]
 
-# The api-versions of the metadata service as a whole, all of which `/metadata/instance` speaks.
-# Scheduled Events has a shorter list of its own (`versions.py`), with dates that are not in this.
+# The api-versions of the metadata service, all of which `/metadata/instance` supports. Scheduled
+# Events has its own, shorter list (`versions.py`), with dates that are not in this one.
 INSTANCE_VERSIONS: tuple[str, ...] = (
     "2017-03-01",
     "2017-04-02",
@@ -66,62 +66,62 @@ INSTANCE_VERSIONS: tuple[str, ...] = (
     "2024-07-17",
     "2025-04-07",
 )
-"""Ascending. Dates compare as strings, here and wherever a version is asked about."""
+"""In ascending order. Versions are compared as strings everywhere."""
 
 JSON_TYPE = "application/json; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 
 
-class Found(msgspec.Struct, frozen=True):
-    """200, with this body."""
+class InstanceBody(msgspec.Struct, frozen=True):
+    """The answer is 200 with this body."""
 
     body: bytes
     content_type: str
 
 
 class NeedsText(msgspec.Struct, frozen=True):
-    """400: the path names a leaf, and a leaf is text only."""
+    """The answer is 400: the path leads to a leaf, which is only available with format=text."""
 
 
 class NoSuchElement(msgspec.Struct, frozen=True):
-    """404: nothing there, in this version."""
+    """The answer is 404: this version has nothing at the path."""
 
 
-InstanceAnswer: TypeAlias = Found | NeedsText | NoSuchElement
+InstanceAnswer: TypeAlias = InstanceBody | NeedsText | NoSuchElement
 
 
 def tree(facts: Facts, version: str) -> dict[str, Node]:
-    """All that a version shows of a machine."""
+    """Return all that a version shows of a machine."""
     root: dict[str, Node] = {}
     for field in FIELDS:
         if field.since <= version < field.until:
-            _place(root, field.path.split("."), field.shows(facts))
+            _insert(root, field.path.split("."), field.shows(facts))
     return root
 
 
 def answer(facts: Facts, version: str, path: Sequence[str], format: str) -> InstanceAnswer:
-    """What to say to a GET of the elements after `/metadata/instance`."""
+    """Answer a GET; `path` is the elements after `/metadata/instance`."""
     node = _find(tree(facts, version), path)
     if node is None:
         return NoSuchElement()
     if format.lower() == "text":
-        return Found(_text(node).encode(), TEXT_TYPE)
+        return InstanceBody(_text(node).encode(), TEXT_TYPE)
     if isinstance(node, str):
         return NeedsText()
-    return Found(msgspec.json.encode(node), JSON_TYPE)
+    return InstanceBody(msgspec.json.encode(node), JSON_TYPE)
 
 
-def _place(root: dict[str, Node], path: list[str], value: Node) -> None:
+def _insert(root: dict[str, Node], path: list[str], value: Node) -> None:
     branch = root
     for name in path[:-1]:
-        below = branch.setdefault(name, {})
-        assert isinstance(below, dict), f"{name} is a leaf in one row and a branch in another"
-        branch = below
+        child = branch.setdefault(name, {})
+        assert isinstance(child, dict), f"{name} is a leaf in one row and a branch in another"
+        branch = child
     branch[path[-1]] = value
 
 
 def _find(root: Node, path: Sequence[str]) -> "Node | None":
-    # `/metadata/instance/compute/` is asked for as often as `/metadata/instance/compute`.
+    # Clients request `/metadata/instance/compute/` as well as `/metadata/instance/compute`.
     elements = path[:-1] if path and not path[-1] else path
     node: Node | None = root
     for element in elements:
@@ -130,7 +130,7 @@ def _find(root: Node, path: Sequence[str]) -> "Node | None":
 
 
 def _children(node: Node) -> dict[str, Node]:
-    """By lower-case name; the items of a list are named by their index."""
+    """Return the children by lower-case name; items of a list are named by their index."""
     if isinstance(node, dict):
         return {name.lower(): child for name, child in node.items()}
     if isinstance(node, list):
@@ -139,11 +139,13 @@ def _children(node: Node) -> dict[str, Node]:
 
 
 def _text(node: Node) -> str:
-    """A leaf as it is; of anything else the names below it, branches marked with a slash."""
+    """Return a leaf itself, or the names of the children, with a slash after those of branches."""
     if isinstance(node, str):
         return node
-    named = node.items() if isinstance(node, dict) else enumerate(node)
-    return "\n".join(f"{name}" if isinstance(child, str) else f"{name}/" for name, child in named)
+    children = node.items() if isinstance(node, dict) else enumerate(node)
+    return "\n".join(
+        f"{name}" if isinstance(child, str) else f"{name}/" for name, child in children
+    )
 
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -151,7 +153,7 @@ _WIDTH = 6
 
 
 def host_name_of(prefix: str, n: int) -> str:
-    """The host name of member `n` of a scale set: `vmss` and 18 make `vmss00000i`."""
+    """Return the host name of member `n` of a scale set: `vmss` and 18 make `vmss00000i`."""
     if not prefix or not 0 <= n < len(_DIGITS) ** _WIDTH:
         raise ValueError(
             f"no host name for member {n} of {prefix!r}: six digits of base 36 at most"
@@ -164,9 +166,9 @@ def host_name_of(prefix: str, n: int) -> str:
 
 
 def instance_of(host_name: str) -> tuple[str, int]:
-    """The prefix and number in a scale-set member's host name, in any letter case.
+    """Return the prefix and the number in a scale set member's host name, ignoring case.
 
-    Any name that ends in six letters or digits reads as one, so ask only of scale-set members.
+    Any name that ends in six letters or digits looks like one: only for scale set members.
     """
     prefix, digits = host_name[:-_WIDTH], host_name[-_WIDTH:]
     if not prefix or not (digits.isascii() and digits.isalnum()):
@@ -175,5 +177,5 @@ def instance_of(host_name: str) -> tuple[str, int]:
 
 
 def versions_body() -> bytes:
-    """The body of `/metadata/versions`."""
+    """Return the body of `/metadata/versions`."""
     return msgspec.json.encode({"apiVersions": INSTANCE_VERSIONS})

@@ -1,7 +1,7 @@
-"""What the instance tree shows of a machine: one row per field, with the version it came in.
+"""The fields of instance metadata: one row per field, with the first version that shows it.
 
-The table decides the order of keys too: the service writes them in ascending order at every
-level, and so do the rows. Building the tree, walking it and writing it out is in `instance`.
+The table also determines the order of keys: the real service writes them in ascending order at
+every level, and the rows are in this order. Building and reading the tree is in `instance.py`.
 """
 
 import re
@@ -16,10 +16,10 @@ Node: TypeAlias = "str | list[Node] | dict[str, Node]"
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine is, in plain terms. What is not known stays at its default."""
+    """What is known about a machine. What is not known stays at its default."""
 
     name: str
-    """The name that events list; `{scale set}_{n}` makes it member n of its scale set."""
+    """The name in events; `{scale set}_{n}` is member n of its scale set."""
     vm_id: str = ""
     computer_name: str = ""
     location: str = ""
@@ -33,10 +33,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     fault_domain: int | None = None
     spot: bool = False
     eviction_policy: str = "Delete"
-    """What becomes of a spot machine; shown for spot machines only."""
+    """What an eviction does to a spot machine; shown for spot machines only."""
     tags: tuple[tuple[str, str], ...] = ()
     environment: str = "AzurePublicCloud"
-    """Clients look their cloud's endpoints up under this name, so an empty one breaks them."""
+    """Clients look up the endpoints of their cloud by this name, so it must not be empty."""
     vm_size: str = ""
     os_type: str = "Linux"
     admin_username: str = ""
@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A row: shown at `path` in versions from `since` on and before `until`."""
+    """A row of the table: shown at `path` in versions from `since` on and before `until`."""
 
     path: str
     since: str
@@ -63,12 +63,12 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def _domain(number: int | None) -> str:
-    # A machine that was never placed in a domain is in the first one, "0", never in "".
+    # A machine without a domain is in the first one, "0", never in "".
     return str(number or 0)
 
 
 def _member(facts: Facts) -> str | None:
-    """The decimal number within its scale set, of a machine that is named by one."""
+    """Return the number of a member in its scale set, if the machine is named after it."""
     match = re.fullmatch(r"(.+)_([0-9]+)", facts.name, re.DOTALL)
     if match and facts.scale_set and match[1].lower() == facts.scale_set.lower():
         return match[2]
@@ -90,7 +90,7 @@ def _resource_id(facts: Facts) -> str:
 
 
 def _flexible_scale_set_id(facts: Facts) -> str:
-    # Only scale sets of the flexible kind are shown here, whose members have names of their own.
+    # Only flexible scale sets are shown here, whose members have names of their own.
     if not facts.scale_set or _member(facts) is not None:
         return ""
     return _compute_id(facts, f"virtualMachineScaleSets/{facts.scale_set}")
@@ -132,7 +132,7 @@ def _interfaces(facts: Facts) -> Node:
 
 
 def _preview_interfaces(facts: Facts) -> Node:
-    """The preview had other names, and name servers, which we do not know."""
+    """Return the interfaces as in the preview, which has other keys, and name servers."""
     if not _has_interface(facts):
         return []
     address, _, prefix = facts.subnet.partition("/")
@@ -156,11 +156,11 @@ def _empty(_: Facts) -> Node:
     return ""
 
 
-def _no(_: Facts) -> Node:
+def _false(_: Facts) -> Node:
     return "false"
 
 
-def _none_listed(_: Facts) -> Node:
+def _empty_list(_: Facts) -> Node:
     return []
 
 
@@ -170,7 +170,7 @@ _DISK = "compute.storageProfile.osDisk."
 _KEYS = "compute.storageProfile.osDisk.encryptionSettings."
 
 FIELDS: tuple[Field, ...] = (
-    Field(_C + "additionalCapabilities.hibernationEnabled", "2021-11-01", _no),
+    Field(_C + "additionalCapabilities.hibernationEnabled", "2021-11-01", _false),
     Field(_C + "azEnvironment", "2018-10-01", lambda f: f.environment),
     Field(_C + "customData", "2019-02-01", _empty),
     Field(_C + "evictionPolicy", "2020-12-01", lambda f: f.eviction_policy if f.spot else ""),
@@ -178,7 +178,7 @@ FIELDS: tuple[Field, ...] = (
     Field(_C + "extendedLocation.type", "2021-03-01", _empty),
     Field(_C + "host.id", "2021-11-15", _empty),
     Field(_C + "hostGroup.id", "2021-11-15", _empty),
-    Field(_C + "isHostCompatibilityLayerVm", "2020-06-01", _no),
+    Field(_C + "isHostCompatibilityLayerVm", "2020-06-01", _false),
     Field(_C + "licenseType", "2020-09-01", _empty),
     Field(_C + "location", "2017-03-01", lambda f: f.location),
     Field(_C + "name", "2017-03-01", lambda f: f.name),
@@ -197,16 +197,16 @@ FIELDS: tuple[Field, ...] = (
     Field(_C + "platformUpdateDomain", "2017-03-01", lambda f: _domain(f.update_domain)),
     Field(_C + "priority", "2020-12-01", lambda f: "Spot" if f.spot else ""),
     Field(_C + "provider", "2018-10-01", lambda _: "Microsoft.Compute"),
-    Field(_C + "publicKeys", "2018-04-02", _none_listed),
+    Field(_C + "publicKeys", "2018-04-02", _empty_list),
     Field(_C + "publisher", "2017-03-01", lambda f: f.image_publisher),
     Field(_C + "resourceGroupName", "2017-08-01", lambda f: f.resource_group),
     Field(_C + "resourceId", "2019-03-11", _resource_id),
-    Field(_C + "securityProfile.encryptionAtHost", "2021-11-01", _no),
-    Field(_C + "securityProfile.secureBootEnabled", "2020-06-01", _no),
+    Field(_C + "securityProfile.encryptionAtHost", "2021-11-01", _false),
+    Field(_C + "securityProfile.secureBootEnabled", "2020-06-01", _false),
     Field(_C + "securityProfile.securityType", "2021-12-13", _empty),
-    Field(_C + "securityProfile.virtualTpmEnabled", "2020-06-01", _no),
+    Field(_C + "securityProfile.virtualTpmEnabled", "2020-06-01", _false),
     Field(_C + "sku", "2017-03-01", lambda f: f.image_sku),
-    Field(_C + "storageProfile.dataDisks", "2019-06-01", _none_listed),
+    Field(_C + "storageProfile.dataDisks", "2019-06-01", _empty_list),
     Field(_IMAGE + "communityGalleryImageId", "2023-07-01", _empty),
     Field(_IMAGE + "exactVersion", "2023-07-01", lambda f: f.image_version),
     Field(_IMAGE + "id", "2019-06-01", _empty),
@@ -221,7 +221,7 @@ FIELDS: tuple[Field, ...] = (
     Field(_DISK + "diskSizeGB", "2019-06-01", _empty),
     Field(_KEYS + "diskEncryptionKey.secretUrl", "2021-11-01", _empty),
     Field(_KEYS + "diskEncryptionKey.sourceVault.id", "2021-11-01", _empty),
-    Field(_KEYS + "enabled", "2019-06-01", _no),
+    Field(_KEYS + "enabled", "2019-06-01", _false),
     Field(_KEYS + "keyEncryptionKey.keyUrl", "2021-11-01", _empty),
     Field(_KEYS + "keyEncryptionKey.sourceVault.id", "2021-11-01", _empty),
     Field(_DISK + "image.uri", "2019-06-01", _empty),
@@ -230,7 +230,7 @@ FIELDS: tuple[Field, ...] = (
     Field(_DISK + "name", "2019-06-01", _empty),
     Field(_DISK + "osType", "2019-06-01", lambda f: f.os_type),
     Field(_DISK + "vhd.uri", "2019-06-01", _empty),
-    Field(_DISK + "writeAcceleratorEnabled", "2019-06-01", _no),
+    Field(_DISK + "writeAcceleratorEnabled", "2019-06-01", _false),
     Field(_C + "storageProfile.resourceDisk.size", "2021-02-01", lambda _: "0"),
     Field(_C + "subscriptionId", "2017-08-01", lambda f: f.subscription_id),
     Field(_C + "tags", "2017-08-01", lambda f: ";".join(f"{name}:{v}" for name, v in f.tags)),

@@ -1,8 +1,8 @@
-"""Requests of guests: what one asks for, or what is wrong with it.
+"""Requests of guests: what a request asks for, or the error response to it.
 
-`read_request` reads any request; those on paths of our own are in `extensions.py`. When several
-things are wrong the first in one fixed order answers: path, verb, X-Forwarded-For, Metadata header,
-duplicate parameter, api-version, body. Who asks, and how often, has been looked at before.
+`read_request` reads any request; those on paths that Azure does not have are in `extensions.py`. If
+several things are wrong, the first in a fixed order decides: path, method, X-Forwarded-For,
+Metadata header, duplicate parameter, api-version, body. Callers are identified and limited before.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ Request: TypeAlias = MetadataRequest | extensions.ExtensionRequest
 
 
 def read_request(method: str, path: str, query: bytes, headers: Headers) -> Request | Problem:
+    """Read the head of any request."""
     if path[: len(extensions.ROOT)].lower() == extensions.ROOT:
         return extensions.read_extension_request(method, path, query, headers)
     return read_metadata_request(method, path, query, headers)
@@ -56,23 +57,23 @@ def read_metadata_request(
     method: str, path: str, query: bytes, headers: Headers
 ) -> MetadataRequest | Problem:
     elements = path.removesuffix("/").split("/")
-    place = [element.lower() for element in elements[:3]]
-    if place == _EVENTS and len(elements) == 3:
-        verbs: tuple[str, ...] = ("GET", "POST")
-    elif place == ["", "metadata", "instance"] or (
-        place == ["", "metadata", "versions"] and len(elements) == 3
+    base = [element.lower() for element in elements[:3]]
+    if base == _EVENTS and len(elements) == 3:
+        methods: tuple[str, ...] = ("GET", "POST")
+    elif base == ["", "metadata", "instance"] or (
+        base == ["", "metadata", "versions"] and len(elements) == 3
     ):
-        verbs = ("GET",)
+        methods = ("GET",)
     else:
         return errors.NOT_FOUND
-    if method not in verbs:
-        return errors.method_not_allowed(", ".join(verbs))
+    if method not in methods:
+        return errors.method_not_allowed(", ".join(methods))
     values = by_name(headers)
     if b"x-forwarded-for" in values:
         return errors.FORWARDED
     parameters = parameters_of(query)
     if values.get(b"metadata", b"").strip().lower() != b"true":
-        excused = (
+        header_optional = (
             method == "POST"
             and b"metadata" not in values
             and b"origin" not in values
@@ -80,11 +81,11 @@ def read_metadata_request(
             and (version := BY_NAME.get(parameters.get("api-version", ""))) is not None
             and version.preview
         )
-        if not excused:
+        if not header_optional:
             return errors.NO_METADATA_HEADER
     if parameters is None:
         return errors.DUPLICATE_PARAMETER
-    match place[2]:
+    match base[2]:
         case "versions":
             return GetVersions()
         case "instance":
@@ -92,16 +93,16 @@ def read_metadata_request(
             if name not in INSTANCE_VERSIONS:
                 return errors.bad_version(INSTANCE_VERSIONS)
             return GetInstance(name, tuple(elements[3:]), parameters.get("format", "json").lower())
-    known = BY_NAME.get(parameters.get("api-version", ""))
-    if known is None:
+    version = BY_NAME.get(parameters.get("api-version", ""))
+    if version is None:
         return errors.bad_version([version.name for version in VERSIONS])
     if method == "POST":
-        return PostApproval(known)
-    return GetDocument(known, values.get(b"if-none-match", b"").decode("latin-1"))
+        return PostApproval(version)
+    return GetDocument(version, values.get(b"if-none-match", b"").decode("latin-1"))
 
 
 def read_approval(body: bytes) -> tuple[str, ...] | Problem:
-    """Return the event ids that a POST approves, in upper case; any Content-Type will do."""
+    """Return the event ids that a POST approves, in upper case. Any Content-Type is accepted."""
     try:
         content = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -119,4 +120,5 @@ def read_approval(body: bytes) -> tuple[str, ...] | Problem:
 
 
 def write_approval(ids: Sequence[str]) -> bytes:
+    """Return the body of a POST that approves these events."""
     return msgspec.json.encode({"StartRequests": [{"EventId": id} for id in ids]})

@@ -1,6 +1,6 @@
-"""Instants as text: RFC 1123 (English, two-digit day, literal GMT) and ISO 8601, both ways.
+"""Format and parse times: RFC 1123 (English, two-digit day, literal GMT) and ISO 8601.
 
-Whole seconds since 1970 on this side. Never the process's locale, never a clock.
+Times are whole seconds since 1970. Independent of the locale of the process and of any clock.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ def iso8601(seconds: int) -> str:
 
 
 def parse_rfc1123(text: str) -> int:
-    found = _RFC1123.fullmatch(text)
-    if found is None or found[3] not in _MONTHS:
+    match = _RFC1123.fullmatch(text)
+    if match is None or match[3] not in _MONTHS:
         raise ValueError(f"not an RFC 1123 time: {text!r}")
-    month = _MONTHS.index(found[3]) + 1
+    month = _MONTHS.index(match[3]) + 1
     seconds = _seconds(
-        int(found[4]), month, int(found[2]), int(found[5]), int(found[6]), int(found[7])
+        int(match[4]), month, int(match[2]), int(match[5]), int(match[6]), int(match[7])
     )
     if rfc1123(seconds) != text:
-        raise ValueError(f"the day of the week does not fit: {text!r}")
+        raise ValueError(f"the day of the week does not match the date: {text!r}")
     return seconds
 
 
 def parse_iso8601(text: str) -> int:
-    found = _ISO8601.fullmatch(text)
-    if found is None:
+    match = _ISO8601.fullmatch(text)
+    if match is None:
         raise ValueError(f"not an ISO 8601 time in whole seconds and UTC: {text!r}")
-    return _seconds(*(int(part) for part in found.groups()))
+    return _seconds(*(int(part) for part in match.groups()))
 
 
 def _seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:

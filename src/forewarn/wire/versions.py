@@ -1,7 +1,7 @@
-"""The api-versions of the scheduled events endpoint: one row says what a version shows and how.
+"""The api-versions of the scheduled events endpoint, as a table of what each version shows.
 
-Adding a version is adding a row, and so is adding an event type, which every version since a
-given one shows. Nothing outside this file asks for a version by its name, but for the newest.
+A new version is a new row, and so is a new event type, which all versions from a given one on show.
+Code outside this file refers to no version by name, except to the newest.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import msgspec
 
 
 class EventTypeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An EventType as the documents name it, and what guests rely on about it."""
+    """An EventType as documents name it, and what it does to a machine."""
 
     name: str
     since: str  # the first version that shows it
-    restarts: bool = False  # the machine boots anew
-    deletes: bool = False  # the machine is gone afterwards
+    restarts: bool = False  # the machine reboots
+    deletes: bool = False  # the machine no longer exists afterwards
 
 
 EVENT_TYPES: tuple[EventTypeInfo, ...] = (
@@ -45,7 +45,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
         return _TYPES[self.name]
 
     def resource(self, name: str, *, iaas: bool) -> str:
-        """A machine's name as this version shows it."""
+        """Return a machine's name as this version shows it."""
         return f"_{name}" if self.preview and iaas else name
 
 

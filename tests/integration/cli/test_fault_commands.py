@@ -115,7 +115,7 @@ def test_an_approval_may_be_said_to_have_no_effect(service: Service) -> None:
 def test_what_can_go_wrong_can_be_looked_up_without_a_service() -> None:
     result = CliRunner().invoke(app, ["fault", "kinds"])
     rows = lines(result)
-    assert ["slow", "GET,", "POST", "the", "proper", "answer,", "late"] in rows
+    assert ["slow", "GET,", "POST", "the", "correct", "response,", "delayed"] in rows
     assert len(rows) == 16
     found = json.loads(CliRunner().invoke(app, ["fault", "kinds", "--json"]).stdout)
     assert found["gone"] == "410, the service is being updated"
@@ -124,7 +124,7 @@ def test_what_can_go_wrong_can_be_looked_up_without_a_service() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("add", "gome"), "forewarn: 'gome' is no kind of fault; did you mean 'gone'?"),
+        (("add", "gome"), "forewarn: 'gome' is not a kind of fault; did you mean 'gone'?"),
         (("add", "gone", "--machine", "web_7"), "forewarn: no machine 'web_7'; did you mean"),
         (("add", "gone", "--seconds", "3"), "a fault 'gone' takes no seconds"),
         (("clear", "f0"), "forewarn: no fault 'f0'; there are none"),

@@ -138,7 +138,7 @@ def test_a_machine_is_not_restored_on_a_host_that_has_failed(service: Service) -
     assert told(service, "machine", "show", "batch_1")["gone"] == "evicted"
     told(service, "host", "repair", "h2")
     assert told(service, "machine", "restore", "batch_1")["notes"] == []
-    assert "'batch_1' is there" in refused(service, "machine", "restore", "batch_1")
+    assert "'batch_1' exists" in refused(service, "machine", "restore", "batch_1")
 
 
 def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Service) -> None:
@@ -147,7 +147,7 @@ def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Ser
     told(service, "host", "degrade", "h2")
     said = typed(service, "machine", "restore", "batch_1")
     assert said.stdout.startswith("batch_1 has been restored")
-    assert "note: host 'h2' is degraded, and no event tells batch_1 so" in said.stderr
+    assert "note: host 'h2' is degraded, and no event announces this to batch_1" in said.stderr
     assert service.get("batch_1").status == 200
 
 
@@ -190,7 +190,7 @@ def test_a_delete_is_announced_where_the_scale_set_asked_for_it(service: Service
     [
         ("batch_2", "batch_0", "sets no terminate notice"),
         ("batch_1", "batch_0", "spot"),
-        ("db-b", "db-a", "only members of scale sets"),
+        ("db-b", "db-a", "only deletes of scale set members"),
     ],
 )
 def test_any_other_delete_happens_at_once_and_unannounced(
@@ -231,7 +231,7 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
     [
         (("web", "--count", "4"), "has 3 machines"),
         (("web", "--to", "4"), "cannot have 4"),
-        (("db", "--count", "1"), "no scale set"),
+        (("db", "--count", "1"), "is not a scale set"),
         (("wep", "--count", "1"), "did you mean 'web'"),
     ],
 )
@@ -419,7 +419,10 @@ def test_a_group_that_does_not_listen_is_told_of_by_the_command(service: Service
     service.clock.advance("20m")
     service.disable("split")
     outcome = told(service, "host", "maintain", "h3", "--evacuate")
-    assert "not listening, so without a vote until they ask: jump, split" in outcome["notes"]
+    assert (
+        "groups that are not listening and cannot approve until they poll: jump, split"
+        in outcome["notes"]
+    )
     service.disable("batch")
     assert "not listening" in told(service, "machine", "evict", "batch_0")["notes"][0]
 
@@ -449,7 +452,7 @@ def test_a_policy_is_shown_and_changed(service: Service) -> None:
     ("words", "says"),
     [
         (("web", "--terminate-notice", "16m"), "from 5 min to 15 min"),
-        (("db", "--terminate-notice", "5m"), "kind scale-set only"),
+        (("db", "--terminate-notice", "5m"), "only for groups of kind scale-set"),
         (("db", "--auto-approve", "Freeze"), "not Freeze"),
         (("db", "--user-event-limit", "0"), "at least 1"),
     ],

@@ -19,7 +19,7 @@ from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
 from forewarn.core.fleet import Host
-from forewarn.core.history import HistoryWriter, Record, What
+from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
@@ -111,7 +111,7 @@ def test_the_life_of_an_event_says_who_did_each_thing(service: Service) -> None:
         ("attempted", ""),
         ("finished", "driver"),
     ]
-    first = records(service, event=event.id, what=(What.SEEN,))[0]
+    first = records(service, event=event.id, what=(RecordKind.SEEN,))[0]
     assert first.at == START  # not when it was saved, nor when web_0 saw it too
 
 
@@ -158,8 +158,11 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     put(service, TokenPut(token, "created", "test"), TokenPut(token, "revoked", "test"))
     put(service, StateRestored(1))
     found = {record.what for record in records(service)}
-    only_on_a_real_clock = {What.CLOCK_ACCEPTED, What.RETIMED}  # see test_wrong_clock.py
-    assert found == set(What) - only_on_a_real_clock
+    only_on_a_real_clock = {
+        RecordKind.CLOCK_ACCEPTED,
+        RecordKind.RETIMED,
+    }  # see test_wrong_clock.py
+    assert found == set(RecordKind) - only_on_a_real_clock
     by_hand = [r for r in records(service) if r.what.value.startswith(("host-", "rollout-"))]
     assert {r.by for r in by_hand} <= {"test", "start"}
 
@@ -200,7 +203,7 @@ def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) 
     service.get("web_0")
     service.cancel(event)
     save(service)
-    assert story(service, event=event.id, what=(What.SEEN,)) == [("seen", "web_0")]
+    assert story(service, event=event.id, what=(RecordKind.SEEN,)) == [("seen", "web_0")]
 
 
 def test_a_first_sight_that_could_not_be_saved_is_saved_later(
@@ -220,7 +223,7 @@ def test_a_first_sight_that_could_not_be_saved_is_saved_later(
     service.clock.advance("1m")
     service.get("web_1")
     save(service)
-    (first,) = records(service, event=event.id, what=(What.SEEN,))
+    (first,) = records(service, event=event.id, what=(RecordKind.SEEN,))
     assert (first.by, first.at) == ("web_0", START)
 
 
@@ -244,7 +247,7 @@ def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Serv
         return [
             msgspec.structs.replace(record, seq=0)
             for record in sorted(found, key=lambda record: (record.at, record.seq))
-            if record.what is not What.SEEN
+            if record.what is not RecordKind.SEEN
         ]
 
     assert unnumbered(records(service)) == unnumbered(service.run(anew()))
@@ -407,9 +410,9 @@ def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
     service.schedule("Reboot", "jump")  # later than the first sight, and written before it
     followed = follow(0)
     save(service)
-    assert records(service)[-1].what is not What.SEEN
+    assert records(service)[-1].what is not RecordKind.SEEN
     (late,) = follow(followed[-1])
-    (seen,) = records(service, what=(What.SEEN,))
+    (seen,) = records(service, what=(RecordKind.SEEN,))
     assert late == seen.seq
     assert [*followed, late] == sorted(record.seq for record in records(service))
     assert follow(late) == []
@@ -588,7 +591,10 @@ def test_a_rollout_keeps_its_events_as_long_as_it_is_kept(service: Service) -> N
     submit(service, "web", c.Cancel(id="A", by="rollout R1"))
     service.clock.advance("100d")
     prune(service)
-    assert [r.what for r in records(service, event="A")] == [What.RAISED, What.WITHDRAWN]
+    assert [r.what for r in records(service, event="A")] == [
+        RecordKind.RAISED,
+        RecordKind.WITHDRAWN,
+    ]
     over = msgspec.structs.replace(waiting, ended_at=START + DAY)
     put(service, RolloutPut(over, "ended", "test"))
     prune(service)

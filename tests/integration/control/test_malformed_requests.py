@@ -66,8 +66,14 @@ DEEP = b"[" * 100_000
         ("POST", "/v1/rollouts", DEEP, 400, "the body is nested too deeply"),
         ("PATCH", "/v1/groups/web/policy", DEEP, 400, "the body is nested too deeply"),
         ("POST", "/v1/clock/advance", b'{"by":' * 50_000, 400, ""),
-        ("PUT", "/v1/fleet", b"groups: !!timestamp foo", 400, "groups: 'foo' is no timestamp"),
-        ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "'foo' is no timestamp"),
+        (
+            "PUT",
+            "/v1/fleet",
+            b"groups: !!timestamp foo",
+            400,
+            "groups: 'foo' is not a valid timestamp",
+        ),
+        ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "'foo' is not a valid timestamp"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

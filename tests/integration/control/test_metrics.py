@@ -145,7 +145,7 @@ def test_a_store_that_fails_is_counted_and_seen() -> None:
 
 
 def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
-    service.clock.interrupt("90s", "the process stood still")
+    service.clock.interrupt("90s", "the process was stalled")
     client = ControlClient(service.control_url)
     started = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
     client.on_rollout("pause", started.id, {})

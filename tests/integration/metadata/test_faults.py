@@ -25,7 +25,7 @@ JSON = "application/json; charset=utf-8"
 
 @pytest.fixture(scope="module", params=["sockets", "front"])
 def shared(request: pytest.FixtureRequest) -> Iterator[Service]:
-    """With every request on the long way, and with Front, which has to let go of some."""
+    """With every request on the slow path, and with Front, which has to let go of some."""
     with Service(sockets=True, front=request.param == "front") as service:
         service.scale_set("web", 3)
         service.machine("jump")
@@ -384,7 +384,7 @@ def test_in_process_a_slow_answer_comes_when_the_clock_was_wound(
 def test_in_process_a_test_that_waits_for_itself_is_told_so(
     inside: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delay, "MAX_UNWOUND", 0.01)
+    monkeypatch.setattr(delay, "MAX_STOPPED_WAIT", 0.01)
     inside.faults.add("slow", times=1)
     with pytest.raises(TimeoutError, match="the clock was not advanced within"):
         inside.get("web_0")

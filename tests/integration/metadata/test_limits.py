@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.core import Durations
 from forewarn.core.time import MINUTE
-from forewarn.metadata.endpoint.limits import OPEN_FILES, STRANGERS, Limits
+from forewarn.metadata.endpoint.limits import OPEN_FILES, UNKNOWN_CALLERS_SHARE, Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.node import Node, settings
 from forewarn.node.listening import serve
@@ -489,7 +489,7 @@ def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service
 
 @pytest.mark.parametrize("front", [True, False], ids=["front", "no front"])
 def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None:
-    limits = Limits(max_connections_per_machine=3, max_connections=5 * STRANGERS)
+    limits = Limits(max_connections_per_machine=3, max_connections=5 * UNKNOWN_CALLERS_SHARE)
     service = Service(fleet_of(1), sockets=True, limits=limits, front=front)
     known_by_source(service)
     with service:

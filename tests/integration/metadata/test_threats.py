@@ -231,7 +231,7 @@ def test_a_name_that_could_be_taken_for_something_else_is_none(named: Service, n
     ):
         refused = api.call("PUT", "/v1/fleet", fleet)
         assert refused.status == 400, fleet
-        assert "is no name" in refused.detail
+        assert "is not a valid name" in refused.detail
     alone = quote(name, safe="")
     for path, body in ((f"/v1/groups/{alone}", group), (f"/v1/hosts/{alone}", {})):
         entry = {key: value for key, value in body.items() if key != "name"}

@@ -118,7 +118,7 @@ def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -
 def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, file: Path) -> None:
     said(service, "host", "fail", "b")
     file.write_text(FLEET.replace("host: a}", "host: b}"))
-    words = "host 'b' has failed, and no event tells web_0 so"
+    words = "host 'b' has failed, and no event announces this to web_0"
     assert words in told(service, "apply", file, "--plan")["warnings"][0]
     assert f"note: {words}" in typed(service, "apply", file).stderr
     assert told(service, "apply", file)["warnings"] == []  # nothing to change, nothing to say
@@ -190,7 +190,7 @@ def test_labels_select_machines_and_groups(service: Service) -> None:
     assert names("group", "list", "--label", "tier") == ["web"]
     wrong = typed(service, "machine", "list", "--label", "a b")
     assert wrong.exit_code == 1
-    assert "is no name of a label" in wrong.stderr
+    assert "is not a valid label name" in wrong.stderr
 
 
 def test_what_the_service_shows_can_be_put_back_and_changes_nothing(

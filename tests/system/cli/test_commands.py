@@ -191,7 +191,7 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("event explain nope", "no event 'nope'"),
         ("machine show nope", "no machine 'nope'; there are"),
         ("machine restart nope", "no machine 'nope'"),
-        ("machine restore web_0", "only one that is gone"),
+        ("machine restore web_0", "only a machine that was evicted or deleted"),
         ("group show wep", "did you mean 'web'?"),
         ("group disable nope", "no group 'nope'"),
         ("machine list --group wbe", "no group 'wbe'; did you mean 'web'?"),

@@ -259,7 +259,7 @@ def test_a_slow_reader_costs_nothing_and_misses_nothing(
         fill(service, 3 * FEED_PAGE)
         last = service.node.store.seq
         until(lambda: service.node.feed.lag > FEED_PAGE)
-        assert len(service.node.feed._known) <= FEED_PAGE  # of which nothing else is in memory
+        assert len(service.node.feed._entries) <= FEED_PAGE  # of which nothing else is in memory
         # The others go on meanwhile.
         with closing(Stream(service.control_url, f"?after={last - 1}")) as other:
             hello(other)

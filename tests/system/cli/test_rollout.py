@@ -116,9 +116,9 @@ def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> N
     [
         (("--type", "Rebot", "--group", "web"), "unknown event type 'Rebot'"),
         (("--type", "Reboot", "--group", "wbe"), "no group 'wbe'"),
-        (("--type", "Reboot", "--label", "=x"), "is no name of a label"),
+        (("--type", "Reboot", "--label", "=x"), "is not a valid label name"),
         (("--type", "Reboot", "--label", ""), "an empty selector"),
-        (("--type", "Reboot", "--group", "web", "--window", "sat"), "is no window"),
+        (("--type", "Reboot", "--group", "web", "--window", "sat"), "is not a window"),
         (
             ("--type", "Reboot", "--group", "web", "--notice", "1m"),
             "pass --short-notice to override",
@@ -177,7 +177,7 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     assert "2/7" in lines[1]
     assert "1/2" in lines[2]
     assert any(line.startswith("web: domain 1 (web_1, web_3)") for line in lines)
-    assert any("shop: not their turn yet; at most 2 at once" in line for line in lines)
+    assert any("shop: waiting for their turn; at most 2 at once" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def handed_over(directory: Path, workers: int) -> Iterator[MultiProcessService]:
 
 MODES = {
     "one process": lambda at: multi_process_service(at, 0, metadata=ANY_TWO),
-    "without the short way": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, front=False),
+    "without the fast path": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, front=False),
     "recording": lambda at: multi_process_service(at, 0, metadata=ANY_TWO, record="trace.jsonl"),
     "workers": lambda at: multi_process_service(at, 2, metadata=ANY_TWO),
     "handed over": lambda at: handed_over(at, 0),

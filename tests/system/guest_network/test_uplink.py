@@ -34,7 +34,7 @@ from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 
 EAR = 4077
 ENDPOINT6 = "fd00:a9fe:a9fe::254"
-STRANGER, STRANGER6 = "10.77.200.1", "fd00:77::200"
+UNKNOWN_CALLER, STRANGER6 = "10.77.200.1", "fd00:77::200"
 
 Uplinked = tuple[Lab, Namespace]
 
@@ -60,7 +60,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uplinked]:
 
 @dataclass(frozen=True)
 class Lie:
-    source: str = STRANGER
+    source: str = UNKNOWN_CALLER
     to: str = VICTIM
     tags: Sequence[int] = ()
     as_peer: bool = False  # under the peer's MAC
@@ -87,7 +87,7 @@ def said(source: str, to: str = VICTIM, data: bytes = b"forged") -> bytes:
 def test_who_is_beyond_an_uplink_is_nobody_here(
     bare: Uplinked, guarded: Uplinked, lie: Lie
 ) -> None:
-    kind, own_address = (IP6, STRANGER6) if ":" in lie.to else (IP, STRANGER)
+    kind, own_address = (IP6, STRANGER6) if ":" in lie.to else (IP, UNKNOWN_CALLER)
     nft(guarded[0], "reset", "counters")
     for lab, stranger in (bare, guarded):
         own, to = mac_of(stranger), mac_of(lab.guests[VICTIM])
@@ -161,7 +161,9 @@ def wait_for_honest(lab: Lab, stranger: Namespace) -> None:
     """What the stranger said before has been dealt with when this arrives."""
     victim = lab.guests[VICTIM]
     with ear(victim, EAR) as heard:
-        honest = ethernet(mac_of(stranger), BROADCAST, IP, said(STRANGER, "10.77.255.255", b"true"))
+        honest = ethernet(
+            mac_of(stranger), BROADCAST, IP, said(UNKNOWN_CALLER, "10.77.255.255", b"true")
+        )
         send(stranger, honest)
         assert heard.recv(100) == b"true"
 

@@ -49,7 +49,7 @@ from helpers.raw_http import RawConnection, RawResponse, request
 
 COUNT = 60
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-WAYS = {"the short way": GET, "the long way": ODD}
+WAYS = {"the fast path": GET, "the slow path": ODD}
 
 
 def front_of(service: Service) -> Front:
@@ -60,7 +60,7 @@ def front_of(service: Service) -> Front:
 
 @contextlib.contextmanager
 def counted(service: Service, answered: int, handed_over: int = 0) -> Iterator[None]:
-    """So many polls are answered the short way meanwhile, and so many connections given away."""
+    """So many polls are answered on the fast path meanwhile, and so many connections given away."""
     front = front_of(service)
     before = front.answered, front.handed_over
     yield

@@ -46,7 +46,7 @@ class Victim:
                 sys.executable,
                 str(HELPERS / "service_zygote.py"),
                 "dev",
-                "--no-observe",  # polls take the short way, as they do on a fleet
+                "--no-observe",  # polls take the fast path, as they do on a fleet
                 *(word for pair in words.items() for word in pair),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

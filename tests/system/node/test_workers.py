@@ -107,7 +107,7 @@ def test_polls_go_on_while_control_is_killed_and_approvals_are_refused_until_it_
     assert crowd.bodies == {expected}
     assert service.approve(id) == 200
     assert service.document(0)["Events"][0]["EventStatus"] == "Started"
-    assert "the control process is away" in service.said_so_far()
+    assert "the control process is not available" in service.said_so_far()
     service.ask("POST", f"/v1/events/{id}/finish", {"reason": "test"})
 
 

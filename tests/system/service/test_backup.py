@@ -27,7 +27,7 @@ from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.http.errors import on_store_failed
 from forewarn.control.schema.core import BACKUP_HEADER
 from forewarn.core import Durations, Event, EventType, Refused, Status
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
 from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.time import DAY, MINUTE
@@ -396,7 +396,7 @@ def at(service: Service) -> int:
     return service.node.writer.now().at
 
 
-def record_of(service: Service, what: What) -> list[Any]:
+def record_of(service: Service, what: RecordKind) -> list[Any]:
     return list(service.run(service.node.store.history(Records(what=(what,), limit=100))))
 
 
@@ -441,7 +441,7 @@ def test_no_number_that_a_guest_has_seen_comes_again_for_something_else(tmp_path
         later = at(service)
     with life.serving(later) as service:  # it is a state like any other by now
         assert service.document("web_0")["DocumentIncarnation"] == 3 + beyond
-        (record,) = record_of(service, What.STATE_RESTORED)
+        (record,) = record_of(service, RecordKind.STATE_RESTORED)
         assert "a copy that ends with commit 3" in record.note
     life.restore()  # of the same copy, later: other numbers again
     with life.serving(later + 5_000_000) as service:
@@ -691,7 +691,7 @@ def test_a_backup_that_was_only_copied_into_place_is_noticed_as_well(tmp_path: P
     shutil.copy(life.backup, life.state)
     with life.serving() as service:
         assert service.document("web_0")["DocumentIncarnation"] > DOCUMENTS_LEAST
-        assert record_of(service, What.STATE_RESTORED)
+        assert record_of(service, RecordKind.STATE_RESTORED)
 
 
 # Older ones, with real processes.

@@ -251,7 +251,7 @@ def test_without_the_packages_it_says_what_to_install(
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(otel.TracesUnusable, match="an address such as http"):
+    with pytest.raises(otel.TracesUnusable, match="must be a URL such as http"):
         otel.start("collector:4318")
     assert not otel.active()
 

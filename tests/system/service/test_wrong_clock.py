@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.core import EventType, Refused, Source
-from forewarn.core.history import Record, What
+from forewarn.core.history import Record, RecordKind
 from forewarn.core.time import DAY
 from forewarn.node import Config, Node
 from forewarn.service.engine.clock import ClockLimits, RealClock
@@ -142,9 +142,9 @@ def test_the_clock_can_be_accepted_while_no_service_runs(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     trusted, _, after = asyncio.run(lived(state, RealClock(limits=ClockLimits())))
     assert trusted
-    kinds = [record.what for record in after if record.what is not What.SEEN]  # written later
+    kinds = [record.what for record in after if record.what is not RecordKind.SEEN]  # written later
     assert kinds[: len(before)] == [record.what for record in before]
-    assert What.CLOCK_ACCEPTED in kinds[len(before) :]
+    assert RecordKind.CLOCK_ACCEPTED in kinds[len(before) :]
     assert all(record.at <= guard.wall_us() for record in after)
     with check.reading(state) as connection:
         verify(connection, state)  # the commits still lead to what stands beside them

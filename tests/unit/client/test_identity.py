@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forewarn.client import identity
 from forewarn.client.identity import Identity, host_name, instance_name
-from forewarn.wire.instance import INSTANCE_VERSIONS, Facts, Found, answer
+from forewarn.wire.instance import INSTANCE_VERSIONS, Facts, InstanceBody, answer
 
 FACTS = Facts(
     name="web_18",
@@ -45,7 +45,7 @@ SELF = Identity(
 
 def told(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
     found = answer(FACTS, version, path, "json")
-    assert isinstance(found, Found)
+    assert isinstance(found, InstanceBody)
     return found.body
 
 

@@ -68,7 +68,7 @@ def test_a_token_is_valid_until_it_expires_or_is_revoked(
     one: Token, valid: bool, since: int | None
 ) -> None:
     assert one.valid(NOW) is valid
-    assert one.over_since(NOW) == since
+    assert one.invalid_since(NOW) == since
 
 
 TOKENS = st.lists(
@@ -86,7 +86,7 @@ TOKENS = st.lists(
 def test_what_may_be_forgotten_is_never_valid_and_never_all_there_is(tokens: list[Token]) -> None:
     found = forgettable(tokens, NOW)
     assert [since for since, _ in found] == sorted(since for since, _ in found)
-    assert all(one.over_since(NOW) == since for since, one in found)
+    assert all(one.invalid_since(NOW) == since for since, one in found)
     assert len(found) < len(tokens) or not tokens
     kept = {one.id for one in tokens} - {one.id for _, one in found}
     over = [one for one in tokens if not one.valid(NOW) and one.id in kept]

@@ -11,7 +11,7 @@ from forewarn.core import EventType, Group, GroupKind, Machine, Now, Policy, app
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.core.fleet import Health, Host
-from forewarn.core.history import MOVES, ROLLOUT, HistoryWriter, Record, What, seen
+from forewarn.core.history import MOVES, ROLLOUT, HistoryWriter, Record, RecordKind, seen
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout, Switch
@@ -63,7 +63,7 @@ def test_an_events_record_says_what_it_is_about() -> None:
     (record,) = web.raised("A", "web_0", cause="rollout/7/x", host="rack-1", description="Words.")
     assert record == Record(
         at=NOW.at,
-        what=What.RAISED,
+        what=RecordKind.RAISED,
         by="ann",
         group="web",
         event="A",
@@ -185,7 +185,7 @@ def test_what_one_commit_puts_twice_is_compared_with_what_came_first() -> None:
     assert isinstance(second, Changes)
     scribe = HistoryWriter({"web": web.group}, {})
     records = scribe.records(NOW.at, [("web", (*first.items, *second.items))])
-    assert [r.what for r in records] == [What.MACHINE_ADDED, What.MACHINE_CHANGED]
+    assert [r.what for r in records] == [RecordKind.MACHINE_ADDED, RecordKind.MACHINE_CHANGED]
 
 
 def test_a_group_that_listens_and_one_that_no_longer_does() -> None:
@@ -249,7 +249,7 @@ def test_the_first_sight_names_who_saw_it() -> None:
     web.raised("A", "web_0")
     (event,) = web.group.events
     first = seen(event, "web_1", NOW.at + 7)
-    assert (first.what, first.by, first.at) == (What.SEEN, "web_1", NOW.at + 7)
+    assert (first.what, first.by, first.at) == (RecordKind.SEEN, "web_1", NOW.at + 7)
     assert (first.machines, first.machine) == (("web_0",), "web_1")
 
 

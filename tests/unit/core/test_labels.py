@@ -52,11 +52,11 @@ def test_a_selector_means_those_for_whom_all_its_terms_hold(selector: str, found
 @pytest.mark.parametrize(
     ("selector", "says"),
     [
-        ("tier=web,", "nothing between two commas"),
-        ("=web", "is no name of a label"),
-        ("!", "is no name of a label"),
-        ("tier==web", "is no value of a label"),
-        ("a b", "is no name of a label"),
+        ("tier=web,", "has an empty term"),
+        ("=web", "is not a valid label name"),
+        ("!", "is not a valid label name"),
+        ("tier==web", "is not a valid label value"),
+        ("a b", "is not a valid label name"),
         ("a" * (MAX_LABEL_NAME + 1), "1 to 63 letters"),
         (",".join(["a"] * (MAX_TERMS + 1)), "at most 32 terms"),
     ],

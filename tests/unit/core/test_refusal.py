@@ -13,8 +13,8 @@ def test_the_api_and_the_command_line_have_words_for_every_hint() -> None:
 def test_a_refusal_is_put_into_the_words_of_an_interface() -> None:
     refused = conflict("it has failed", hint=Hint.REPAIR_HOST, about="h2")
     assert str(refused) == "it has failed"
-    assert refused.in_words({Hint.REPAIR_HOST: "repair {about}"}) == "it has failed; repair h2"
-    assert refused.in_words({}) == "it has failed"
+    assert refused.with_hint({Hint.REPAIR_HOST: "repair {about}"}) == "it has failed; repair h2"
+    assert refused.with_hint({}) == "it has failed"
 
 
 def test_the_place_comes_first() -> None:

@@ -22,7 +22,7 @@ from forewarn.control.server import acceptor, connections
 from forewarn.control.server import protocol as operators
 from forewarn.core import events, labels
 from forewarn.core.deciding import decide
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.core.rollouts import lanes, window_syntax
 from forewarn.core.time import DAY, MAX_SPEED, MIN_SPEED
@@ -82,7 +82,7 @@ LIMITS = {
         events.MAX_READY_CHANGES
     ),
     "Pause before a failed attempt to carry out an event is repeated; it doubles each time": (
-        f"{in_words(decide.BACK_OFF_FIRST)} to {in_words(decide.BACK_OFF_MOST)}"
+        f"{in_words(decide.MIN_BACK_OFF)} to {in_words(decide.MAX_BACK_OFF)}"
     ),
     "Length of the name of a machine, group or host": f"{read.MAX_NAME} characters",
     "Machines of a scale set": str(read.MAX_PLACEMENT_GROUP),
@@ -102,7 +102,7 @@ LIMITS = {
     "Groups, labels and hosts that a rollout names": str(lanes.MAX_SELECTED),
     "Groups or hosts that a rollout works on at the same time": f"{request.MAX_AT_ONCE:,}",
     "Rollouts under way": str(rollouts.MAX_RUNNING),
-    "Rollouts kept in all; the oldest that are over are forgotten": f"{rollouts.KEPT_ROLLOUTS:,}",
+    "Rollouts kept in all; the oldest that are over are forgotten": f"{rollouts.MAX_ROLLOUTS:,}",
     "Longest bake time": in_words(request.MAX_BAKE),
     "Longest timeout of a gate": in_words(gates.MAX_GATE_TIMEOUT),
     "Length of a gate's URL": f"{gates.MAX_GATE_URL:,} characters",
@@ -182,7 +182,7 @@ def test_every_file_that_contributors_are_shown_exists(page: Path) -> None:
 def test_every_kind_of_record_is_documented() -> None:
     text = (DOCS / "operate" / "history.md").read_text()
     table = text.partition("| kind | what happened |")[2]
-    assert [what.value for what in What if f"`{what.value}`" not in table] == []
+    assert [what.value for what in RecordKind if f"`{what.value}`" not in table] == []
 
 
 def test_every_rule_of_the_judge_is_documented() -> None:

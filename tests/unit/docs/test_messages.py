@@ -17,7 +17,15 @@ from helpers.paths import ROOT
 SOURCE = ROOT / "src" / "forewarn"
 LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}
-FOUND = {"_problem", "_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
+FOUND = {
+    "_scalar_error",
+    "_problem",
+    "_wrong",
+    "fatal",
+    "warning",
+    "Finding",
+    "Pair",
+}  # by a look at the settings
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
 ANSWERED |= {"problem_response", "problem_for_status"}  # of the control API
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
@@ -28,6 +36,7 @@ TELLING = {
     "_log",
     "_log_error",
     "_tell",
+    "log_line",
     "tell",
     "log",
     "_within",
@@ -56,7 +65,7 @@ WORDING = {  # files whose functions put into words what others tell
 # The test kit's; what guests get; a page; what a hook says, which its own page tells.
 APART = ("judge", "testing", "wire", "control/openapi/html.py", "agent/hooks")
 PASSING = {  # what looks like a message to us, and why it is none
-    "no way to … an event that is …": "a mistake of ours",
+    "cannot … an event that is …": "a mistake of ours",
     "the rollout has been paused, aborted or overtaken meanwhile": "a sign between two of ours",
     "event … belongs to the maintenance of host '…', which is for groups … together; they can"
     " only be cancelled together": "whoever cancels one cancels all",
@@ -80,7 +89,8 @@ MEANING = 5  # words of an explanation; with fewer it says nothing
 EXAMPLES = {  # one for each way of telling something, so that we notice when we no longer see it
     "the state can be written again",  # a line of the log
     "a process has ended and is started again",  # one by way of what somebody was given
-    "the control process is away: polls are answered, but nothing else can be done",  # by name
+    # by name
+    "the control process is not available: polls are answered, other requests are refused",
     "event … has started and cannot be cancelled; only a Scheduled event can",  # a refusal
     "this needs the role …; token '…' has …",  # of who asks
     "a request with the … '…' is under way; try again in a moment",  # of a request

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from forewarn.wire.instance import (
     INSTANCE_VERSIONS,
     Facts,
-    Found,
     InstanceAnswer,
+    InstanceBody,
     NeedsText,
     Node,
     NoSuchElement,
@@ -55,7 +55,7 @@ ALONE = Facts(name="db")
 
 
 def text(said: InstanceAnswer) -> str:
-    assert isinstance(said, Found)
+    assert isinstance(said, InstanceBody)
     assert said.content_type == "text/plain; charset=utf-8"
     return said.body.decode()
 
@@ -66,7 +66,7 @@ def read(facts: Facts, path: str, version: str = NEWEST) -> str:
 
 def whole(facts: Facts, version: str) -> str:
     said = answer(facts, version, (), "json")
-    assert isinstance(said, Found)
+    assert isinstance(said, InstanceBody)
     assert said.content_type == "application/json; charset=utf-8"
     return said.body.decode()
 
@@ -265,7 +265,7 @@ def test_only_an_index_in_range_and_in_plain_digits_finds_an_item(index: str) ->
 @pytest.mark.parametrize("format", ["json", "", "xml"])
 def test_a_branch_is_answered_as_json(path: str, body: object, format: str) -> None:
     said = answer(MEMBER, NEWEST, path.split("/"), format)
-    assert isinstance(said, Found)
+    assert isinstance(said, InstanceBody)
     assert json.loads(said.body) == body
 
 
@@ -341,7 +341,9 @@ elements = st.one_of(
 def test_nothing_that_can_be_asked_raises(
     facts: Facts, version: str, path: list[str], format: str
 ) -> None:
-    assert isinstance(answer(facts, version, path, format), Found | NeedsText | NoSuchElement)
+    assert isinstance(
+        answer(facts, version, path, format), InstanceBody | NeedsText | NoSuchElement
+    )
 
 
 # --- versions and host names ------------------------------------------------------------------

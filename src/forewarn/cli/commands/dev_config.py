@@ -55,7 +55,7 @@ def configure(
         state=state,
         rules=Durations(speed=speed, silence=None, enable_delay=enable_delay),
         virtual=guard.wall_us() // 1_000_000 * 1_000_000 if virtual else None,
-        identity=Identity.ASKED,
+        identity=Identity.TARGET,
         speak_as=_speaker(machines, speak_as),
         limits=Limits(throttle=throttle),
         metadata=first,

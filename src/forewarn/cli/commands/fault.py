@@ -130,13 +130,13 @@ def kinds(json: Json = False) -> None:
     from forewarn.service.faults.kinds import KINDS
 
     if json:
-        print_json({kind.value: nature.says for kind, nature in KINDS.items()})
+        print_json({kind.value: nature.description for kind, nature in KINDS.items()})
         return
     rows = [
         (
             kind.value,
             "events" if nature.of_events else ", ".join(nature.methods),
-            nature.says,
+            nature.description,
         )
         for kind, nature in KINDS.items()
     ]

@@ -74,4 +74,4 @@ def _check(outcome: Any) -> Any:
 
 
 def _text(refused: Refused) -> str:
-    return refused.in_words({hint: HINTS[hint.value] for hint in Hint})
+    return refused.with_hint({hint: HINTS[hint.value] for hint in Hint})

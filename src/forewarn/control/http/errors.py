@@ -23,7 +23,7 @@ from forewarn.control.views import core
 from forewarn.core import Duration, Refused, Time
 from forewarn.core.labels import Selector, SelectorError, parse
 from forewarn.core.refusal import Reason, invalid
-from forewarn.core.time import LAST, SECOND
+from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.platform.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
 from forewarn.support.instants import from_datetime
@@ -114,7 +114,7 @@ def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
 
 def duration_of(name: str, seconds: float) -> Duration:
     """Convert seconds; `name` is the field that an error names."""
-    if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
+    if not abs(seconds) * SECOND < MAX_TIME:  # not a number fails this as well
         raise RefusedError(invalid(f"{name}: {seconds} s is not a valid duration"))
     return round(seconds * SECOND)
 

@@ -21,7 +21,7 @@ from litestar.params import PathParameter, QueryParameter
 from forewarn.control.http.errors import ProblemError, problem_for_status
 from forewarn.control.http.operation import operation_of
 from forewarn.control.schema import core as s
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.labels import MAX_TERMS
 from forewarn.support.suggest import nearest
 
@@ -35,7 +35,7 @@ _ID = r"^[0-9A-Fa-f-]{1,36}$"
 _DAYS = r"(000[1-9]|[1-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 _TIME = rf"{_DAYS}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
 _WHEN = rf"^({_TIME}|([0-9]{{1,4}}[dhms]){{1,5}}|[0-9]{{1,9}}(\.[0-9]{{1,9}})?)$"
-_WHAT = "|".join(what.value for what in What)
+_WHAT = "|".join(what.value for what in RecordKind)
 _WHATS = rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$"
 
 

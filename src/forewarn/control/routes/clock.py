@@ -13,7 +13,7 @@ from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
 from forewarn.core.access import Role
 from forewarn.core.refusal import conflict, invalid
-from forewarn.core.time import LAST, SECOND
+from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.engine.ledger import Hung
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support import guard
@@ -203,6 +203,6 @@ def _target(at: Time, data: s.AdvanceRequest, past_allowed: bool = False) -> Tim
     to = instant(data.to) if data.to is not None else at + duration_of("by", data.by or 0)
     if to < at and not past_allowed:
         raise RefusedError(invalid("time does not go back"))
-    if to > LAST:
+    if to > MAX_TIME:
         raise RefusedError(invalid("a clock cannot be advanced beyond the year 9000"))
     return to

@@ -28,7 +28,7 @@ from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, problem_of
 from forewarn.control.http.responses import ENDLESS
 from forewarn.control.schema import feed as f
 from forewarn.control.views import feed as feed_views
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.feed import Feed, FeedEntry, Lost
 
@@ -155,7 +155,7 @@ def _filter(call: CallContext, group: str | None, what: str | None) -> Keep | No
     """Return a filter for the changes that the caller requests and may see; None: all of them. A
     token with a limit sees changes of its groups, and none that are not about a group."""
     names = [name.strip() for name in what.split(",") if name.strip()] if what else []
-    kinds = {parse_enum(What, "kind of change", name).value for name in names}
+    kinds = {parse_enum(RecordKind, "kind of change", name).value for name in names}
     if not call.limited and group is None and not kinds:
         return None
 

@@ -28,7 +28,7 @@ from forewarn.control.http.parameters import (
 )
 from forewarn.control.schema.feed import HistoryPage
 from forewarn.control.views.feed import history_record
-from forewarn.core.history import Record, What
+from forewarn.core.history import Record, RecordKind
 from forewarn.core.refusal import invalid
 from forewarn.store.port import HistoryQuery, Mark
 
@@ -46,7 +46,7 @@ def history_query(
 ) -> HistoryQuery:
     now = context().platform.writer.now().at
     return HistoryQuery(
-        what=tuple(parse_enum(What, "kind of record", text) for text in _split(what)),
+        what=tuple(parse_enum(RecordKind, "kind of record", text) for text in _split(what)),
         since=parse_time_or_age("since", since, now),
         until=parse_time_or_age("until", until, now),
         **others,

@@ -13,7 +13,7 @@ def fault(account: FaultAccount) -> f.Fault:
         id=fault.id,
         kind=fault.kind.value,
         state=account.state,
-        message=account.says,
+        message=account.consumption,
         machines=list(fault.machines),
         groups=list(fault.groups),
         method=fault.method,

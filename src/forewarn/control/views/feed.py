@@ -25,7 +25,7 @@ from forewarn.support.instants import to_datetime
 
 def commit(commit: Commit) -> f.FeedCommit:
     changes = [(entry.group, entry.items) for entry in commit.entries]
-    records = HistoryReplayer(commit.words).records(commit.at, changes, commit.puts)
+    records = HistoryReplayer(commit.replay_notes).records(commit.at, changes, commit.puts)
     view = f.FeedCommit(
         seq=commit.seq, at=to_datetime(commit.at), changes=[_change(record) for record in records]
     )

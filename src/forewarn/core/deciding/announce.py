@@ -1,4 +1,4 @@
-"""Raising events: what may be announced, with which notice, and what is refused.
+"""Announcing events: what can be announced, with which notice, and what is refused.
 
 Every refusal says what would have been right.
 """
@@ -31,10 +31,10 @@ from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
 from forewarn.support.text import either_of, in_words, listing
 
-TIGHT_NOTICE: Duration = 5 * SECOND  # below this a client that asks once a second is hard pressed
+TIGHT_NOTICE: Duration = 5 * SECOND  # less is hardly enough for a client that polls every second
 
-UNANNOUNCED_AGAIN = "it is unannounced and starts as soon as the machine is free"
-KEEPS_NOT_BEFORE = (
+REPEATED_UNANNOUNCED = "it is unannounced and starts as soon as the machine is free"
+REPEATED_ANNOUNCED = (
     "it was announced before the group stopped listening and keeps its NotBefore;"
     " an operator's approval starts it now"
 )
@@ -48,14 +48,14 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     )
     if problem:
         return problem
-    when = _not_before(command, now)
-    if isinstance(when, Refused):
-        return when
-    terms: dict[str, Any] = {"not_before": when}
+    not_before = _not_before(command, now)
+    if isinstance(not_before, Refused):
+        return not_before
+    terms: dict[str, Any] = {"not_before": not_before}
     if command.source is Source.USER:
-        terms = _user_terms(group, command.type, when, now)
-        if terms["approved"] is None and (full := _limit_reached(group)):
-            return full
+        terms = _user_terms(group, command.type, not_before, now)
+        if terms["approved"] is None and (limit_refusal := _limit_reached(group)):
+            return limit_refusal
     event = draft(
         group,
         command,
@@ -70,7 +70,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         joint=command.joint,
         span=command.span,
         moves=command.moves,
-        short_notice=when - now.at < now.rules.paced(command.type.traits.notice)
+        short_notice=not_before - now.at < now.rules.paced(command.type.traits.notice)
         and command.short_notice,
         **terms,
     )
@@ -79,9 +79,9 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
 
 
 def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
-    """What is allowed, but may not be what was meant."""
+    """Return notes about what is allowed but may be a mistake."""
     if event.unannounced:
-        return (_at_once(group),)
+        return (_unannounced_note(group),)
     notes = []
     notice = event.not_before - now.at
     machines = group.named(event.resources).values()
@@ -89,14 +89,18 @@ def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         notes.append(f"the notice is only {in_words(notice)}: clients may not see it in time")
     if event.traits.spot_only and not all(machine.spot for machine in machines):
         regular = listing([machine.name for machine in machines if not machine.spot])
-        notes.append(f"{regular} is not spot; in a cloud only spot machines are evicted")
+        notes.append(f"{regular} is not spot; in a cloud, only spot machines are evicted")
     if event.traits.scale_set_only and (
         group.kind is not GroupKind.SCALE_SET or any(machine.spot for machine in machines)
     ):
-        notes.append("in a cloud only members of scale sets that are not spot are told of a delete")
+        notes.append(
+            "in a cloud, only deletes of scale set members that are not spot are announced"
+        )
     if event.approved:
         notes.append(_policy_note(group))
-    elif not group.enabled and not event.host:  # of a host, all groups are told of at once
+    elif (
+        not group.enabled and not event.host
+    ):  # for a host, `platform/hosts.py` adds one note about all groups
         notes.append(
             f"group '{group.name}' is not listening yet; it will see the event once it asks"
         )
@@ -125,12 +129,12 @@ def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
         host=command.host,
         failure=True,
     )
-    begun = move(event, Move.STRIKE, started_at=now.at, attempt=Attempt(number=1, at=now.at))
-    return Changes((EventMoved(Move.STRIKE, begun, command.by),), event.id)
+    started = move(event, Move.FAIL, started_at=now.at, attempt=Attempt(number=1, at=now.at))
+    return Changes((EventMoved(Move.FAIL, started, command.by),), event.id)
 
 
 def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
-    """A user's restart or redeploy: announced like any other, unless nobody would notice."""
+    """Announce a restart or redeploy that a user has requested, if the group is enabled."""
     if not command.type.traits.by_user:
         types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
         return invalid(f"a user can ask for a {types}, not for a {command.type.value}")
@@ -143,18 +147,18 @@ def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Chan
     approved = terms["approved"]
     for event in _pending(group):
         if event.type is command.type and event.resources == (command.machine,):
-            again = ("it had been asked for already; this is the same event",)
+            repeated = ("it was requested before; this is the same event",)
             if event.unannounced:
-                return Changes((), event.id, (*again, UNANNOUNCED_AGAIN))
+                return Changes((), event.id, (*repeated, REPEATED_UNANNOUNCED))
             if not group.enabled:  # it was announced, and NotBefore is a promise
-                return Changes((), event.id, (*again, KEEPS_NOT_BEFORE))
+                return Changes((), event.id, (*repeated, REPEATED_ANNOUNCED))
             if approved is None or event.approved:
-                return Changes((), event.id, again)
-            go = move(event, Move.APPROVE, approved=approved)
-            notes = (*again, _policy_note(group))
-            return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, notes)
-    if approved is None and (full := _limit_reached(group)):
-        return full
+                return Changes((), event.id, repeated)
+            after = move(event, Move.APPROVE, approved=approved)
+            notes = (*repeated, _policy_note(group))
+            return Changes((EventMoved(Move.APPROVE, after, command.by),), event.id, notes)
+    if approved is None and (limit_refusal := _limit_reached(group)):
+        return limit_refusal
     event = draft(
         group,
         command,
@@ -166,26 +170,30 @@ def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Chan
         **terms,
     )
     if event.unannounced:
-        notes = (_at_once(group),)
+        notes = (_unannounced_note(group),)
     elif approved:
         notes = (_policy_note(group),)
     return Changes((EventMoved(Move.RAISE, move(event, Move.RAISE), command.by),), event.id, notes)
 
 
-def _user_terms(group: Group, type: EventType, when: Time, now: Now) -> dict[str, Any]:
-    """When a user's event starts, on whose approval, and whether guests are shown it.
+def _user_terms(group: Group, type: EventType, not_before: Time, now: Now) -> dict[str, Any]:
+    """Return the fields of a user's event that depend on whether the group is enabled.
 
-    In a group that is not enabled it happens at once and is never shown, not even after the group
-    is enabled while it is under way.
+    In a group that is not enabled the event happens at once and is never shown, not even if the
+    group is enabled before it ends.
     """
     if group.enabled:
-        return {"not_before": when, "approved": _by_policy(group, type, now)}
+        return {"not_before": not_before, "approved": _by_policy(group, type, now)}
     approved = Approval("nobody: the group is not listening", now.at, ApprovalKind.NOBODY)
-    not_before = ceil_second(now.at)
-    return {"not_before": not_before, "approved": approved, "unannounced": True, "listed": False}
+    return {
+        "not_before": ceil_second(now.at),
+        "approved": approved,
+        "unannounced": True,
+        "listed": False,
+    }
 
 
-def _at_once(group: Group) -> str:
+def _unannounced_note(group: Group) -> str:
     return (
         f"group '{group.name}' is not listening (none of its machines has asked for events):"
         " this happens at once, or as soon as the machine is free, unannounced"
@@ -197,7 +205,7 @@ def _policy_note(group: Group) -> str:
 
 
 def _pending(group: Group) -> list[Event]:
-    """Users' events that have not started."""
+    """Return the users' events that have not started."""
     return [e for e in group.events if e.source is Source.USER and e.status is Status.SCHEDULED]
 
 
@@ -233,19 +241,19 @@ def draft(
     type: EventType,
     machines: tuple[str, ...],
     now: Now,
-    **rest: Any,
+    **fields: Any,
 ) -> Event:
-    """What every event has, however it comes about. The machines are known to be suitable."""
-    first = group.machine(machines[0])
+    """Return a new event with the fields that every kind of event has. The machines are valid."""
+    machine = group.machine(machines[0])
     return Event(
         id=command.id,
         group=group.name,
         type=type,
         resources=machines,
-        domain=first.update_domain if first else 0,
+        domain=machine.update_domain if machine else 0,
         raised_at=now.at,
         by=command.by,
-        **{"listed": group.enabled, **rest},
+        **{"listed": group.enabled, **fields},
     )
 
 
@@ -259,25 +267,29 @@ def machines_problem(group: Group, names: tuple[str, ...]) -> Refused | None:
     for name in names:
         machine = machines.get(name)
         if machine is None:
-            here = listing(sorted(group.alive))
-            return unknown(f"no machine '{name}' in group '{group.name}'; it has {here}")
+            alive = listing(sorted(group.alive))
+            return unknown(f"no machine '{name}' in group '{group.name}'; it has {alive}")
         if machine.gone:
             return conflict(f"machine '{name}' is gone ({machine.gone})")
         domains.setdefault(machine.update_domain, name)
     if len(domains) > 1:
-        places = listing([f"'{name}' is in {domain}" for domain, name in sorted(domains.items())])
+        domain_list = listing(
+            [f"'{name}' is in {domain}" for domain, name in sorted(domains.items())]
+        )
         return invalid(
-            "an event's machines lie in one update domain;"
-            f" {places}: schedule one event for each domain"
+            "all machines of an event must be in one update domain;"
+            f" {domain_list}: schedule one event for each domain"
         )
     for event in group.events:
         if event.status is Status.STARTED and event.traits.deletes:
-            going = frozenset(event.resources)
-            doomed = [name for name in names if name in going]
-            if doomed:
-                return conflict(f"{listing(doomed)} is being deleted by event {event.id}")
+            being_deleted = frozenset(event.resources)
+            affected = [name for name in names if name in being_deleted]
+            if affected:
+                return conflict(f"{listing(affected)} is being deleted by event {event.id}")
     if len(group.events) >= MAX_ACTIVE_EVENTS:
-        return conflict(f"group '{group.name}' has {MAX_ACTIVE_EVENTS} active events, the most")
+        return conflict(
+            f"group '{group.name}' has {MAX_ACTIVE_EVENTS} active events, which is the maximum"
+        )
     return None
 
 
@@ -285,7 +297,7 @@ def _values_problem(command: c.Raise) -> Refused | None:
     if command.source is Source.USER and not command.type.traits.by_user:
         types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
         return invalid(
-            f"a {command.type.value} is always the platform's; source User is for a {types} only"
+            f"a {command.type.value} always has source Platform; source User is for a {types} only"
         )
     if command.source is Source.USER and command.duration != UNKNOWN_DURATION:
         return invalid("a user's event has duration -1 (unknown); leave the duration out")
@@ -305,13 +317,13 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
         return invalid("give a notice or a time, not both")
     if command.not_before is not None:
         notice = command.not_before - now.at
-        when = ceil_second(command.not_before)
+        not_before = ceil_second(command.not_before)
         promised = now.rules.paced(promised)
         if notice < 0:
-            return invalid(f"that time is {in_words(-notice)} in the past; give one to come")
+            return invalid(f"that time is {in_words(-notice)} in the past; give a future time")
     else:
         notice = promised if command.notice is None else command.notice
-        when = ceil_second(now.at + now.rules.paced(notice))
+        not_before = ceil_second(now.at + now.rules.paced(notice))
         if notice < 0:
             return invalid("a notice cannot be negative")
     if notice > MAX_NOTICE:
@@ -324,4 +336,4 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
             f" this is {in_words(notice)}",
             hint=Hint.SHORT_NOTICE,
         )
-    return when
+    return not_before

@@ -1,9 +1,9 @@
-"""Decisions: what commands do to groups, or why they are refused.
+"""Decisions: what commands change in groups, or why they are refused.
 
 `decide_all` decides everything that goes into one commit; `decide` is the same for one command and
-one group. Pure and total: nothing here raises because of what a caller asked for. Raising events is
-`announce.py`; what ends with a finished event is `finish.py`; starting is `start.py`; events of
-several groups that start as one are `joint.py`; what the inventory says is `define.py`.
+one group. Pure and total: nothing here raises because of what a caller sends. Announcing events is
+`announce.py`, starting them `start.py`, finishing them `finish.py`, joint maintenance of several
+groups `joint.py`, and defining a group from the inventory `define.py`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.define import define
 from forewarn.core.deciding.finish import finished
-from forewarn.core.deciding.joint import joints_left, movable, settle_joints
+from forewarn.core.deciding.joint import departed_joints, movable_joints, settle_joints
 from forewarn.core.deciding.removals import delete, evict
-from forewarn.core.deciding.start import bound, settle
+from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
     MAX_READY_CHANGES,
     MAX_READY_NOTE,
@@ -51,15 +51,15 @@ from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
 from forewarn.support.text import listing
 
-BACK_OFF_FIRST: Duration = 5 * SECOND
-BACK_OFF_MOST: Duration = 5 * MINUTE
+MIN_BACK_OFF: Duration = 5 * SECOND
+MAX_BACK_OFF: Duration = 5 * MINUTE
 # Commands that announce an event or have one carried out: refused while the clock is untrusted.
 IMPACTS = (c.Raise, c.Fail, c.UserMaintenance, c.Evict, c.Delete, c.Retry)
-LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, whatever a driver says
+LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, even if the driver asks for less
 
 
 class CommitChanges(msgspec.Struct, frozen=True):
-    """What several commands bring about as one: a decision for each, and all changes by group."""
+    """The changes of one commit: a decision for each command, and all changes by group."""
 
     decisions: tuple[Changes, ...]
     items: Mapping[str, tuple[Change, ...]]
@@ -69,8 +69,10 @@ class CommitChanges(msgspec.Struct, frozen=True):
 def decide_all(
     groups: Mapping[str, Group], commands: Sequence[tuple[str, c.Command]], now: Now
 ) -> CommitChanges | Refused:
-    """Decide one command after the other, each on what those before it have done: all of them, or
-    the first refusal. Events of several groups that this sets free to start together start too."""
+    """Decide commands one after the other, each on the state that the previous ones have left.
+
+    Returns the first refusal if there is one. Joint events that can start as a result start too.
+    """
     after: dict[str, Group] = {}
     states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
     items: dict[str, list[Change]] = {}
@@ -84,28 +86,28 @@ def decide_all(
             return decided
         decision, group = decided
         decisions.append(decision)
-        touched |= movable(before, now)
+        touched |= movable_joints(before, now)
         if decision.items:
-            # Changes that are applied together count as one: after a second decision the
-            # group's state is another than that of both, one after the other.
+            # Changes that are applied together count as one (one new incarnation): if a group
+            # is changed twice, its state is not that of applying one decision after the other.
             if name in items:
                 changed_once.pop(name, None)
             else:
                 changed_once[name] = group
             items.setdefault(name, []).extend(decision.items)
             after[name] = group
-            touched |= movable(group, now)
-            touched |= joints_left(before, group)
-    for name, more in settle_joints(states, touched, now).items():
+            touched |= movable_joints(group, now)
+            touched |= departed_joints(before, group)
+    for name, changes in settle_joints(states, touched, now).items():
         changed_once.pop(name, None)
-        items.setdefault(name, []).extend(more)
+        items.setdefault(name, []).extend(changes)
     return CommitChanges(
         tuple(decisions), {name: tuple(changes) for name, changes in items.items()}, changed_once
     )
 
 
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
-    """Decide one command, including whatever it sets free to start."""
+    """Decide one command, and start the events that can start as a result."""
     decided = decide_and_apply(group, command, now)
     return decided if isinstance(decided, Refused) else decided[0]
 
@@ -116,10 +118,10 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     if isinstance(decision, Refused):
         return decision
     after = apply(group, decision.items)
-    begun = settle(after, now)
-    if not begun:
+    starts = settle(after, now)
+    if not starts:
         return decision, after
-    decision = msgspec.structs.replace(decision, items=(*decision.items, *begun))
+    decision = msgspec.structs.replace(decision, items=(*decision.items, *starts))
     return decision, apply(group, decision.items)  # all at once, as it becomes visible
 
 
@@ -206,7 +208,7 @@ def _enable(group: Group, now: Now) -> Changes:
 
 
 def _enabled(group: Group, now: Now) -> list[Change]:
-    """From here on the group is shown what is pending; what it is shown, it may approve."""
+    """Return the changes that enable the group and list its pending events."""
     items: list[Change] = [Enabled(now.served)]
     items += [
         EventMoved(Move.LIST, move(event, Move.LIST, listed=True))
@@ -273,12 +275,12 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         return Changes()
     closed = msgspec.structs.replace(attempt, open=False)
     match command.outcome:
-        case c.Done(moved=moved, output=said):
-            return Changes(finished(group, event, now, moved=moved, note=said), event.id)
+        case c.Done(moved=moved, output=output):
+            return Changes(finished(group, event, now, moved=moved, note=output), event.id)
         case c.Again(at=at):
             attempt = msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
         case c.Failed(why=note):
-            pause = min(BACK_OFF_FIRST << min(attempt.number - 1, 16), BACK_OFF_MOST)
+            pause = min(MIN_BACK_OFF << min(attempt.number - 1, 16), MAX_BACK_OFF)
             again = now.at + max(now.rules.paced(pause), LEAST_PAUSE)
             attempt = msgspec.structs.replace(closed, next_at=again, note=note)
         case c.Unclear(why=note):
@@ -290,7 +292,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is not None and follows(event):
-        return _follows_its_lead(event)
+        return _lead_refusal(event)
     if event is None or event.attempt is None:
         return unknown(f"event {command.id} has not started, or is over; nothing to retry")
     if event.attempt.open:
@@ -303,9 +305,9 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     if event is None or event.status is not Status.STARTED:
         return unknown(f"event {command.id} has not started, or is over; nothing to finish")
     if follows(event):
-        return _follows_its_lead(event)
+        return _lead_refusal(event)
     if not command.reason.strip():
-        return invalid("say why: an operator's finish needs a reason")
+        return invalid("a reason is required to finish an event")
     ending = f"finished by {command.by}: {command.reason}"
     return Changes(
         finished(group, event, now, ending=ending, by=command.by, carried_out=False), event.id
@@ -313,13 +315,13 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
 
 
 def follows(event: Event) -> bool:
-    """Is it under way, but carried out with another of its joint?"""
-    return bound(event) and event.attempt is None
+    """Is it carried out by the lead of its joint?"""
+    return carried_out_jointly(event) and event.attempt is None
 
 
-def _follows_its_lead(event: Event) -> Refused:
+def _lead_refusal(event: Event) -> Refused:
     return conflict(
-        f"event {event.id} is carried out with the others on host '{event.host}'; do this to the"
+        f"event {event.id} is carried out together with the others on host '{event.host}'; use the"
         " event that leads them",
         hint=Hint.EXPLAIN_HOST,
         about=event.host,
@@ -328,7 +330,7 @@ def _follows_its_lead(event: Event) -> Refused:
 
 def _set_policy(group: Group, command: c.SetPolicy) -> Changes:
     if group.policy == command.policy:
-        return Changes(notes=("that is the policy already",))
+        return Changes(notes=("the policy is unchanged",))
     after = GroupDefined(group.kind, command.policy, group.place, group.labels, command.by)
     return Changes((after,))
 
@@ -341,8 +343,8 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
     if len(command.note) > MAX_READY_NOTE:
         return invalid(f"the note has more than {MAX_READY_NOTE} characters")
-    known = next((report for report in event.ready if report.machine == command.machine), None)
-    if (known is not None) == command.ready and (known is None or known.note == command.note):
+    current = next((report for report in event.ready if report.machine == command.machine), None)
+    if (current is not None) == command.ready and (current is None or current.note == command.note):
         return Changes((), event.id)
     changes = {change.machine: change.times for change in event.readiness_changes}
     times = changes.get(command.machine, 0) + 1
@@ -366,5 +368,8 @@ def _restore(group: Group, command: c.Restore) -> Changes | Refused:
     if machine is None:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
     if machine.alive:
-        return conflict(f"machine '{machine.name}' is there; only one that is gone can be restored")
+        return conflict(
+            f"machine '{machine.name}' exists; only a machine that was evicted or deleted can be"
+            " restored"
+        )
     return Changes((MachinePut(msgspec.structs.replace(machine, gone=""), command.by),))

@@ -1,4 +1,4 @@
-"""Making a group what the inventory says, but for what has happened to its machines since."""
+"""Defining a group from the inventory, without undoing what has happened to its machines since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forewarn.core.changes import (
     MachineRemoved,
     apply,
 )
-from forewarn.core.deciding.finish import moot, put_elsewhere
+from forewarn.core.deciding.finish import moot, rehosted
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict
@@ -28,55 +28,59 @@ def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     wanted = GroupDefined(command.kind, command.policy, command.place, command.labels, by)
     if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels, by):
         items.append(wanted)
-    known = {machine.name: machine for machine in group.machines}
+    missing = {machine.name: machine for machine in group.machines}
     elsewhere: dict[str, str] = {}
-    regrouped: set[str] = set()  # in another update domain than their events count on
+    regrouped: set[str] = set()  # whose update domain differs from that of their events
     for machine in command.machines:
-        before = known.pop(machine.name, None)
-        there = placed(before, machine)
-        if before != there:
-            items.append(MachinePut(there, by))
-            if before is not None and before.update_domain != there.update_domain:
+        before = missing.pop(machine.name, None)
+        merged = merged_machine(before, machine)
+        if before != merged:
+            items.append(MachinePut(merged, by))
+            if before is not None and before.update_domain != merged.update_domain:
                 regrouped.add(machine.name)
-            # One that had no host has not moved: only now is it said where it is.
-            if before is not None and before.host and before.host != there.host:
-                elsewhere[machine.name] = there.host
-    if not command.force and (busy := _busy(group, regrouped | set(known))):
+            # A machine that had no host has not moved: its host has only become known.
+            if before is not None and before.host and before.host != merged.host:
+                elsewhere[machine.name] = merged.host
+    if not command.force and (busy := _busy(group, regrouped | set(missing))):
         return busy
-    if not items and not known:
+    if not items and not missing:
         return Changes()
-    items += [MachineRemoved(name, by) for name in known]
-    items += put_elsewhere(group, elsewhere, by)
+    items += [MachineRemoved(name, by) for name in missing]
+    items += rehosted(group, elsewhere, by)
     after = apply(group, tuple(items))
     items += moot(after, now)
     if not after.machines and (group.enabled or group.enabling_until is not None):
-        items.append(Disabled("it has no machines", by))  # whoever is called so next has not asked
+        items.append(
+            Disabled("it has no machines", by)
+        )  # a later group of this name has not been polled
     return Changes(tuple(items))
 
 
 def _busy(group: Group, names: set[str]) -> Refused | None:
-    """Which of them are in an event that is not over?"""
-    found = [
+    """Refuse if any of these machines is in an active event."""
+    busy = [
         f"'{name}' ({event.type.value} {event.id}, {event.status.value})"
         for event in group.events
         for name in event.resources
         if name in names
     ]
-    if not found:
+    if not busy:
         return None
     return conflict(
-        f"of group '{group.name}' these would be removed or change their update domain, but have"
-        " an active event:"
-        f" {listing(found)}; wait, or cancel the events",
+        f"machines of group '{group.name}' would be removed or change their update domain while"
+        f" they have an active event: {listing(busy)}; wait, or cancel the events",
         hint=Hint.FORCE,
     )
 
 
-def placed(known: Machine | None, wanted: Machine) -> Machine:
-    """What the inventory says, but for what has happened to the machine since."""
-    if known is None:
+def merged_machine(current: Machine | None, wanted: Machine) -> Machine:
+    """Return the machine as in the inventory, but with what has happened to it since.
+
+    That is an eviction or delete, and a move of which the inventory does not know yet.
+    """
+    if current is None:
         return wanted
-    kept: dict[str, str] = {"gone": known.gone}
-    if known.moved_from and known.moved_from == wanted.host:
-        kept |= {"host": known.host, "moved_from": known.moved_from}
-    return msgspec.structs.replace(wanted, **kept)
+    retained: dict[str, str] = {"gone": current.gone}
+    if current.moved_from and current.moved_from == wanted.host:
+        retained |= {"host": current.host, "moved_from": current.moved_from}
+    return msgspec.structs.replace(wanted, **retained)

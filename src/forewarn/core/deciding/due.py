@@ -1,4 +1,4 @@
-"""When time alone will next change a group. A deadline is read off the state, never set."""
+"""When time alone will change a group next. Deadlines are derived from the state, never stored."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from forewarn.core.deciding.holds import (
     Occupancy,
-    coupled,
-    open_deletes,
-    recalled,
-    ripe_at,
-    unasked,
+    awaits_approval,
+    earlier_deletes,
+    in_restore_grace,
+    notice_over_at,
+    waiting_deletes,
 )
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
@@ -18,34 +18,34 @@ from forewarn.core.time import Now, Time
 
 
 def due(group: Group, now: Now) -> Time | None:
-    """The earliest instant at which a Tick would change something, as things stand.
+    """Return the earliest instant at which a Tick would change something in the current state.
 
-    It depends on `now` for the continuity (how much service was lost, since when it is steady).
-    An answer that lies in the past says that a Tick is overdue, not since when.
+    It depends on `now` because of outages (how much time was lost, since when the service is
+    steady). An instant in the past means that a Tick is overdue, not since when it is.
     """
     instants: list[Time] = []
     if group.enabling_until is not None:
         instants.append(group.enabling_until)
     if now.untrusted is not None:
-        return min(instants, default=None)  # a first poll is answered all the same
+        return min(instants, default=None)  # a first poll is answered nevertheless
     if group.enabled and now.rules.silence is not None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
-    floor = Occupancy(group.events)
-    deletes = open_deletes(group.events, now)
+    occupancy = Occupancy(group.events)
+    deletes = waiting_deletes(group.events, now)
     for event in group.events:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
-        elif event.joint is None and not floor.taken(event):
-            instants += _starts(event, now, deletes)
+        elif event.joint is None and not occupancy.blocks(event):
+            instants += _start_times(event, now, deletes)
     return min(instants, default=None)
 
 
-def _starts(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
-    """When it starts if nothing but time holds it; a window that has closed holds it for good."""
-    waits = unasked(event, now) or coupled(event, now, deletes)
-    at = ripe_at(event, now) if waits else event.raised_at
-    if now.grace_ends is not None and recalled(event, now):
+def _start_times(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
+    """Return when the event starts if only time holds it; never, if its window has closed."""
+    waits = awaits_approval(event, now) or earlier_deletes(event, now, deletes)
+    at = notice_over_at(event, now) if waits else event.raised_at
+    if now.grace_ends is not None and in_restore_grace(event, now):
         at = max(at, now.grace_ends)
     if event.span is not None:
         at = max(at, event.span.opens)

@@ -1,5 +1,5 @@
-"""What the end of an event brings with it: machines that are gone, moved, or freed, and the
-other events that this makes pointless."""
+"""Finishing events, with the consequences: machines that no longer exist or have moved, and other
+events that become pointless."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
-from forewarn.core.deciding.start import bound, ended
+from forewarn.core.deciding.start import carried_out_jointly, ended
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
@@ -26,7 +26,7 @@ def finished(
     moved: dict[str, str] | None = None,
     note: str = "",
 ) -> tuple[Change, ...]:
-    """A Started event is over, and so is whatever depended on its machines being as they were."""
+    """Return the changes that finish a Started event, and those events that become pointless."""
     over = move(event, Move.FINISH, ended_at=now.at, ending=ending, carried_out=carried_out)
     items: list[Change] = [EventMoved(Move.FINISH, over, by, note)]
     if event.traits.deletes:
@@ -37,67 +37,70 @@ def finished(
         ]
     if event.relocates:
         items += _relocated(group, event, moved or {})
-        items += _left(group, event, moved or {})
-    mover = f"with {event.id}" if event.relocates else ""
-    return (*items, *moot(apply(group, tuple(items)), now, mover))
+        items += _departures(group, event, moved or {})
+    moved_by = f"with {event.id}" if event.relocates else ""
+    return (*items, *moot(apply(group, tuple(items)), now, moved_by))
 
 
-def moot(group: Group, now: Now, mover: str = "") -> list[Change]:
-    """Events that concern nobody any more, though they still name their machines: these are
-    gone, or have moved away (by the redeploy `mover`) before the event began."""
+def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:
+    """Return the changes that end pointless events: all machines of these no longer exist, or have
+    moved away (by the event that `moved_by` names) before the event started."""
     alive = group.alive
     items: list[Change] = []
     for event in group.events:
-        there = alive.intersection(event.resources)
-        if bound(event):
+        alive_resources = alive.intersection(event.resources)
+        if carried_out_jointly(event):
             continue
-        if not there:
+        if not alive_resources:
             items.append(ended(event, now, "all its machines are gone"))
-        elif event.status is Status.SCHEDULED and there <= set(event.left):
-            items.append(ended(event, now, f"settled: its machines have moved {mover}".rstrip()))
+        elif event.status is Status.SCHEDULED and alive_resources <= set(event.left):
+            items.append(ended(event, now, f"settled: its machines have moved {moved_by}".rstrip()))
     return items
 
 
 def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
+    """Return the changes that put the event's machines on their new hosts."""
     items: list[Change] = []
     for machine in group.machines:
         host = moved.get(machine.name)
         if machine.name in event.resources and host is not None and host != machine.host:
-            came_from = machine.moved_from or machine.host
+            moved_from = machine.moved_from or machine.host
             items.append(
-                MachinePut(msgspec.structs.replace(machine, host=host, moved_from=came_from))
+                MachinePut(msgspec.structs.replace(machine, host=host, moved_from=moved_from))
             )
     return items
 
 
-def _left(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
-    """Whoever moved to another host is no longer concerned by what was planned for the old one.
-    Where an event is about one host, it counts whether the machine is on it still."""
+def _departures(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
+    """Take the moved machines out of what was planned for their old hosts.
+
+    An event that is about one host keeps the machines that are still on that host.
+    """
     items: list[Change] = []
-    where = {machine.name: moved.get(machine.name, machine.host) for machine in group.machines}
+    hosts = {machine.name: moved.get(machine.name, machine.host) for machine in group.machines}
     for other in group.events:
-        left = tuple(
+        departed = tuple(
             name
             for name in other.resources
-            if name in event.resources and not (other.host and where.get(name) == other.host)
+            if name in event.resources and not (other.host and hosts.get(name) == other.host)
         )
-        if left and other.host_bound and other.id != event.id:
-            after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
+        if departed and other.host_bound and other.id != event.id:
+            after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *departed))))
             items.append(EventMoved(Move.LEAVE, after))
     return items
 
 
-def put_elsewhere(group: Group, hosts: Mapping[str, str], by: str) -> list[Change]:
-    """The inventory has these machines on other hosts now: what is planned for the old ones does
-    not concern them any more. What has begun goes on with them."""
+def rehosted(group: Group, hosts: Mapping[str, str], by: str) -> list[Change]:
+    """Take machines that the inventory has on other hosts now out of what is planned for the old
+    ones. Events that have started keep them."""
     items: list[Change] = []
     for event in group.events if hosts else ():
         if event.status is not Status.SCHEDULED or not event.host_bound:
             continue
-        left = [name for name in event.resources if name in hosts and name not in event.left]
-        if event.host:  # whoever comes to the very host is concerned
-            left = [name for name in left if hosts[name] != event.host]
-        if left:
-            after = move(event, Move.LEAVE, left=(*event.left, *left))
+        departed = [name for name in event.resources if name in hosts and name not in event.left]
+        if event.host:  # a machine that has moved to this very host stays concerned
+            departed = [name for name in departed if hosts[name] != event.host]
+        if departed:
+            after = move(event, Move.LEAVE, left=(*event.left, *departed))
             items.append(EventMoved(Move.LEAVE, after, by))
     return items

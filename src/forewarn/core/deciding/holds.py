@@ -1,9 +1,9 @@
-"""What holds an event back. The same predicates decide (`start.py`) and explain.
+"""Holds: what keeps an event from starting. The same predicates decide (`start.py`) and explain.
 
-An event may be held by its notice, by the pause after an outage or a restore, by a machine that is
-busy with another event, by its group's domain slot, by the other deletes it is coupled with, by a
-window that is not open, by the other groups that its host is shared with (which is `joint.py`), or
-by a wall clock that cannot be trusted.
+An event can be held by its notice, by the grace after an outage or a restore, by a machine that is
+busy with another event, by another update domain of its group that is in use, by other deletes of
+its group, by a window that is not open, by the other groups on its host (see `joint.py`), or by a
+wall clock that is not trusted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forewarn.core.time import Now, Time
 from forewarn.support.text import listing
 
 NEVER: Time = -1  # before every NotBefore
-NAMED_AT_MOST = 10  # other deletes that a waiting one names
+MAX_NAMED_DELETES = 10  # other deletes that a waiting one names
 
 
 class HoldKind(enum.Enum):
@@ -35,12 +35,14 @@ class HoldKind(enum.Enum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why an event has not started."""
+
     kind: HoldKind
     message: str
     since: Time
     until: Time | None = None  # at the latest; None: no time is set
     waits_for: tuple[str, ...] = ()  # ids of other events
-    unblocked_by: str = ""  # who or what could let it go on
+    unblocked_by: str = ""  # who or what can lift it
 
 
 def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
@@ -53,34 +55,34 @@ def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
             kind=HoldKind.CLOCK,
             message=now.clock_problem,
             since=now.untrusted.since,
-            unblocked_by="whoever sets the wall clock right, or an admin, by accepting it",
+            unblocked_by="correcting the wall clock, or an admin, by accepting it",
         ),
         *(msgspec.structs.replace(hold, until=None) for hold in holds),
     )
 
 
-def ripe_at(event: Event, now: Now) -> Time:
-    """When the event may start unapproved: at NotBefore, or once the endpoint has served for a
-    while again after an outage."""
+def notice_over_at(event: Event, now: Now) -> Time:
+    """Return when the event may start without approval: at NotBefore, or when the grace after an
+    outage ends if that is later."""
     grace = now.grace_ends
     return event.not_before if grace is None else max(event.not_before, grace)
 
 
-def ripe_by(now: Now) -> Time:
-    """Events with a NotBefore of then or earlier may start unapproved now."""
+def notice_over_by(now: Now) -> Time:
+    """Return the latest NotBefore with which an event may start without approval now."""
     if now.untrusted is not None:
         return NEVER
     grace = now.grace_ends
     return now.at if grace is None or now.at >= grace else NEVER
 
 
-def ripe(event: Event, now: Now) -> bool:
-    return event.not_before <= ripe_by(now)
+def notice_over(event: Event, now: Now) -> bool:
+    return event.not_before <= notice_over_by(now)
 
 
-def recalled(event: Event, now: Now) -> bool:
-    """Is it from a copy that has just become the state? It may have been cancelled since the copy
-    was made: approved or not, it waits until somebody has had time to say so again."""
+def in_restore_grace(event: Event, now: Now) -> bool:
+    """Is the event from a backup that was restored a moment ago? It may have been cancelled after
+    the backup was made: approved or not, it waits until there was time to cancel it again."""
     return (
         now.restored is not None
         and event.raised_at <= now.restored
@@ -90,27 +92,27 @@ def recalled(event: Event, now: Now) -> bool:
 
 
 class Occupancy:
-    """Who occupies what: the Started events of a group, by machine and by update domain."""
+    """The Started events of a group, by machine and by update domain."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._by_machine: dict[str, dict[str, Event]] = {}
         self._by_domain: dict[int, dict[str, Event]] = {}
         for event in events:
             if event.status is Status.STARTED:
-                self.enter(event)
+                self.add(event)
 
-    def enter(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         self._by_domain.setdefault(event.domain, {})[event.id] = event
         for name in event.resources:
             self._by_machine.setdefault(name, {})[event.id] = event
 
-    def leave(self, event: Event) -> None:
+    def remove(self, event: Event) -> None:
         self._by_domain.get(event.domain, {}).pop(event.id, None)
         for name in event.resources:
             self._by_machine.get(name, {}).pop(event.id, None)
 
-    def taken(self, event: Event) -> bool:
-        """Does it have to wait for the end of another event?"""
+    def blocks(self, event: Event) -> bool:
+        """Does the event have to wait for the end of another one?"""
         if event.waits and any(self._by_machine.get(name) for name in event.resources):
             return True
         return event.waits_for_domain and any(
@@ -129,44 +131,47 @@ class Occupancy:
         }
 
 
-def open_deletes(events: Iterable[Event], now: Now) -> list[Event]:
-    """Deletes that wait for their notice, the earliest first: approved ones wait for these."""
+def waiting_deletes(events: Iterable[Event], now: Now) -> list[Event]:
+    """Return the unapproved deletes whose notice has not passed, the earliest NotBefore first.
+
+    Approved deletes wait for these.
+    """
     waiting = [
         event
         for event in events
         if event.status is Status.SCHEDULED
         and event.approved is None
         and event.traits.coupled
-        and not ripe(event, now)
+        and not notice_over(event, now)
     ]
     return sorted(waiting, key=lambda event: event.not_before)
 
 
-def within(event: Event, now: Now) -> bool:
-    """Is the window open that it may start in?"""
+def window_open(event: Event, now: Now) -> bool:
+    """Is the window open in which the event may start?"""
     span = event.span
     return span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes))
 
 
-def unasked(event: Event, now: Now) -> bool:
-    """Does it wait for its notice, since nobody has approved it?"""
-    return event.approved is None and not ripe(event, now)
+def awaits_approval(event: Event, now: Now) -> bool:
+    """Has nobody approved it, and has its notice not passed?"""
+    return event.approved is None and not notice_over(event, now)
 
 
-def coupled(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[str, ...]:
-    """The deletes that an approved one has to wait for. `deletes` are its group's
-    `open_deletes`."""
-    if not event.traits.coupled or ripe(event, now):
+def earlier_deletes(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[str, ...]:
+    """Return the ids of the deletes that the event has to wait for. `deletes` are its group's
+    `waiting_deletes`."""
+    if not event.traits.coupled or notice_over(event, now):
         return ()
     return tuple(
-        other.id for other in deletes[:NAMED_AT_MOST] if other.not_before <= event.not_before
+        other.id for other in deletes[:MAX_NAMED_DELETES] if other.not_before <= event.not_before
     )
 
 
-def outside(event: Event, now: Now) -> list[Hold]:
-    """The window it may start in is not open: approved or not, it waits."""
+def window_holds(event: Event, now: Now) -> list[Hold]:
+    """Return the hold of a window that is not open: approved or not, the event waits."""
     span = event.span
-    if span is None or within(event, now):
+    if span is None or window_open(event, now):
         return []
     early = now.at < span.opens
     return [
@@ -175,20 +180,20 @@ def outside(event: Event, now: Now) -> list[Hold]:
             message="its window has not opened" if early else "its window has closed",
             since=event.raised_at if early else span.closes or span.opens,
             until=span.opens if early else None,
-            unblocked_by="nobody before the window opens" if early else "whoever planned it, anew",
+            unblocked_by="nobody before the window opens" if early else "a new announcement",
         )
     ]
 
 
-def from_copy(event: Event, now: Now) -> list[Hold]:
-    """A copy has just become the state, and this is from before."""
-    if not recalled(event, now):
+def restore_holds(event: Event, now: Now) -> list[Hold]:
+    """Return the hold of an event from a backup that was restored a moment ago."""
+    if not in_restore_grace(event, now):
         return []
     return [
         Hold(
             kind=HoldKind.RESTORED,
-            message="it is from a copy that has become the state, and may have been cancelled since"
-            " the copy was made; approved or not, it waits until that can have been said again",
+            message="it is from a backup that was restored, and may have been cancelled after the"
+            " backup was made; approved or not, it waits until it could have been cancelled again",
             since=now.restored or 0,
             until=now.grace_ends,
             unblocked_by="nobody before then, but an operator may cancel it",
@@ -196,8 +201,8 @@ def from_copy(event: Event, now: Now) -> list[Hold]:
     ]
 
 
-def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
-    """Holds that time or an approval lifts. `deletes` are the group's `open_deletes`."""
+def time_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+    """Return the holds that time or an approval lifts. `deletes` are `waiting_deletes(group)`."""
     if event.joint is not None:
         return [
             Hold(
@@ -207,14 +212,18 @@ def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
                 unblocked_by=f"a machine of each group: {listing(event.joint.groups)}",
             )
         ]
-    return [*outside(event, now), *from_copy(event, now), *_unripe(event, now, deletes)]
+    return [
+        *window_holds(event, now),
+        *restore_holds(event, now),
+        *_notice_holds(event, now, deletes),
+    ]
 
 
-def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
-    if unasked(event, now):
-        found = []
+def _notice_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+    if awaits_approval(event, now):
+        result = []
         if now.at < event.not_before:
-            found.append(
+            result.append(
                 Hold(
                     kind=HoldKind.NOTICE,
                     message="its notice has not passed and nobody has approved it",
@@ -225,43 +234,44 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
                 )
             )
         graced = now.grace_ends is not None and now.at < now.grace_ends
-        if graced and not recalled(event, now):  # which says as much
-            found.append(
+        if graced and not in_restore_grace(event, now):  # which is a hold of its own
+            result.append(
                 Hold(
                     kind=HoldKind.GRACE,
-                    message="the endpoint was away or its clock was stepped; nothing starts by its"
-                    " NotBefore until guests have had time to ask again",
+                    message="the endpoint was not serving, or its clock was stepped; nothing starts"
+                    " by its NotBefore until guests have had time to poll again",
                     since=now.steady_since or 0,
                     until=now.grace_ends,
                     unblocked_by=f"any machine of group '{event.group}', or an operator,"
                     " by approving it",
                 )
             )
-        return found
-    others = coupled(event, now, deletes)
+        return result
+    others = earlier_deletes(event, now, deletes)
     if not others or event.approved is None:
         return []
     return [
         Hold(
             kind=HoldKind.COUPLING,
-            message="approved, but deletes of a group that are due no later go first or together",
+            message="approved, but other deletes of the group that are due no later must start"
+            " first, or together with it",
             since=event.approved.at,
-            until=ripe_at(event, now),
+            until=notice_over_at(event, now),
             waits_for=others,
             unblocked_by=f"any machine of group '{event.group}', by approving those as well",
         )
     ]
 
 
-def occupied(event: Event, floor: Occupancy) -> list[Hold]:
-    """Holds that only the end of another event lifts, of one that has not started."""
-    found: list[Hold] = []
-    if not floor.taken(event):
-        return found
+def occupancy_holds(event: Event, occupancy: Occupancy) -> list[Hold]:
+    """Return the holds of a Scheduled event that only the end of another event lifts."""
+    result: list[Hold] = []
+    if not occupancy.blocks(event):
+        return result
     if event.waits:
-        busy = floor.on_machines(event.resources)
+        busy = occupancy.on_machines(event.resources)
         if busy:
-            found.append(
+            result.append(
                 Hold(
                     kind=HoldKind.MACHINE,
                     message="one of its machines is in another event that has started"
@@ -272,10 +282,10 @@ def occupied(event: Event, floor: Occupancy) -> list[Hold]:
                 )
             )
     if event.waits_for_domain:
-        others = floor.in_other_domains(event.domain)
+        others = occupancy.in_other_domains(event.domain)
         if others:
             domains = ", ".join(str(d) for d in sorted({e.domain for e in others.values()}))
-            found.append(
+            result.append(
                 Hold(
                     kind=HoldKind.DOMAIN,
                     message=f"it is in update domain {event.domain}, and domain {domains} of the"
@@ -286,7 +296,7 @@ def occupied(event: Event, floor: Occupancy) -> list[Hold]:
                     unblocked_by="the drivers that are carrying those events out",
                 )
             )
-    return found
+    return result
 
 
 def _unannounced(events: Iterable[Event]) -> str:

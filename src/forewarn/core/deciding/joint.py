@@ -1,9 +1,10 @@
-"""Events of several groups that go as one: a host is worked on once, for all its machines.
+"""Joint maintenance: events of several groups that start and end together, because they are the
+maintenance of one host.
 
-All start in one commit, or none does: when every group that listens has approved or NotBefore has
-passed, and no group's slot or machine is taken. Nothing is held while waiting, so two of
-them that meet in two groups cannot block each other. One of them, the lead, is carried out for
-all; the others end with it.
+All start in one commit, or none does: when every enabled group has approved or NotBefore has
+passed, and no machine or update domain that they need is busy. Nothing is reserved while waiting,
+so two joints that share two groups cannot block each other. The driver carries out one of the
+events, the lead; the others end with it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from forewarn.core.deciding.holds import (
     Hold,
     HoldKind,
     Occupancy,
-    from_copy,
-    occupied,
-    outside,
-    recalled,
-    ripe,
-    ripe_at,
+    in_restore_grace,
+    notice_over,
+    notice_over_at,
+    occupancy_holds,
+    restore_holds,
+    window_holds,
+    window_open,
     with_clock,
-    within,
 )
 from forewarn.core.deciding.start import settle, started
 from forewarn.core.events import Event, Joint, Status
@@ -36,7 +37,7 @@ from forewarn.support.text import listing
 
 
 def members(groups: Mapping[str, Group], joint: Joint) -> dict[str, Event]:
-    """By group, in the joint's order: those that are not over."""
+    """Return the active events of a joint by group, in the joint's order."""
     return JointState(groups).members(joint)
 
 
@@ -45,7 +46,7 @@ def joints(group: Group) -> dict[str, Joint]:
 
 
 class JointState:
-    """The groups as several joints look at them, each group looked through once."""
+    """Events and occupancy of groups, computed once per group for several joints."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
@@ -53,8 +54,8 @@ class JointState:
         self._occupancies: dict[str, Occupancy] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
-        found = {name: self._of(name).get(joint.id) for name in joint.groups}
-        return {name: event for name, event in found.items() if event is not None}
+        events = {name: self._by_joint(name).get(joint.id) for name in joint.groups}
+        return {name: event for name, event in events.items() if event is not None}
 
     def occupancy(self, name: str) -> Occupancy:
         if name not in self._occupancies:
@@ -65,33 +66,33 @@ class JointState:
         self._events.pop(name, None)
         self._occupancies.pop(name, None)
 
-    def _of(self, name: str) -> dict[str, Event]:
+    def _by_joint(self, name: str) -> dict[str, Event]:
         if name not in self._events:
             self._events[name] = {
                 event.joint.id: event for event in self.groups[name].events if event.joint
             }
         return self._events[name]
 
-    def free(self, active: Mapping[str, Event], now: Now) -> bool:
-        """Does nothing hold them, so that they start now?"""
+    def can_start(self, active: Mapping[str, Event], now: Now) -> bool:
+        """Can the events of a joint start now, because nothing holds any of them?"""
         return (
             now.untrusted is None
             and agreed(self.groups, active, now)
-            and all(within(e, now) and not recalled(e, now) for e in active.values())
-            and not any(self.occupancy(name).taken(event) for name, event in active.items())
+            and all(window_open(e, now) and not in_restore_grace(e, now) for e in active.values())
+            and not any(self.occupancy(name).blocks(event) for name, event in active.items())
         )
 
 
 def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
-    """Has their notice passed, or has every group approved that listens, and one at least?"""
-    if any(ripe(event, now) for event in active.values()):
+    """Has their notice passed, or have all enabled groups, and at least one group, approved?"""
+    if any(notice_over(event, now) for event in active.values()):
         return True
     votes = [e.approved is not None for n, e in active.items() if e.approved or groups[n].enabled]
     return bool(votes) and all(votes)
 
 
-def movable(group: Group, now: Now) -> dict[str, Joint]:
-    """Return the joints that this group does not hold back all by itself."""
+def movable_joints(group: Group, now: Now) -> dict[str, Joint]:
+    """Return the joints that may start or end as far as this group is concerned."""
     return {
         event.joint.id: event.joint
         for event in group.events
@@ -100,13 +101,13 @@ def movable(group: Group, now: Now) -> dict[str, Joint]:
             event.status is Status.STARTED
             or event.approved is not None
             or not group.enabled
-            or ripe(event, now)
+            or notice_over(event, now)
         )
     }
 
 
-def joints_left(before: Group, after: Group) -> dict[str, Joint]:
-    """Return the joints of which the group was a part before and is not any more."""
+def departed_joints(before: Group, after: Group) -> dict[str, Joint]:
+    """Return the joints that the group took part in before and no longer does."""
     remaining = joints(after)
     return {id: joint for id, joint in joints(before).items() if id not in remaining}
 
@@ -114,82 +115,86 @@ def joints_left(before: Group, after: Group) -> dict[str, Joint]:
 def settle_joints(
     states: MutableMapping[str, Group], touched: dict[str, Joint], now: Now
 ) -> dict[str, list[Change]]:
-    """What these joints bring about now, by group: starts, and the ends of those whose lead is
-    over. A start or an end in one group may matter to the next joint there."""
+    """Start the joints that can start, and end those whose lead is over; return changes by group.
+
+    A start or an end in a group can release another joint there, which is then settled as well.
+    """
     items: dict[str, list[Change]] = {}
     state = JointState(states)
     while touched:
         joint = touched.pop(next(iter(touched)))
-        for name, moved in _settled(state, joint, now).items():
-            then = (*moved, *settle(apply(states[name], moved), now))
-            states[name] = apply(states[name], then)
+        for name, own in _settled(state, joint, now).items():
+            changes = (*own, *settle(apply(states[name], own), now))
+            states[name] = apply(states[name], changes)
             state.changed(name)
-            items.setdefault(name, []).extend(then)
-            touched |= movable(states[name], now)
+            items.setdefault(name, []).extend(changes)
+            touched |= movable_joints(states[name], now)
     return items
 
 
 def _settled(state: JointState, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
     active = state.members(joint)
-    begun = [event for event in active.values() if event.status is Status.STARTED]
-    if begun:
-        if any(event.attempt is not None for event in begun):
+    started_events = [event for event in active.values() if event.status is Status.STARTED]
+    if started_events:
+        if any(event.attempt is not None for event in started_events):
             return {}
         return {
             name: finished(state.groups[name], event, now, ending="carried out with its host")
             for name, event in active.items()
             if event.status is Status.STARTED
         }
-    if not active or not state.free(active, now):
+    if not active or not state.can_start(active, now):
         return {}
-    moved: dict[str, tuple[Change, ...]] = {}
+    starts: dict[str, tuple[Change, ...]] = {}
     for name, event in active.items():
-        begins = started(event, now)
-        if moved:  # the first of them leads: the driver is asked once
-            begins = msgspec.structs.replace(begins, attempt=None)
-        moved[name] = (EventMoved(Move.START, begins),)
-    return moved
+        after = started(event, now)
+        if starts:  # the first event leads: the driver is asked only once
+            after = msgspec.structs.replace(after, attempt=None)
+        starts[name] = (EventMoved(Move.START, after),)
+    return starts
 
 
 def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ...]:
-    """What they wait for, all of them: empty exactly when they start now."""
+    """Return what the events of a joint wait for: empty exactly if they start now."""
     state = JointState(groups)
     active = state.members(joint)
     if not active or any(event.status is Status.STARTED for event in active.values()):
         return ()
-    found: list[Hold] = []
+    result: list[Hold] = []
     if not agreed(groups, active, now):
-        found.append(_not_agreed(groups, active, now))
-    found += [hold for event in active.values() for hold in from_copy(event, now)][:1]
+        result.append(_not_agreed(groups, active, now))
+    result += [hold for event in active.values() for hold in restore_holds(event, now)][:1]
     for name, event in active.items():
-        found += outside(event, now)
-        found += [
+        result += window_holds(event, now)
+        result += [
             msgspec.structs.replace(hold, message=f"in group '{name}': {hold.message}")
-            for hold in occupied(event, state.occupancy(name))
+            for hold in occupancy_holds(event, state.occupancy(name))
         ]
-    return with_clock(found, now)
+    return with_clock(result, now)
 
 
 def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> Hold:
     first = next(iter(active.values()))
-    silent = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
-    who = f"group {listing(silent)}" if silent else "its groups, none of which is listening"
+    unapproved = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
+    missing = (
+        f"group {listing(unapproved)}" if unapproved else "its groups, none of which is listening"
+    )
     return Hold(
         kind=HoldKind.JOINT,
         message=f"its host is worked on once, for {listing(list(active))} together;"
-        f" the notice has not passed, and not yet approved by {who}",
+        f" the notice has not passed, and not yet approved by {missing}",
         since=first.raised_at,
-        until=ripe_at(first, now),
-        waits_for=tuple(active[name].id for name in silent),
-        unblocked_by=f"a machine of each group that has not approved ({listing(silent)}),"
+        until=notice_over_at(first, now),
+        waits_for=tuple(active[name].id for name in unapproved),
+        unblocked_by=f"a machine of each group that has not approved ({listing(unapproved)}),"
         " or an operator, by approving"
-        if silent
+        if unapproved
         else "an operator, by approving one of them",
     )
 
 
 def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | None:
-    """When time alone would start one of this group's joints, as things stand."""
+    """Return when time alone starts one of the group's joints in the current state."""
     if now.untrusted is not None:
         return None
     state = JointState(groups)
@@ -201,13 +206,13 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
     active = state.members(joint)
     if any(event.status is Status.STARTED for event in active.values()):
         return None
-    if any(state.occupancy(name).taken(event) for name, event in active.items()):
+    if any(state.occupancy(name).blocks(event) for name, event in active.items()):
         return None
     at = now.at
     for event in active.values():
         if not agreed(state.groups, active, now):
-            at = max(at, ripe_at(event, now))
-        if now.grace_ends is not None and recalled(event, now):
+            at = max(at, notice_over_at(event, now))
+        if now.grace_ends is not None and in_restore_grace(event, now):
             at = max(at, now.grace_ends)
         if event.span is not None:
             at = max(at, event.span.opens)

@@ -1,7 +1,7 @@
-"""Machines that leave for good: spot evictions and deletes.
+"""Removing machines: evictions of spot machines, and deletes.
 
-An eviction is always announced. A delete is, if the group has asked to be told of deletes and
-can be; else it happens at once, and is carried out by an event that nobody is shown.
+An eviction is always announced. A delete is announced if the policy of the group gives notice of
+deletes; otherwise it happens at once, by an event that guests are not shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE
 
 
 def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
-    machine = _leaving(group, command)
+    machine = _removable(group, command)
     if not isinstance(machine, Machine):
         return machine
     if not machine.spot:
@@ -39,8 +39,8 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
             hint=Hint.SCHEDULE_PREEMPT,
             about=machine.name,
         )
-    if known := _same(group, EventType.PREEMPT, machine.name):
-        return Changes((), known.id, ("it is being evicted already; this is the same event",))
+    if existing := _existing_event(group, EventType.PREEMPT, machine.name):
+        return Changes((), existing.id, ("it is being evicted already; this is the same event",))
     event = draft(
         group,
         command,
@@ -48,20 +48,20 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
         (machine.name,),
         now,
         source=Source.PLATFORM,
-        not_before=_in(EventType.PREEMPT.traits.notice, now),
+        not_before=_not_before(EventType.PREEMPT.traits.notice, now),
         cause=command.cause,
     )
     return _raised(group, event, command.by)
 
 
 def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
-    machine = _leaving(group, command)
+    machine = _removable(group, command)
     if not isinstance(machine, Machine):
         return machine
-    if known := _same(group, EventType.TERMINATE, machine.name):
-        return Changes((), known.id, ("it is being deleted already; this is the same event",))
+    if existing := _existing_event(group, EventType.TERMINATE, machine.name):
+        return Changes((), existing.id, ("it is being deleted already; this is the same event",))
     notice = group.policy.terminate_notice
-    unannounced = _unannounced_because(group, machine)
+    reason = _unannounced_reason(group, machine)
     event = draft(
         group,
         command,
@@ -69,32 +69,32 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
         (machine.name,),
         now,
         source=Source.PLATFORM,
-        not_before=_in(0 if unannounced else notice or 0, now),
+        not_before=_not_before(0 if reason else notice or 0, now),
         cause=command.cause,
-        **({"unannounced": True, "listed": False} if unannounced else {}),
+        **({"unannounced": True, "listed": False} if reason else {}),
         approved=Approval("nobody: it is not announced", now.at, ApprovalKind.NOBODY)
-        if unannounced
+        if reason
         else None,
     )
-    if unannounced:
+    if reason:
         raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
-        return Changes((raised,), event.id, (f"deleted at once, unannounced: {unannounced}",))
+        return Changes((raised,), event.id, (f"deleted at once, unannounced: {reason}",))
     return _raised(group, event, command.by)
 
 
-def _unannounced_because(group: Group, machine: Machine) -> str:
-    """Why the group is not told of this delete; empty if it is."""
+def _unannounced_reason(group: Group, machine: Machine) -> str:
+    """Return why this delete is not announced; empty if it is."""
     if group.kind is not GroupKind.SCALE_SET:
-        return "only members of scale sets are told of a delete"
+        return "only deletes of scale set members are announced"
     if machine.spot:
-        return "spot machines are not told of a delete"
+        return "deletes of spot machines are not announced"
     if group.policy.terminate_notice is None:
         return f"the policy of group '{group.name}' sets no terminate notice"
     return ""
 
 
-def _leaving(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | Changes:
-    """The machine, if it can be taken; what takes it already, if something does."""
+def _removable(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | Changes:
+    """Return the machine, a refusal, or the event that is deleting the machine already."""
     machine = group.machine(command.machine)
     for event in group.events:
         if (
@@ -110,11 +110,11 @@ def _leaving(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | C
     return machine
 
 
-def _same(group: Group, type: EventType, name: str) -> Event | None:
+def _existing_event(group: Group, type: EventType, name: str) -> Event | None:
     return next((e for e in group.events if e.type is type and e.resources == (name,)), None)
 
 
-def _in(notice: Duration, now: Now) -> int:
+def _not_before(notice: Duration, now: Now) -> int:
     return ceil_second(now.at + now.rules.paced(notice))
 
 
@@ -127,20 +127,20 @@ def _raised(group: Group, event: Event, by: str) -> Changes:
 
 
 def policy_problem(kind: GroupKind, policy: Policy) -> str:
-    """What is wrong with a policy; empty if nothing is."""
+    """Return what is wrong with a policy; empty if nothing is."""
     if policy.user_event_limit is not None and policy.user_event_limit < 1:
         return "user_event_limit must be at least 1, or left out for no limit"
-    if wrong := [type.value for type in policy.auto_approve if not type.traits.by_user]:
+    if refused_types := [type.value for type in policy.auto_approve if not type.traits.by_user]:
         types = ", ".join(t.value for t in types_that(lambda traits: traits.by_user))
-        return f"auto_approve is for users' events ({types}), not {listing(wrong)}"
+        return f"auto_approve is for users' events ({types}), not {listing(refused_types)}"
     notice = policy.terminate_notice
     if notice is None:
         return ""
     if kind is not GroupKind.SCALE_SET:
-        return "terminate_notice goes with kind scale-set only"
+        return "terminate_notice is only for groups of kind scale-set"
     if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
         return (
-            f"terminate_notice is from {in_words(MIN_TERMINATE_NOTICE)}"
+            f"terminate_notice must be from {in_words(MIN_TERMINATE_NOTICE)}"
             f" to {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}"
         )
     return ""

@@ -1,7 +1,7 @@
-"""Starting what nothing holds any more, and what that brings with it.
+"""Starting events that nothing holds any more, with the consequences of each start.
 
-After every decision `settle` starts everything that can start; `why` says what holds the rest. What
-holds an event is in `holds.py`.
+After every decision `settle` starts everything that can start; `why` explains what holds the rest.
+The conditions themselves are in `holds.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from forewarn.core.deciding.holds import (
     Hold,
     HoldKind,
     Occupancy,
-    coupled,
-    occupied,
-    open_deletes,
-    recalled,
-    ripe_by,
-    timely,
-    unasked,
+    awaits_approval,
+    earlier_deletes,
+    in_restore_grace,
+    notice_over_by,
+    occupancy_holds,
+    time_holds,
+    waiting_deletes,
+    window_open,
     with_clock,
-    within,
 )
 from forewarn.core.events import Approval, ApprovalKind, Attempt, Event, Source, Status
 from forewarn.core.group import Group
@@ -30,93 +30,95 @@ from forewarn.core.time import Now
 
 
 def settle(group: Group, now: Now) -> tuple[Change, ...]:
-    """Start whatever nothing holds, in the order of raising."""
+    """Return the changes that start every event that nothing holds, in the order of raising."""
     if now.untrusted is not None:
         return ()
-    if not group.policy.all_instances_down and _all_wait(group.events, now):
+    if not group.policy.all_instances_down and _nothing_to_start(group.events, now):
         return ()
     return _Settlement(group, now).items
 
 
-def _all_wait(events: Sequence[Event], now: Now) -> bool:
-    """Is there nothing to start at a glance? After most commands there is not, and a group may
-    have thousands of events."""
-    by = ripe_by(now)
+def _nothing_to_start(events: Sequence[Event], now: Now) -> bool:
+    """Is there certainly nothing to start? A cheap check, because this is so after most commands
+    and a group may have thousands of events."""
+    latest = notice_over_by(now)
     return not any(
         event.status is Status.SCHEDULED
         and event.joint is None
-        and (event.approved is not None or event.not_before <= by)
+        and (event.approved is not None or event.not_before <= latest)
         for event in events
     )
 
 
 class _Settlement:
+    """Computes, in `items`, the changes that `settle` returns."""
+
     def __init__(self, group: Group, now: Now) -> None:
         self._group, self._now = group, now
-        self._present = {event.id: event for event in group.events}
-        self._floor = Occupancy(group.events)
-        self._naming: dict[str, list[str]] = {}  # by machine: the events that name it
+        self._active = {event.id: event for event in group.events}
+        self._occupancy = Occupancy(group.events)
+        self._ids_by_machine: dict[str, list[str]] = {}  # the events of each machine
         for event in group.events:
             for name in event.resources:
-                self._naming.setdefault(name, []).append(event.id)
+                self._ids_by_machine.setdefault(name, []).append(event.id)
         changes: list[Change] = []
         more = True
-        while more:  # a start may end what held another event, or leave nobody to be asked
-            changes += self._unanswerable()
-            begun = self._begun()
-            changes += begun
-            more = bool(begun)
+        while more:  # a start can withdraw what held another event, or take down the last machine
+            changes += self._approve_if_all_down()
+            started_now = self._start_pass()
+            changes += started_now
+            more = bool(started_now)
         self.items = tuple(changes)
 
-    def _begun(self) -> list[Change]:
-        """One look at everything, in order."""
-        found: list[Change] = []
-        now, present = self._now, self._present
-        ready = [event for event in present.values() if _may_go(event, now)]
+    def _start_pass(self) -> list[Change]:
+        """Start what can start, in the order of raising."""
+        changes: list[Change] = []
+        now, active = self._now, self._active
+        ready = [event for event in active.values() if _may_start(event, now)]
         deletes: Sequence[Event] = ()
         if any(event.traits.coupled for event in ready):
-            deletes = open_deletes(present.values(), now)
+            deletes = waiting_deletes(active.values(), now)
         for event in ready:
-            if event.id not in present or self._floor.taken(event):
+            if event.id not in active or self._occupancy.blocks(event):
                 continue
-            if coupled(event, now, deletes):
+            if earlier_deletes(event, now, deletes):
                 continue
-            began = started(event, now)
-            found.append(EventMoved(Move.START, began))
-            present[event.id] = began
-            self._floor.enter(began)
+            after = started(event, now)
+            changes.append(EventMoved(Move.START, after))
+            active[event.id] = after
+            self._occupancy.add(after)
             if event.traits.deletes:
-                found += self._moot(began)
-        return found
+                changes += self._withdraw_moot(after)
+        return changes
 
-    def _moot(self, delete: Event) -> list[Change]:
-        """What has become pointless, since its machines are being deleted."""
-        found: list[Change] = []
-        named = {id: None for name in delete.resources for id in self._naming.get(name, ())}
+    def _withdraw_moot(self, delete: Event) -> list[Change]:
+        """Withdraw or finish events that are pointless because their machines are being deleted."""
+        changes: list[Change] = []
+        named = {id: None for name in delete.resources for id in self._ids_by_machine.get(name, ())}
         for id in named:
-            other = self._present.get(id)
-            if other is not None and moot_beside(delete, other):
+            other = self._active.get(id)
+            if other is not None and made_moot_by(delete, other):
                 ending = f"its machine is being deleted by {delete.id}"
-                found.append(ended(other, self._now, ending))
-                self._floor.leave(other)
-                del self._present[id]
-        return found
+                changes.append(ended(other, self._now, ending))
+                self._occupancy.remove(other)
+                del self._active[id]
+        return changes
 
-    def _unanswerable(self) -> list[Change]:
-        """Users' events that are approved because all machines are down, if that is the policy."""
+    def _approve_if_all_down(self) -> list[Change]:
+        """Approve users' events while all machines are down, if that is the policy."""
         if not self._group.policy.all_instances_down:
             return []
         alive = self._group.alive
         down = {
             name
-            for event in self._present.values()
+            for event in self._active.values()
             if event.status is Status.STARTED and not event.traits.keeps_memory
             for name in event.resources
         }
         if not alive or not alive <= down:
             return []
-        found: list[Change] = []
-        for event in list(self._present.values()):
+        changes: list[Change] = []
+        for event in list(self._active.values()):
             if (
                 event.source is Source.USER
                 and event.status is Status.SCHEDULED
@@ -125,28 +127,27 @@ class _Settlement:
                 approval = Approval(
                     "policy: all machines are down", self._now.at, ApprovalKind.POLICY
                 )
-                self._present[event.id] = move(event, Move.APPROVE, approved=approval)
-                found.append(EventMoved(Move.APPROVE, self._present[event.id]))
-        return found
+                self._active[event.id] = move(event, Move.APPROVE, approved=approval)
+                changes.append(EventMoved(Move.APPROVE, self._active[event.id]))
+        return changes
 
 
-def _may_go(event: Event, now: Now) -> bool:
-    """Does nothing hold it that only its own times and approval say? What goes with others'
-    events starts elsewhere."""
+def _may_start(event: Event, now: Now) -> bool:
+    """Do its own times and its approval let it start? Joint events start in `joint.py`."""
     return (
         event.status is Status.SCHEDULED
         and event.joint is None
-        and not unasked(event, now)
-        and not recalled(event, now)
-        and within(event, now)
+        and not awaits_approval(event, now)
+        and not in_restore_grace(event, now)
+        and window_open(event, now)
     )
 
 
 def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
-    """What a Scheduled event waits for: empty exactly when a Tick would start it.
+    """Return what a Scheduled event waits for: empty exactly if a Tick would start it.
 
-    Asked of the group as it would stand after a Tick, so that of two events that could start
-    but not both, the second names the first.
+    Computed for the group as it would be after a Tick, so that if only one of two events can start,
+    the second one names the first.
     """
     items = settle(group, now)
     for item in items:
@@ -163,29 +164,30 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     event = after.event(id)
     if event is None or event.status is not Status.SCHEDULED:
         return ()
-    deletes = open_deletes(after.events, now)
+    deletes = waiting_deletes(after.events, now)
     return with_clock(
-        (*timely(event, now, deletes), *occupied(event, Occupancy(after.events))), now
+        (*time_holds(event, now, deletes), *occupancy_holds(event, Occupancy(after.events))), now
     )
 
 
 def started(event: Event, now: Now) -> Event:
-    """The first attempt is on record with the start itself: a driver is asked right after."""
+    """Return the Started event, with its first attempt: the driver is asked right after."""
     return move(event, Move.START, started_at=now.at, attempt=Attempt(number=1, at=now.at))
 
 
 def ended(event: Event, now: Now, ending: str, by: str = "") -> EventMoved:
-    """An event that has become pointless: withdrawn, or finished if it had begun."""
+    """Return the change that withdraws a pointless event, or finishes it if it has started."""
     what = Move.WITHDRAW if event.status is Status.SCHEDULED else Move.FINISH
     return EventMoved(what, move(event, what, ended_at=now.at, ending=ending), by)
 
 
-def bound(event: Event) -> bool:
-    """Is it under way together with others, so that it ends only with them?"""
+def carried_out_jointly(event: Event) -> bool:
+    """Is it carried out together with events of other groups, so that it ends only with them?"""
     return event.joint is not None and event.status is Status.STARTED
 
 
-def moot_beside(delete: Event, other: Event) -> bool:
-    if bound(other) or other.id == delete.id:
+def made_moot_by(delete: Event, other: Event) -> bool:
+    """Is the other event pointless once the delete has started?"""
+    if carried_out_jointly(other) or other.id == delete.id:
         return False
     return set(other.resources) <= set(delete.resources)

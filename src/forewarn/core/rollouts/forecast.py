@@ -1,7 +1,7 @@
-"""When a rollout would do what: the same `step` that decides, over events that are pretended.
+"""A forecast of a rollout: `next_step` over simulated events.
 
-Nobody approves early, nothing else is in the way, every gate passes at once, and each event
-stays Started for as long as one says.
+It assumes that nobody approves early, that nothing else holds an event, that every gate passes at
+once, and that each event stays Started for a given time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import msgspec
 
 from forewarn.core.events import Event, Source, Status
 from forewarn.core.rollouts.model import Lane, Rollout, Step
-from forewarn.core.rollouts.next_step import Next, Seen, appointment, step
+from forewarn.core.rollouts.next_step import GateAnswer, Next, appointment, next_step
 from forewarn.core.time import DAY, MINUTE, Duration, Now, Time
 
-FORECAST_STEPS = 500  # that are looked ahead
+FORECAST_STEPS = 500  # at most
 FORECAST_AHEAD: Duration = 730 * DAY
-TYPICAL: Duration = 10 * MINUTE  # that an event stays Started, if nobody says
+TYPICAL_DURATION: Duration = 10 * MINUTE  # of an event in status Started, unless given
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,15 +28,15 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Planned, ...]
-    done_at: Time | None  # None: not within what is looked ahead
-    left_out: int = 0  # steps that are not looked at
-    message: str = ""  # why it goes no further, if it does not
+    done_at: Time | None  # None: unknown, or later than FORECAST_AHEAD
+    left_out: int = 0  # steps beyond FORECAST_STEPS
+    message: str = ""  # why the forecast ends early, if it does
 
 
-def forecast(rollout: Rollout, now: Now, lasts: Duration = TYPICAL) -> Forecast:
-    """The plan from here on, with times."""
-    shown, left_out = _first(rollout)
-    simulation = _Simulation(shown, now, lasts)
+def forecast(rollout: Rollout, now: Now, event_duration: Duration = TYPICAL_DURATION) -> Forecast:
+    """Return the remaining plan of a rollout, with times."""
+    shown, left_out = _limited(rollout)
+    simulation = _Simulation(shown, now, event_duration)
     done_at, message = simulation.run()
     return Forecast(
         steps=tuple(simulation.planned.values()),
@@ -46,8 +46,8 @@ def forecast(rollout: Rollout, now: Now, lasts: Duration = TYPICAL) -> Forecast:
     )
 
 
-def _first(rollout: Rollout) -> tuple[Rollout, int]:
-    """With as many lanes as there are steps to be looked at."""
+def _limited(rollout: Rollout) -> tuple[Rollout, int]:
+    """Return the rollout with the first lanes only, and the number of steps left out."""
     lanes: list[Lane] = []
     count = 0
     for lane in rollout.lanes:
@@ -60,34 +60,36 @@ def _first(rollout: Rollout) -> tuple[Rollout, int]:
 
 
 class _Simulation:
-    def __init__(self, rollout: Rollout, now: Now, lasts: Duration) -> None:
-        self.rollout, self.now, self.lasts = rollout, now, lasts
+    def __init__(self, rollout: Rollout, now: Now, event_duration: Duration) -> None:
+        self.rollout, self.now, self.event_duration = rollout, now, event_duration
         self.lane_of = {s.cause: lane.name for lane in rollout.lanes for s in lane.steps}
         self.events: dict[str, list[Event]] = {}
-        self.seen: dict[str, Seen] = {}
+        self.gate_answers: dict[str, GateAnswer] = {}
         self.planned: dict[str, Planned] = {}
 
     def run(self) -> tuple[Time | None, str]:
         until = self.now.at + FORECAST_AHEAD
         while self.now.at <= until:
-            then = step(self.rollout, self.events, self.seen, lambda s: s.machines, self.now)
-            if then.over:
+            upcoming = next_step(
+                self.rollout, self.events, self.gate_answers, lambda s: s.machines, self.now
+            )
+            if upcoming.over:
                 return self.now.at, ""
-            if then.pause:
-                return None, then.pause
-            for wanted in then.announce:
+            if upcoming.pause:
+                return None, upcoming.pause
+            for wanted in upcoming.announce:
                 self._announce(wanted)
-            for cause in then.ask:
-                self.seen[cause] = Seen(at=self.now.at, passed=True)
-            if not then.announce and not then.ask:
-                at = self._pass_time(then)
+            for cause in upcoming.ask:
+                self.gate_answers[cause] = GateAnswer(at=self.now.at, passed=True)
+            if not upcoming.announce and not upcoming.ask:
+                at = self._pass_time(upcoming)
                 if at is None:
-                    return None, "it would wait for somebody"
-        return None, "it goes on for longer than is looked ahead"
+                    return None, "it would wait for an operator"
+        return None, "it takes longer than the forecast covers"
 
     def _announce(self, wanted: Step) -> None:
-        when = appointment(self.rollout, self.now)
-        assert when is not None  # or `step` would have said so
+        appointed = appointment(self.rollout, self.now)
+        assert appointed is not None  # otherwise `next_step` would have paused
         event = Event(
             id=f"{wanted.cause}#{len(self.events)}",
             group=wanted.group,
@@ -95,26 +97,26 @@ class _Simulation:
             source=Source.PLATFORM,
             resources=wanted.machines,
             domain=wanted.domain,
-            not_before=when.not_before,
+            not_before=appointed.not_before,
             raised_at=self.now.at,
             by=self.rollout.name,
             cause=wanted.cause,
-            span=when.span,
+            span=appointed.span,
         )
         self.events.setdefault(wanted.cause, []).append(event)
         self.planned[wanted.cause] = Planned(
             lane=self.lane_of[wanted.cause],
             step=wanted,
             announced_at=self.now.at,
-            not_before=when.not_before,
-            ends_at=when.not_before + self.now.rules.paced(self.lasts),
+            not_before=appointed.not_before,
+            ends_at=appointed.not_before + self.now.rules.paced(self.event_duration),
         )
 
-    def _pass_time(self, then: Next) -> Time | None:
-        """To the next instant at which something happens by itself."""
-        active = [event for lane in then.lanes for event in lane.active]
+    def _pass_time(self, upcoming: Next) -> Time | None:
+        """Advance to the next instant at which something happens by itself, if there is one."""
+        active = [event for lane in upcoming.lanes for event in lane.active]
         ends = {e.id: self.planned[e.cause].ends_at for e in active}
-        instants = [then.wake] if then.wake is not None else []
+        instants = [upcoming.wake] if upcoming.wake is not None else []
         instants += ends.values()
         if not instants:
             return None
@@ -130,5 +132,5 @@ class _Simulation:
     def _become(self, event: Event, status: Status, **fields: Time) -> None:
         after = msgspec.structs.replace(event, status=status, **fields)
         self.events[event.cause] = [
-            after if known.id == event.id else known for known in self.events[event.cause]
+            after if other.id == event.id else other for other in self.events[event.cause]
         ]

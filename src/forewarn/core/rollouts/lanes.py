@@ -1,8 +1,8 @@
-"""From a selection to lanes: who goes, in which order, and what goes at once.
+"""From a selection to lanes and steps: which machines, in which order, and which together.
 
-Groups and labels select machines; a lane is then a group and a step one of its update domains.
-Hosts alone are lanes themselves, each with whatever is on it. Hosts beside groups or labels
-narrow these to the machines on them.
+If groups or labels are selected, a lane is a group and a step is one of its update domains; hosts
+in the same selection limit it to the machines on them. If only hosts are selected, each host with
+all its machines is a lane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forewarn.core.rollouts.model import Lane, Step, prefix
 from forewarn.support.text import listing
 
 MAX_STEPS = 2_000  # of one rollout
-MAX_SELECTED = 100  # groups, selectors and hosts that a selection names
+MAX_SELECTED = 100  # groups, selectors and hosts in one selection
 
 HOST_TYPES = types_that(lambda traits: traits.host_maintenance)
 
@@ -36,10 +36,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.hosts) and not self.groups and not self.labels
 
     def __str__(self) -> str:
-        words = [f"group {name}" for name in self.groups]
-        words += ["label " + ",".join(map(str, selector)) for selector in self.labels]
-        words += [f"host {name}" for name in self.hosts]
-        return ", ".join(words)
+        parts = [f"group {name}" for name in self.groups]
+        parts += ["label " + ",".join(map(str, selector)) for selector in self.labels]
+        parts += [f"host {name}" for name in self.hosts]
+        return ", ".join(parts)
 
 
 def lanes(
@@ -49,6 +49,7 @@ def lanes(
     groups: Mapping[str, Group],
     hosts: Mapping[str, Host],
 ) -> tuple[Lane, ...] | Refused:
+    """Return the lanes of a rollout with this id and selection."""
     named = len(selection.groups) + len(selection.labels) + len(selection.hosts)
     if not named:
         return invalid("a rollout needs a selection of groups, labels or hosts", hint=Hint.SELECT)
@@ -56,50 +57,50 @@ def lanes(
         return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
     if type.traits.deletes:
         kinds = listing([t.value for t in types_that(lambda traits: not traits.deletes)])
-        return invalid(f"a rollout is of {kinds}; a {type.value} deletes its machines")
-    on = _hosts(selection, hosts)
-    if isinstance(on, Refused):
-        return on
-    found = (
-        _of_hosts(id, type, on, groups.values())
+        return invalid(f"a rollout can be a {kinds}; a {type.value} deletes its machines")
+    host_names = _hosts(selection, hosts)
+    if isinstance(host_names, Refused):
+        return host_names
+    result = (
+        _host_lanes(id, type, host_names, groups.values())
         if selection.hosts_alone
-        else _of_groups(id, selection, groups, frozenset(on))
+        else _group_lanes(id, selection, groups, frozenset(host_names))
     )
-    if isinstance(found, Refused):
-        return found
-    if not found:
+    if isinstance(result, Refused):
+        return result
+    if not result:
         return invalid(f"no machine is selected by {selection}")
-    if (count := sum(len(lane.steps) for lane in found)) > MAX_STEPS:
+    if (count := sum(len(lane.steps) for lane in result)) > MAX_STEPS:
         return invalid(
             f"{selection} selects {count} steps; a rollout has at most {MAX_STEPS}:"
-            " make several, one after the other"
+            " start several, one after the other"
         )
-    return found
+    return result
 
 
 def _hosts(selection: Selection, hosts: Mapping[str, Host]) -> tuple[str, ...] | Refused:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for wanted in selection.hosts:
         matching = [name for name in hosts if name == wanted or fnmatchcase(name, wanted)]
         if not matching:
             return unknown(f"no host '{wanted}'; there are {listing(sorted(hosts))}")
-        found |= dict.fromkeys(sorted(matching))
-    return tuple(found)
+        names |= dict.fromkeys(sorted(matching))
+    return tuple(names)
 
 
-def _of_hosts(
+def _host_lanes(
     id: str, type: EventType, names: tuple[str, ...], groups: Iterable[Group]
 ) -> tuple[Lane, ...] | Refused:
     if type not in HOST_TYPES:
         kinds = listing([t.value for t in HOST_TYPES])
         return invalid(f"the maintenance of a host is a {kinds}, not a {type.value}")
-    there: dict[str, list[str]] = {}
+    machines_by_host: dict[str, list[str]] = {}
     domains: dict[tuple[str, str], Machine] = {}
     for group in groups:
         for machine in group.machines:
             if not machine.alive:
                 continue
-            there.setdefault(machine.host, []).append(machine.name)
+            machines_by_host.setdefault(machine.host, []).append(machine.name)
             first = domains.setdefault((machine.host, group.name), machine)
             if first.update_domain != machine.update_domain and machine.host in names:
                 return conflict(
@@ -114,19 +115,19 @@ def _of_hosts(
             steps=(Step(cause=f"{prefix(id)}host/{name}", host=name, machines=tuple(machines)),),
         )
         for name in names
-        if (machines := there.get(name))
+        if (machines := machines_by_host.get(name))
     )
 
 
-def _of_groups(
+def _group_lanes(
     id: str, selection: Selection, groups: Mapping[str, Group], hosts: frozenset[str]
 ) -> tuple[Lane, ...] | Refused:
     wanted = selection.groups or tuple(groups)
     for name in selection.groups:
         if name not in groups or not groups[name].machines:
-            known = [group.name for group in groups.values() if group.machines]
-            return unknown(f"no group '{name}'; there are {listing(known)}")
-    found = []
+            names = [group.name for group in groups.values() if group.machines]
+            return unknown(f"no group '{name}'; there are {listing(names)}")
+    lanes = []
     for name in dict.fromkeys(wanted):
         group = groups[name]
         domains: dict[int, list[str]] = {}
@@ -143,8 +144,8 @@ def _of_groups(
             for domain in sorted(domains)
         )
         if steps:
-            found.append(Lane(name=name, steps=steps))
-    return tuple(found)
+            lanes.append(Lane(name=name, steps=steps))
+    return tuple(lanes)
 
 
 def _selected(selection: Selection, group: Group, machine: Machine, hosts: frozenset[str]) -> bool:

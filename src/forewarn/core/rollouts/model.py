@@ -1,9 +1,8 @@
-"""A rollout: its plan and its switches, never its progress.
+"""A rollout: its plan and whether it is paused or aborted, never its progress.
 
-Progress is a query over the events it caused: every step has a cause of its own
-(`Step.cause`), so a crash between "event over" and "rollout noted it" cannot repeat a step.
-What a rollout does next is decided in `next_step.py`, from these values; how a selection becomes
-lanes is `lanes.py`.
+Progress is derived from the events it has caused: every step has its own cause (`Step.cause`), so
+a crash between the end of an event and anything the rollout does about it cannot repeat a step.
+What a rollout does next is decided in `next_step.py`; how a selection becomes lanes is `lanes.py`.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from forewarn.core.events import UNKNOWN_DURATION, EventType
 from forewarn.core.rollouts.windows import Window
 from forewarn.core.time import MINUTE, Duration, Time
 
-CAUSE = "rollout"  # what the causes of all steps begin with
+CAUSE = "rollout"  # first part of the cause of every step
 
 GATE_TIMEOUT: Duration = 10 * MINUTE
 
-BY_ITSELF = "the rollout itself"  # who paused it, if nobody did
+BY_ITSELF = "the rollout itself"  # `Switch.by` if a rollout has paused itself
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What goes at once: one update domain of a group, or one host."""
+    """What is disturbed at the same time: one update domain of a group, or one host."""
 
     cause: str
     group: str = ""
@@ -32,31 +31,33 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps that go one after the other: the domains of a group, or a host alone."""
+    """Steps that follow each other: the update domains of a group, or a single host."""
 
     name: str
     steps: tuple[Step, ...]
 
     @property
     def hosts(self) -> bool:
-        """Is it a host that is worked on, with whatever is on it?"""
+        """Is it the maintenance of a host, with all machines on it?"""
         return any(step.host for step in self.steps)
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What must be well before the next step: an address that answers 2xx, or a command that
-    the service's settings name and that exits with 0."""
+    """A check before the next step: a URL that answers 2xx, or a command from the service's
+    settings that exits with 0."""
 
     http: str = ""
     command: str = ""
     timeout: Duration = GATE_TIMEOUT
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         return self.http or f"command {self.command}"
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who paused, resumed or aborted a rollout, when and why."""
+
     by: str
     at: Time
     why: str = ""
@@ -68,31 +69,32 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lanes: tuple[Lane, ...]
     by: str
     created_at: Time
-    selection: str = ""  # in the words of whoever asked
+    selection: str = ""  # as text
     notice: Duration | None = None
     short_notice: bool = False
     description: str = ""
     duration: int = UNKNOWN_DURATION
-    at_once: int = 1  # lanes
+    at_once: int = 1  # lanes in progress at the same time
     windows: tuple[Window, ...] = ()
     gate: Gate | None = None
     bake: Duration = 0
-    # Switches.
     paused: Switch | None = None
-    resumed: Switch | None = None  # what was withdrawn before this is announced again
-    covers: tuple[str, ...] = ()  # of the events withdrawn at that very instant, those before it
+    resumed: Switch | None = None  # events withdrawn before then are announced again
+    covers: tuple[
+        str, ...
+    ] = ()  # ids of events withdrawn at the same instant as, but before, `resumed`
     aborted: Switch | None = None
     ended_at: Time | None = None
-    steps_over: int | None = None  # when it ended; before that, progress is a query
+    steps_over: int | None = None  # set when it ends; before that it is derived from events
 
     @property
     def name(self) -> str:
-        """Whoever raises or withdraws its events, if it does so itself."""
+        """`by` of the events that it raises or withdraws itself."""
         return f"{CAUSE} {self.id}"
 
     @property
     def prefix(self) -> str:
-        """What the causes of its steps begin with."""
+        """The beginning of the causes of its steps."""
         return prefix(self.id)
 
     @property
@@ -100,13 +102,13 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(step for lane in self.lanes for step in lane.steps)
 
     @property
-    def promised(self) -> Duration:
+    def event_notice(self) -> Duration:
         """The notice of each of its events."""
         return self.type.traits.notice if self.notice is None else self.notice
 
     @property
-    def going(self) -> bool:
-        """May it announce anything?"""
+    def running(self) -> bool:
+        """Is it neither paused, aborted nor over, so that it may announce events?"""
         return self.paused is None and self.aborted is None and self.ended_at is None
 
 
@@ -115,6 +117,6 @@ def prefix(id: str) -> str:
 
 
 def caused(cause: str) -> str | None:
-    """The id of the rollout whose step has this cause, if it is one's."""
+    """Return the id of the rollout whose step has this cause, if it is a step's."""
     parts = cause.split("/", 2)
     return parts[1] if len(parts) == 3 and parts[0] == CAUSE else None

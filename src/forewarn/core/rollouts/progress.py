@@ -1,7 +1,7 @@
-"""The progress of a rollout's steps and lanes, read off the events they caused.
+"""The progress of a rollout's steps and lanes, derived from the events they have caused.
 
-Also what a lane waits for, in words, and which gates must have passed. What follows from it for
-the rollout is `next_step.py`.
+Also what a lane waits for, and which gates must have passed. What the rollout does next is decided
+in `next_step.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class StepState(enum.Enum):
     ANNOUNCED = "announced"
     STARTED = "started"
     DONE = "done"
-    NOTHING = "nothing to do"  # its machines are gone, or have moved away
-    CANCELLED = "cancelled"  # by an operator: it blocks its lane until somebody resumes
+    NOTHING = "nothing to do"  # its machines no longer exist, or have moved away
+    CANCELLED = "cancelled"  # by an operator: it blocks its lane until the rollout is resumed
 
     @property
     def over(self) -> bool:
@@ -42,7 +42,7 @@ class WaitKind(enum.Enum):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane waits for; an empty lane: the rollout as a whole."""
+    """What a lane waits for; if `lane` is empty, the rollout as a whole."""
 
     kind: WaitKind
     lane: str
@@ -56,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     state: StepState
-    events: tuple[Event, ...] = ()  # those of its last announcement
+    events: tuple[Event, ...] = ()  # of its last announcement
 
     @property
     def ended_at(self) -> Time:
@@ -72,15 +72,17 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepProgress, ...]
     active: tuple[Event, ...]
     next: StepProgress | None  # the first that is not over
-    last_done: StepProgress | None  # the one that was carried out last
-    begun: bool  # was anything of it ever announced?
+    last_done: StepProgress | None  # the last one that was carried out
+    begun: bool  # was any of its steps announced?
     last_raised: Time
     last_raised_cause: str
-    busy: tuple[tuple[Time, Time | None, bool], ...]  # from, until, was it carried out?
+    busy: tuple[
+        tuple[Time, Time | None, bool], ...
+    ]  # of each event: raised, ended, was it carried out?
 
     def wait(self, rollout: Rollout) -> Wait:
-        """For its events, or for whoever cancelled them."""
-        busy = next((stands for stands in self.steps if stands.active), self.next)
+        """Return what the lane waits for: its active events, or a resume after a cancellation."""
+        busy = next((progress for progress in self.steps if progress.active), self.next)
         assert busy is not None
         name, events = self.lane.name, busy.active
         ids = tuple(event.id for event in events)
@@ -89,7 +91,8 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
-                    message=f"{what(busy.step)}: its {rollout.type.value} is being carried out",
+                    message=f"{step_text(busy.step)}: its {rollout.type.value} is being carried"
+                    " out",
                     since=max(event.started_at or event.raised_at for event in events),
                     unblocked_by="the driver that is carrying it out",
                     events=ids,
@@ -99,7 +102,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
-                    message=f"{what(busy.step)}: its {rollout.type.value} is announced",
+                    message=f"{step_text(busy.step)}: its {rollout.type.value} is announced",
                     since=max(event.raised_at for event in events),
                     until=min(closes, default=None),
                     unblocked_by="see the event",
@@ -109,7 +112,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         return Wait(
             kind=WaitKind.CANCELLED,
             lane=name,
-            message=f"{what(busy.step)}: its event was cancelled"
+            message=f"{step_text(busy.step)}: its event was cancelled"
             + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
             since=busy.ended_at,
             unblocked_by="an operator, by resuming the rollout, which announces it again, or by"
@@ -117,8 +120,8 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def what(step: Step) -> str:
-    """A step in words."""
+def step_text(step: Step) -> str:
+    """Describe a step for messages."""
     if step.host:
         return f"host {step.host}"
     return f"domain {step.domain} ({listing(step.machines)})"
@@ -128,20 +131,22 @@ def lane_progress(
     rollout: Rollout,
     lane: Lane,
     events: Mapping[str, Sequence[Event]],
-    there: Callable[[Step], Sequence[str]],
+    machines_of: Callable[[Step], Sequence[str]],
 ) -> LaneProgress:
-    steps = tuple(step_progress(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
-    done = [stands for stands in steps if stands.state is StepState.DONE]
+    steps = tuple(
+        step_progress(rollout, s, events.get(s.cause, ()), machines_of) for s in lane.steps
+    )
+    done = [progress for progress in steps if progress.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
-    # Steps may end at one instant: then the later one in the order of the lane was later.
+    # Steps can end at the same instant: then the later one in the lane counts as later.
     caused.reverse()
     latest = max(caused, key=lambda event: event.raised_at, default=None)
     return LaneProgress(
         lane=lane,
         steps=steps,
-        active=tuple(event for stands in steps for event in stands.active),
-        next=next((stands for stands in steps if not stands.state.over), None),
-        last_done=max(reversed(done), key=lambda stands: stands.ended_at, default=None),
+        active=tuple(event for progress in steps for event in progress.active),
+        next=next((progress for progress in steps if not progress.state.over), None),
+        last_done=max(reversed(done), key=lambda progress: progress.ended_at, default=None),
         begun=bool(caused),
         last_raised=latest.raised_at if latest else 0,
         last_raised_cause=latest.cause if latest else "",
@@ -153,22 +158,23 @@ def step_progress(
     rollout: Rollout,
     step: Step,
     events: Sequence[Event],
-    there: Callable[[Step], Sequence[str]],
+    machines_of: Callable[[Step], Sequence[str]],
 ) -> StepProgress:
     if not events:
-        state = StepState.WAITING if there(step) else StepState.NOTHING
+        state = StepState.WAITING if machines_of(step) else StepState.NOTHING
         return StepProgress(step=step, state=state)
-    # Announced again after it was withdrawn, it has several; what goes together was raised at once.
-    last = events[-1].raised_at
-    latest = tuple(e for e in events if e.raised_at == last or not e.status.over)
+    # A step that was announced again has older events; those of one announcement were raised at
+    # the same instant.
+    last_raised = events[-1].raised_at
+    latest = tuple(e for e in events if e.raised_at == last_raised or not e.status.over)
     active = [event for event in latest if not event.status.over]
     if active:
-        begun = any(event.status is Status.STARTED for event in active)
-        state = StepState.STARTED if begun else StepState.ANNOUNCED
+        has_started = any(event.status is Status.STARTED for event in active)
+        state = StepState.STARTED if has_started else StepState.ANNOUNCED
         return StepProgress(step=step, state=state, events=latest)
     if any(event.status is Status.FINISHED for event in latest):
         state = StepState.DONE
-    elif not any(event.cancelled_by for event in latest) or not there(step):
+    elif not any(event.cancelled_by for event in latest) or not machines_of(step):
         state = StepState.NOTHING
     elif any(_blocks(rollout, event) for event in latest):
         state = StepState.CANCELLED
@@ -178,17 +184,17 @@ def step_progress(
 
 
 def withdrawn(rollout: Rollout, event: Event) -> bool:
-    """Did somebody withdraw it, other than the rollout itself?"""
+    """Was it withdrawn by somebody other than the rollout itself?"""
     return event.cancelled_by not in ("", rollout.name)
 
 
 def covered(rollout: Rollout, events: Iterable[Event], at: Time) -> tuple[str, ...]:
-    """What was withdrawn at this very instant: whoever resumes it now means that, too."""
+    """Return the ids of events withdrawn at the instant of a resume, which the resume includes."""
     return tuple(e.id for e in events if e.ended_at == at and withdrawn(rollout, e))
 
 
 def _blocks(rollout: Rollout, event: Event) -> bool:
-    """Did an operator withdraw it, and has nobody resumed the rollout since?"""
+    """Was it withdrawn by an operator, and has the rollout not been resumed since?"""
     if not withdrawn(rollout, event):
         return False
     resumed, ended_at = rollout.resumed, event.ended_at or 0
@@ -198,13 +204,13 @@ def _blocks(rollout: Rollout, event: Event) -> bool:
 
 
 def proven_until(rollout: Rollout, lanes: Sequence[LaneProgress], now: Now) -> Time:
-    """Return the last instant at which all places were taken: a lane that is over and had baked by
-    then has passed its gate.
+    """Return the last instant at which the maximum number of lanes (`at_once`) was in progress. A
+    lane that was over and had baked by then has passed its gate.
 
-    What gates answer is not stored. Within a lane the next step proves that the gate was passed;
-    for the last step of a lane, other lanes do. A lane is certainly in progress from when a step is
-    announced until it has ended, and baked if it was carried out; while as many lanes as may be
-    at once are in progress, no other lane is waiting at its gate.
+    Answers of gates are not stored. Within a lane, the next step proves that the gate has passed;
+    for the last step of a lane, other lanes prove it. A lane is certainly in progress from the
+    announcement of a step until it has ended, and baked if it was carried out; while `at_once`
+    lanes are in progress, no other lane is waiting at its gate.
     """
     bake = now.rules.paced(rollout.bake)
     changes: list[tuple[Time, int]] = []

@@ -33,7 +33,7 @@ from forewarn.support.logs import logger
 from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.headers import parse_tags, tag_matches
-from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
+from forewarn.wire.instance import InstanceBody, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
 
 READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the slow path
@@ -140,7 +140,7 @@ class MetadataApp:
             if isinstance(failure, OutcomeUnknown) and scope["method"] != "GET":
                 scope[CUT](False)  # a 500 would mean that nothing has happened
                 return
-            reply = refused(errors.NOT_TAKEN)
+            reply = refused(errors.NOT_CARRIED_OUT)
         except asyncio.CancelledError:  # the service stops while the request waits
             reply = refused(errors.STOPPING)
         if reply.status >= 400:
@@ -197,7 +197,7 @@ class MetadataApp:
             case requests.GetInstance(version=version, path=path, format=format):
                 facts = caller.facts()
                 match answer(facts, version, path, format):
-                    case Found(body=body, content_type=content_type):
+                    case InstanceBody(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
                     case NeedsText():
                         return refused(errors.LEAF_WITHOUT_TEXT)

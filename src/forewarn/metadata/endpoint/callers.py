@@ -1,5 +1,8 @@
-"""Which machine a request comes from. On a fleet that is known by the source address; on a
-developer's machine, where every guest has the same one, by the address that is asked."""
+"""Identifying callers: which machine a request comes from.
+
+In a fleet a machine is identified by its source address; on a developer's machine, where all guests
+have the same one, by the address to which it sends the request.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ import enum
 from collections.abc import Callable
 
 from forewarn.metadata.endpoint.documents import GroupDocument
-from forewarn.metadata.endpoint.limits import STRANGER
+from forewarn.metadata.endpoint.limits import UNKNOWN_CALLER
 from forewarn.metadata.endpoint.to_wire import Guest
 from forewarn.metadata.upstream import GroupNews
 
 
 class Identity(enum.Enum):
     SOURCE = "source"  # the address the request comes from
-    ASKED = "asked"  # the address the request goes to
+    TARGET = "target"  # the address the request goes to
 
 
 class Caller(Guest, frozen=True):
@@ -37,8 +40,8 @@ class Callers:
 
     def update(self, news: GroupNews, document: GroupDocument) -> None:
         group = news.view.name
-        known, before = self._of_group.get(group, (None, ()))
-        if known and known.machines is news.machines and known.place is news.place:
+        last_news, before = self._of_group.get(group, (None, ()))
+        if last_news and last_news.machines is news.machines and last_news.place is news.place:
             return
         callers = tuple(
             Caller(machine.name, group, machine, news.place, document) for machine in news.machines
@@ -61,14 +64,14 @@ class Callers:
                 else:
                     self._present[address] = caller
 
-    def find(self, source: str, asked: str) -> Caller | None:
+    def find(self, source: str, target: str) -> Caller | None:
         """Return the machine that sent a request, or None if it is unknown or gone."""
-        return self.at(self.address(source, asked))
+        return self.at(self.address(source, target))
 
-    def address(self, source: str, asked: str) -> str:
+    def address(self, source: str, target: str) -> str:
         """Return the address that identifies the caller, for `at`. An IPv4 address that arrived on
         a socket for both families is returned as IPv4."""
-        return (source if self.by_source else asked).removeprefix("::ffff:")
+        return (source if self.by_source else target).removeprefix("::ffff:")
 
     def _at_or_default(self, address: str) -> Caller | None:
         caller = self._by_address.get(address) or self._default_caller
@@ -77,4 +80,4 @@ class Callers:
     def owner(self, address: str, source: str) -> str:
         """Return whose connection it is: a machine's name, or a name for a source that is none."""
         caller = self.at(address)
-        return caller.name if caller else f"{STRANGER}{source}"
+        return caller.name if caller else f"{UNKNOWN_CALLER}{source}"

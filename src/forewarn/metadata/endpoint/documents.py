@@ -1,7 +1,7 @@
-"""Boards: a group's rendered document, one page for each version, made when first asked for.
+"""Rendered documents of groups: one for each api-version, rendered at the first request.
 
-A rendered also knows its answers as bytes, but for what stands on every one of them. The empty
-document is the same in every version and for every group, so its rendered are shared.
+A rendered document also has its responses as bytes, except for the headers that change with every
+response. An empty document is the same in every version and for every group, so it is shared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARED_DOCUMENTS = 1_024  # empty documents that are kept, one for each incarnat
 
 
 class DocumentAnswer:
-    """A rendered as the answer to a poll: 200 or 304, and whether the connection is closed."""
+    """A rendered document as the response to a poll: 200 or 304, with or without keep-alive."""
 
     __slots__ = ("after", "before", "lines", "opening")
 
@@ -33,9 +33,8 @@ class DocumentAnswer:
             after += "connection: close\r\n"
         self.before = f"HTTP/1.1 {status}\r\netag: {rendered.etag}\r\n".encode()
         self.after = f"{after}\r\n".encode() + (b"" if unchanged else rendered.body)
-        self.lines = self.opening = (
-            b""  # the common header lines of this second; all before the request id
-        )
+        self.lines = b""  # the common header lines of the current second
+        self.opening = b""  # everything before the request id
 
 
 class RenderedDocument:
@@ -48,7 +47,7 @@ class RenderedDocument:
         self.answers: list[DocumentAnswer | None] = [None] * 4  # as far as requested
 
     def answer(self, which: int) -> DocumentAnswer:
-        """Make the answer that the flags UNCHANGED and CLOSE select."""
+        """Build the response that the flags UNCHANGED and CLOSE select."""
         answer = self.answers[which] = DocumentAnswer(
             self, bool(which & UNCHANGED), bool(which & CLOSE)
         )
@@ -68,9 +67,7 @@ class GroupDocument:
         self.view = news.view
         self.enabled = news.view.enabled
         self.incarnation = news.view.incarnation
-        self.rendered: dict[
-            str, RenderedDocument
-        ] = {}  # by version, as far as they have been asked for
+        self.rendered: dict[str, RenderedDocument] = {}  # by version, as far as requested
 
     def render(self, version: Version) -> RenderedDocument:
         rendered = self.rendered.get(version.name)

@@ -92,7 +92,9 @@ class Extensions:
         self._upstream = upstream
         self._callers = callers
         self._show = show
-        self._known: dict[str, tuple[object, object]] = {}  # by group: its last view and machines
+        self._last_news: dict[
+            str, tuple[object, object]
+        ] = {}  # by group: its last view and machines
         self._stopping = False
         self._patient: Counter[str] = Counter()  # by machine: how many of its requests wait
         self.waits = Waits()
@@ -101,9 +103,9 @@ class Extensions:
         """Wake the waiting requests of a group if its document or its machines have changed, which
         they have not by readiness, or by an approval that has no effect yet."""
         group = news.view.name
-        view, machines = self._known.get(group, (None, None))
+        view, machines = self._last_news.get(group, (None, None))
         if view is not document.view or machines is not news.machines:
-            self._known[group] = document.view, news.machines
+            self._last_news[group] = document.view, news.machines
             self.waits.wake(group)
 
     def waits_now(self, machine: str) -> bool:
@@ -120,7 +122,7 @@ class Extensions:
     ) -> Reply:
         """Answer once the document is not one that the caller has; with 304 when its time is up."""
         end = guard.monotonic() + ask.timeout
-        tags, patient, begun = ask.tags, True, False
+        tags, patient, recorded = ask.tags, True, False
         while True:
             current = self._current(caller, scope)
             if current is None:
@@ -138,8 +140,8 @@ class Extensions:
             if self._stopping:
                 return refused(errors.STOPPING)
             with self._waiting(caller.name):
-                if not begun:
-                    begun = True
+                if not recorded:
+                    recorded = True
                     self._sign_of_life(caller, ask.version, rendered)
                 patient = await self.waits.until(caller.group, end, receive)
 
@@ -147,11 +149,11 @@ class Extensions:
         report = to_wire.read_readiness(body)
         if isinstance(report, Problem):
             return refused(report)
-        say = self._upstream.prepare(
+        call = self._upstream.prepare(
             caller.name, caller.group, ask.event, report.ready, report.note
         )
         try:
-            return _readiness_reply(await say)
+            return _readiness_reply(await call)
         except TooOften:
             return refused(to_wire.changed_too_often())
 
@@ -170,8 +172,8 @@ class Extensions:
 
     def _current(self, caller: Caller, scope: Scope) -> Caller | None:
         """Return the caller as it is now, or None if its machine is gone or has another address."""
-        source, asked = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
-        current = self._callers.find(source[0], asked[0])
+        client, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
+        current = self._callers.find(client[0], server[0])
         return current if current is not None and current.name == caller.name else None
 
     def _answer(self, caller: Caller, version: Version, tags: frozenset[str]) -> Reply:

@@ -13,10 +13,10 @@ import msgspec
 from forewarn.support import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
-STRANGER = "at "  # prefix of the name of a caller that is no machine
+UNKNOWN_CALLER = "at "  # prefix of the name of a caller that is not a known machine
 MAX_REFUSED = 64  # refused connections that are being closed slowly at a time
 MAX_REFUSED_PER_MACHINE = 4
-STRANGERS = 8  # at most one in so many connections is held for all strangers together
+UNKNOWN_CALLERS_SHARE = 8  # unknown callers together may hold at most one in this many connections
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,50 +44,50 @@ class ConnectionAdmission(enum.Enum):
 
 
 class ConnectionLimits:
-    """Open connections by caller. A caller that is no machine is known by its address."""
+    """Open connections by caller. A caller that is not a known machine is named by its address."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._held: dict[str, int] = {}
         self.total = 0
-        self._strangers = 0
+        self._unknown_callers = 0
         self._refused: Counter[str] = Counter()
 
-    def admission(self, who: str) -> ConnectionAdmission:
+    def admission(self, caller: str) -> ConnectionAdmission:
         most = self.limits.max_connections
-        share = max(1, most // STRANGERS)
-        if self.total >= most or (_stranger(who) and self._strangers >= share):
+        share = max(1, most // UNKNOWN_CALLERS_SHARE)
+        if self.total >= most or (_is_unknown(caller) and self._unknown_callers >= share):
             return ConnectionAdmission.ALL_FULL
-        if self._held.get(who, 0) >= self.limits.max_connections_per_machine:
+        if self._held.get(caller, 0) >= self.limits.max_connections_per_machine:
             return ConnectionAdmission.MACHINE_FULL
         return ConnectionAdmission.ADMITTED
 
-    def refuse(self, who: str) -> bool:
+    def refuse(self, caller: str) -> bool:
         """Return whether a refused connection may be closed slowly, so that the refusal arrives."""
-        if self._refused[who] >= MAX_REFUSED_PER_MACHINE or self._refused.total() >= MAX_REFUSED:
+        if self._refused[caller] >= MAX_REFUSED_PER_MACHINE or self._refused.total() >= MAX_REFUSED:
             return False
-        self._refused[who] += 1
+        self._refused[caller] += 1
         return True
 
-    def refused_closed(self, who: str) -> None:
+    def refused_closed(self, caller: str) -> None:
         """Count a refused connection as closed."""
-        self._refused[who] -= 1
-        if not self._refused[who]:
-            del self._refused[who]
+        self._refused[caller] -= 1
+        if not self._refused[caller]:
+            del self._refused[caller]
 
-    def enter(self, who: str) -> None:
-        self._held[who] = self._held.get(who, 0) + 1
+    def enter(self, caller: str) -> None:
+        self._held[caller] = self._held.get(caller, 0) + 1
         self.total += 1
-        self._strangers += _stranger(who)
+        self._unknown_callers += _is_unknown(caller)
 
-    def leave(self, who: str) -> None:
-        left = self._held[who] - 1
-        if left:
-            self._held[who] = left
+    def leave(self, caller: str) -> None:
+        remaining = self._held[caller] - 1
+        if remaining:
+            self._held[caller] = remaining
         else:
-            del self._held[who]
+            del self._held[caller]
         self.total -= 1
-        self._strangers -= _stranger(who)
+        self._unknown_callers -= _is_unknown(caller)
 
 
 class BufferLimits:
@@ -105,7 +105,7 @@ class BufferLimits:
         self.peak = 0  # the largest total since it was last reset
         self._held: dict[str, int] = {}
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
-        self._going_on: dict[str, object] = {}  # by caller: its one connection that need not wait
+        self._exempt: dict[str, object] = {}  # by caller: its one connection that does not wait
 
     def held(self, caller: str) -> int:
         return self._held.get(caller, 0)
@@ -114,17 +114,17 @@ class BufferLimits:
         """Return the limit that keeps this connection, which holds `holds` bytes, from buffering
         more; empty if none does."""
         held, limits = self._held.get(caller, 0), self.limits
-        part = limits.max_buffered // (len(self._held) + (caller not in self._held))
+        share = limits.max_buffered // (len(self._held) + (caller not in self._held))
         if held >= limits.max_buffered_per_machine:
             limit = "max_buffered_per_machine"
-        elif self.total >= limits.max_buffered and held >= max(1, part):
+        elif self.total >= limits.max_buffered and held >= max(1, share):
             limit = "max_buffered"
         else:
             return ""
-        # Where there is room for one body of each, one after the other comes to its end.
-        if holds and (self.total < limits.max_buffered or part >= limits.max_body):
-            goes_on = self._going_on.setdefault(caller, connection)
-            return "" if goes_on is connection else limit
+        # If one body of each caller fits, requests are completed one after the other.
+        if holds and (self.total < limits.max_buffered or share >= limits.max_body):
+            exempt = self._exempt.setdefault(caller, connection)
+            return "" if exempt is connection else limit
         return limit
 
     def wait(self, caller: str, resume: Callable[[], None]) -> None:
@@ -141,8 +141,8 @@ class BufferLimits:
 
     def finish(self, caller: str, connection: object) -> None:
         """Let another connection of the caller go on, since this one holds nothing any more."""
-        if self._going_on.get(caller) is connection:
-            del self._going_on[caller]
+        if self._exempt.get(caller) is connection:
+            del self._exempt[caller]
             self._wake(caller)
 
     def change(self, caller: str, by: int) -> None:
@@ -166,14 +166,14 @@ class BufferLimits:
                 resume()
 
 
-def share_of(who: str) -> str:
+def share_of(caller: str) -> str:
     """Return whose share of time and memory a caller uses: each machine has its own, and all other
     callers have one together."""
-    return STRANGER if _stranger(who) else who
+    return UNKNOWN_CALLER if _is_unknown(caller) else caller
 
 
-def _stranger(who: str) -> bool:
-    return who.startswith(STRANGER)
+def _is_unknown(caller: str) -> bool:
+    return caller.startswith(UNKNOWN_CALLER)
 
 
 class RateLimits:

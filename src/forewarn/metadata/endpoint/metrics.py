@@ -33,7 +33,9 @@ class EndpointCounts:
         self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
         self.hits = Counter(dict.fromkeys(NAMES, 0))  # by the name of the limit that was reached
         self.refused = Counter(dict.fromkeys(STATUSES, 0))  # requests, by the status they got
-        self._last: dict[str, str] = {}  # by limit: the caller that last reached it, until logged
+        self._last_caller: dict[
+            str, str
+        ] = {}  # by limit: the caller that last reached it, until logged
         self._logged: dict[str, tuple[float, int]] = {}  # when, and how many hits there were
 
     def by_version_and_status(self) -> Iterator[tuple[str, int, int]]:
@@ -41,19 +43,19 @@ class EndpointCounts:
             yield version, 200, self.polls[row]
             yield version, 304, self.polls[row + 1]
 
-    def hit(self, limit: str, who: str) -> None:
+    def hit(self, limit: str, caller: str) -> None:
         self.hits[limit] += 1
-        self._last[limit] = who
+        self._last_caller[limit] = caller
 
     def log_hits(self, now: float) -> None:
         """Log which limits were reached since the last call, each at most every LOG_EVERY."""
-        for limit, who in list(self._last.items()):
+        for limit, caller in list(self._last_caller.items()):
             logged_at, logged = self._logged.get(limit, (-LOG_EVERY, 0))
             if now - logged_at >= LOG_EVERY:
                 times = self.hits[limit] - logged
-                log.warning("a limit was reached", limit=limit, times=times, last=who)
+                log.warning("a limit was reached", limit=limit, times=times, last=caller)
                 self._logged[limit] = now, self.hits[limit]
-                del self._last[limit]
+                del self._last_caller[limit]
 
     def readings(self, connections: int, front: FrontCounts | None) -> list[Sample]:
         """Return the metrics. `connections` is how many are open now."""

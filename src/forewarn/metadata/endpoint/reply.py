@@ -18,12 +18,8 @@ CONNECTION_CLOSE = (("Connection", "close"),)
 HALF_CLOSED = "forewarn.half_closed"  # in the scope: the caller will send no more
 CUT = "forewarn.cut"  # in the scope: `cut(hard)` closes the connection in the middle of an answer
 FAULT = "forewarn.fault"  # in the scope: the kind of fault that was injected into the answer
-IN_PROCESS = (
-    "forewarn.in_process"  # in the scope: there is no socket, and no caller that could hang up
-)
-UNWOUND = (
-    "forewarn.unwound"  # in the scope: the answer was delayed by a clock that was not advanced
-)
+IN_PROCESS = "forewarn.in_process"  # in the scope: there is no socket that could be closed
+CLOCK_STOPPED = "forewarn.clock_stopped"  # in the scope: delayed by a clock that is not advanced
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 The time is the service's: advancing a virtual clock past the end releases the answer, before the
 advance is complete. It is never delayed for longer than that in real time either, and in process,
-where the caller may be the one that advances the clock, only for MAX_UNWOUND.
+where the caller may be the one that advances the clock, only for MAX_STOPPED_WAIT.
 """
 
 from __future__ import annotations
@@ -12,13 +12,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from forewarn.metadata.endpoint.reply import HALF_CLOSED, IN_PROCESS, UNWOUND, Gone, Receive, Scope
+from forewarn.metadata.endpoint.reply import (
+    CLOCK_STOPPED,
+    HALF_CLOSED,
+    IN_PROCESS,
+    Gone,
+    Receive,
+    Scope,
+)
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.support.text import SECOND
 
-MAX_UNWOUND = 10.0  # real seconds that a caller in process waits for a clock that is not advanced
+MAX_STOPPED_WAIT = (
+    10.0  # real seconds that a caller in process waits for a clock that is not advanced
+)
 PAST = 0.0  # a time of the event loop that has long passed
 
 
@@ -40,7 +49,7 @@ class DelayedAnswers:
         connection."""
         name, taken = f"delayed answer {next(self._names)}", False
         alone = IN_PROCESS in scope and isinstance(self._clock, VirtualClock)
-        real = min(seconds, MAX_UNWOUND) if alone else seconds
+        real = min(seconds, MAX_STOPPED_WAIT) if alone else seconds
 
         async def release() -> None:
             nonlocal taken
@@ -63,7 +72,7 @@ class DelayedAnswers:
                 raise Gone
             except TimeoutError:
                 if real < seconds and not taken and not self._ended:
-                    scope[UNWOUND] = True
+                    scope[CLOCK_STOPPED] = True
                     raise Gone from None
                 yield
         finally:

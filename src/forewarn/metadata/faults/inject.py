@@ -1,7 +1,7 @@
-"""Answers that go wrong on purpose. Stands between the recorder and the endpoint.
+"""Fault injection: an ASGI application between the recorder and the endpoint.
 
-Asks `service/faults/registry.py` about every request for the document, a long-poll too, and every
-approval whose head is well formed; all others pass. A caller that got a corrupted document has not
+Consults `service/faults/registry.py` about every well-formed request for the document, including
+long-polls, and every approval; all others pass. A caller that got a corrupted document has not
 seen it: nothing is recorded but, where it was answered 200, a sign of life. The scope of the answer
 names the fault, for the recorder.
 """
@@ -27,14 +27,14 @@ from forewarn.metadata.endpoint.reply import (
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.upstream import NotDurable
 from forewarn.service.faults.event_faults import EventFaults
-from forewarn.service.faults.kinds import MAX_HELD, FaultKind
+from forewarn.service.faults.kinds import MAX_DELAY, FaultKind
 from forewarn.service.faults.model import Fault
 from forewarn.service.faults.registry import Faults
 from forewarn.wire import errors, extensions, fault_bodies, requests
 
-Asked: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApproval
+FaultableRequest: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApproval
 
-KEEP = frozenset({FaultKind.SLOW, FaultKind.INCARNATION})  # the answer itself is correct
+CORRECT_ANSWERS = frozenset({FaultKind.SLOW, FaultKind.INCARNATION})  # the answer itself is correct
 
 
 class FaultInjection:
@@ -59,7 +59,7 @@ class FaultInjection:
         ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]
         )
-        if caller is None or not isinstance(ask, Asked):
+        if caller is None or not isinstance(ask, FaultableRequest):
             await self._app(scope, receive, send)
             return
         fault = self._fault(caller, ask)
@@ -71,7 +71,7 @@ class FaultInjection:
         except Gone:
             _cut(scope)
 
-    def _fault(self, caller: Caller, ask: Asked) -> Fault | None:
+    def _fault(self, caller: Caller, ask: FaultableRequest) -> Fault | None:
         def suits(kind: FaultKind) -> bool:
             """Return whether the answer contains what this fault corrupts."""
             if kind is FaultKind.INCARNATION:
@@ -87,13 +87,13 @@ class FaultInjection:
         self,
         fault: Fault,
         caller: Caller,
-        ask: Asked,
+        ask: FaultableRequest,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        asks = not isinstance(ask, requests.PostApproval)
-        if fault.kind not in KEEP:
+        is_get = not isinstance(ask, requests.PostApproval)
+        if fault.kind not in CORRECT_ANSWERS:
             scope[FAULT] = fault.kind.value
         if fault.kind is FaultKind.INCARNATION:
             await self._event_faults.start_over(fault, caller.group)
@@ -102,37 +102,39 @@ class FaultInjection:
             async with self._delayed.until(fault.seconds or 0, scope, receive):
                 await self._app(scope, receive, send)
         elif fault.kind is FaultKind.SLOW:
-            answer = await self._carried_out(scope, receive)
+            answer = await self._collect_answer(scope, receive)
             async with self._delayed.until(fault.seconds or 0, scope, receive):
                 for message in answer:
                     await send(message)
-        elif asks:
+        elif is_get:
             await self._corrupt(fault, caller, ask, scope, receive, send)
         else:
             if fault.takes_effect:
-                await self._carried_out(scope, receive)
+                await self._collect_answer(scope, receive)
             await self._refuse(fault, scope, receive, send)
 
-    async def _carried_out(self, scope: Scope, receive: Receive) -> list[MutableMapping[str, Any]]:
+    async def _collect_answer(
+        self, scope: Scope, receive: Receive
+    ) -> list[MutableMapping[str, Any]]:
         """Carry out the request, and return the answer instead of sending it."""
         answer: list[MutableMapping[str, Any]] = []
 
-        async def keep(message: MutableMapping[str, Any]) -> None:
+        async def collect(message: MutableMapping[str, Any]) -> None:
             answer.append(message)
 
-        await self._app(scope, receive, keep)
+        await self._app(scope, receive, collect)
         return answer
 
     async def _corrupt(
         self,
         fault: Fault,
         caller: Caller,
-        ask: Asked,
+        ask: FaultableRequest,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        """Answer a GET with something else than it should get."""
+        """Answer a GET with something other than the correct response."""
         if fault.kind in (FaultKind.THROTTLED, FaultKind.GONE, FaultKind.ERROR, FaultKind.RESET):
             if fault.kind is FaultKind.THROTTLED and caller.document.enabled:
                 self._app.sign_of_life(caller)
@@ -180,7 +182,7 @@ class FaultInjection:
         """Send nothing until the caller gives up or the time is over, and close. In process, where
         no caller gives up, close at once."""
         if IN_PROCESS not in scope:
-            seconds = MAX_HELD if fault.seconds is None else fault.seconds
+            seconds = MAX_DELAY if fault.seconds is None else fault.seconds
             async with self._delayed.until(seconds, scope, receive):
                 pass
         _cut(scope)

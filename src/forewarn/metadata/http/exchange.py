@@ -15,7 +15,7 @@ from forewarn.metadata.endpoint.reply import CUT, HALF_CLOSED, Scope
 from forewarn.metadata.http.request_parser import Request
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
-from forewarn.wire.errors import NOT_TAKEN, Problem
+from forewarn.wire.errors import NOT_CARRIED_OUT, Problem
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STATUS_LINES = {
@@ -57,17 +57,17 @@ class Exchange:
         self.disconnected = False  # the caller is gone, or must not be answered
         self.complete = False  # the answer has been written whole
         self.wants_body = False  # the application has asked for it
-        self.body_taken = 0  # bytes of the body that the application has been given
+        self.body_read = 0  # bytes of the body that the application has been given
         self._expects_continue = request.expects_continue
-        self._body_given = False  # the application has been given the end of the body
+        self._body_delivered = False  # the application has been given the end of the body
         self._started = False
         self._head = b""  # of the answer, until the first part of its body
-        self._news = asyncio.Event()  # set when `receive` may have a message
+        self._message_ready = asyncio.Event()  # set when `receive` may have a message
         scope[CUT] = connection.cut
 
     def wake(self) -> None:
         """Wake `receive`: there is more of the body, the caller is gone, or the body is late."""
-        self._news.set()
+        self._message_ready.set()
 
     def half_close(self) -> None:
         self.scope[HALF_CLOSED] = True
@@ -92,7 +92,7 @@ class Exchange:
         if self.disconnected or self.complete:
             return
         self.disconnected = True
-        self._connection.fail(b"" if self._started else self._connection.refusal(NOT_TAKEN))
+        self._connection.fail(b"" if self._started else self._connection.refusal(NOT_CARRIED_OUT))
 
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the whole body at once, or what there is of it if it is too large or too late."""
@@ -101,15 +101,15 @@ class Exchange:
                 self._expects_continue = False
                 self._connection.write(CONTINUE)
             self.wants_body = True
-            if self._body_given or not self._connection.has_whole_body():
+            if self._body_delivered or not self._connection.has_whole_body():
                 self._connection.proceed()
-                await self._news.wait()
-            self._news.clear()
+                await self._message_ready.wait()
+            self._message_ready.clear()
         if self.disconnected or self.complete:
             return {"type": "http.disconnect"}
         body, more = self._connection.take_body()
-        self.body_taken += len(body)
-        self._body_given = not more
+        self.body_read += len(body)
+        self._body_delivered = not more
         return {"type": "http.request", "body": body, "more_body": more}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -129,13 +129,13 @@ class Exchange:
 
     def _head_of(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        says_close = False
+        closes = False
         for name, value in headers:
-            says_close |= name.lower() == b"connection" and value.lower() == b"close"
+            closes |= name.lower() == b"connection" and value.lower() == b"close"
             lines += (name.lower(), b": ", value, b"\r\n")
-        if says_close or not self._connection.can_discard_body():
+        if closes or not self._connection.can_discard_body():
             self.keep_alive = False
-        if not self.keep_alive and not says_close:
+        if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         return b"".join(lines)

@@ -1,4 +1,4 @@
-"""Front: the fast path for polls, which is all that an ordinary client ever uses.
+"""Front: the fast path for polls, which is all that an ordinary client uses.
 
 It accepts connections itself, reads what has arrived, and answers if that is exactly one whole poll
 whose answer is available: without a transport, a task or a parser for the connection. All its
@@ -33,46 +33,46 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 CHUNK = MAX_POLL_BYTES + 1  # bytes that are read at a time: more cannot be a known poll
-SMALL = 448  # bytes that almost every poll fits into, and that need no malloc
-MAX_LAST = 2_048  # connections that are still accepted when the service stops
+SMALL_READ = 448  # bytes that almost every poll fits into, and that need no malloc
+MAX_FINAL_ACCEPTS = 2_048  # connections that are still accepted when the service stops
 BATCH = 64  # connections that are served in one iteration of the event loop
 DEFER_ACCEPT = 1  # seconds for which the kernel keeps a connection that sends nothing
 DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
 HAND_OVER_COST = 100  # of handing over one connection, in units of the fair queue
-POSSIBLE = hasattr(select, "epoll")
+HAS_EPOLL = hasattr(select, "epoll")
 log = logger("forewarn")
 # Edge-triggered: each event is reported once, and the input is read to the end. What is left over
 # is longer than a chunk, so that the connection is handed over, or the end of the input, which is
 # reported as well.
-_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0
+_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if HAS_EPOLL else 0
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def possible(limits: Limits) -> bool:
     """Return whether Front can be used: on this system, and with limits that admit known polls."""
-    return POSSIBLE and limits.max_head >= MAX_POLL_BYTES and limits.max_head_lines >= len(ALLOWED)
+    return HAS_EPOLL and limits.max_head >= MAX_POLL_BYTES and limits.max_head_lines >= len(ALLOWED)
 
 
 class _Connection:
-    __slots__ = ("address", "fd", "since", "sock", "source", "who")
+    __slots__ = ("address", "caller", "fd", "since", "sock", "source")
 
     def __init__(self, sock: socket.socket, source: str, since: float) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.source = source
         self.address = ""  # that identifies the caller
-        self.who = ""  # the caller, once the connection is counted
+        self.caller = ""  # the caller, once the connection is counted
         self.since = since  # when something was last read
 
 
 class _Refused:
     """A refused connection, whose input is discarded until the caller has read the refusal."""
 
-    __slots__ = ("discarded", "since", "sock", "who")
+    __slots__ = ("caller", "discarded", "since", "sock")
 
-    def __init__(self, sock: socket.socket, who: str, since: float) -> None:
+    def __init__(self, sock: socket.socket, caller: str, since: float) -> None:
         self.sock = sock
-        self.who = who
+        self.caller = caller
         self.since = since
         self.discarded = 0
 
@@ -91,8 +91,8 @@ class Front:
         outlived: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
-        self._outlived = outlived  # will another process answer on these sockets?
-        self._hang_up_at: float | None = None  # while connections are kept for one more request
+        self._outlived = outlived  # does another process take over these sockets?
+        self._close_all_at: float | None = None  # while connections are kept for one more request
         self._callers, self._connection_limits = app.callers, app.connections
         self._protocol = protocol
         self._server_connections = server_connections
@@ -103,9 +103,7 @@ class Front:
         self._handing_over = 0
         self._draining = False
         self._failed = LogThrottle()
-        self._exhausted = (
-            False  # out of file descriptors: no connection is accepted until the next sweep
-        )
+        self._exhausted = False  # out of file descriptors: accept nothing until the next sweep
         self._refresh()
         self.answered = 0
         self.handed_over = 0
@@ -131,37 +129,37 @@ class Front:
             self._linger()
             return
         for listener in self._listeners.values():
-            self._accept(listener, MAX_LAST)
-        self._hang_up()
+            self._accept(listener, MAX_FINAL_ACCEPTS)
+        self._close_all()
 
     def _linger(self) -> None:
         """Leave new connections to our successor. On a connection that is kept the next poll comes
         soon, and its answer closes the connection: closing it first could cross a poll."""
         for fd in self._listeners:
             self._epoll.unregister(fd)
-        self._hang_up_at = self._at + LINGER
-        self._leave_if_done()
+        self._close_all_at = self._at + LINGER
+        self._deregister_if_done()
 
-    def _hang_up(self) -> None:
-        self._hang_up_at = None
+    def _close_all(self) -> None:
+        self._close_all_at = None
         self._loop.remove_reader(self._epoll.fileno())
         for listener in self._listeners.values():
             listener.close()
         for connection in list(self._connections.values()):
             try:
-                self._take(connection, read(connection.fd, CHUNK))
+                self._handle(connection, read(connection.fd, CHUNK))
             except Exception as error:  # most have sent nothing
-                self._give_up(connection, error)
+                self._close_after_error(connection, error)
         for fd in list(self._refused):
             self._close_refused(fd)
         self._epoll.close()
-        self._leave_if_done()
+        self._deregister_if_done()
 
     def sweep(self, now: float) -> Iterator[None]:
         """Close connections that have been idle for too long. Yields after each of them."""
-        if self._hang_up_at is not None and now >= self._hang_up_at:
+        if self._close_all_at is not None and now >= self._close_all_at:
             self._refresh()
-            self._hang_up()
+            self._close_all()
         if self._exhausted and not self._draining:
             self._exhausted = False
             for fd in self._listeners:
@@ -172,7 +170,7 @@ class Front:
         silent_since = now - self._app.limits.keep_alive
         for connection in [c for c in self._connections.values() if c.since < silent_since]:
             # Since the last yield it may have been used, closed or handed over.
-            if connection.since < silent_since and self._has(connection):
+            if connection.since < silent_since and self._owns(connection):
                 self._app.counts.hits["keep_alive"] += 1
                 self._drop(connection)
                 yield
@@ -188,21 +186,21 @@ class Front:
         self._refresh()
         connections, answer_poll, at = self._connections, self._app.answer_poll, self._at
         ready = self._epoll.poll(0, BATCH)
-        left = BATCH
+        remaining = BATCH
         while ready:
-            left -= len(ready)
+            remaining -= len(ready)
             for fd, events in ready:
                 connection = connections.get(fd)
                 if connection is None:
                     if fd in self._listeners:
-                        left -= self._accept(self._listeners[fd], BATCH)
+                        remaining -= self._accept(self._listeners[fd], BATCH)
                     elif fd in self._refused:
                         self._discard(fd)
                     continue
                 connection.since = at
                 try:
-                    data = read(fd, SMALL)
-                    if len(data) == SMALL:
+                    data = read(fd, SMALL_READ)
+                    if len(data) == SMALL_READ:
                         data += _more(fd)
                 except BlockingIOError:
                     continue
@@ -211,7 +209,7 @@ class Front:
                 try:
                     known_poll = known(data)
                     if known_poll is None or known_poll.close or self._draining:
-                        self._take(connection, data)
+                        self._handle(connection, data)
                     elif (answer := answer_poll(known_poll, connection.address)) is None:
                         self._hand_over(connection, first=data)
                     else:
@@ -223,24 +221,24 @@ class Front:
                         if sent != len(answer):
                             self._hand_over(connection, owed=answer[sent:])
                 except Exception as error:
-                    self._give_up(connection, error)
-                if events != select.EPOLLIN and self._has(connection):
+                    self._close_after_error(connection, error)
+                if events != select.EPOLLIN and self._owns(connection):
                     self._drop(connection)  # the caller will send no more
             # If there were several, there are probably more by now: this saves an iteration.
-            more = left > 0 and len(ready) > 1 and not self._draining
-            ready = self._epoll.poll(0, left) if more else []
+            more = remaining > 0 and len(ready) > 1 and not self._draining
+            ready = self._epoll.poll(0, remaining) if more else []
 
-    def _give_up(self, connection: _Connection, error: Exception) -> None:
+    def _close_after_error(self, connection: _Connection, error: Exception) -> None:
         """Close the connection after a failure, so that the others in the batch are still served:
         their events are not reported a second time."""
         self._drop(connection)
-        self._log_failure(error, connection.who)
+        self._log_failure(error, connection.caller)
 
-    def _log_failure(self, error: Exception, who: str) -> None:
+    def _log_failure(self, error: Exception, caller: str) -> None:
         if isinstance(error, OSError):  # the caller has gone already
             return
         if times := self._failed.record():
-            log.error("a poll could not be answered", who=who, times=times, exc_info=error)
+            log.error("a poll could not be answered", caller=caller, times=times, exc_info=error)
 
     def _accept(self, listener: socket.socket, most: int) -> int:
         """Accept at most `most` connections. Returns how many there were."""
@@ -256,9 +254,9 @@ class Front:
                 continue  # the caller has gone already
             connection = _Connection(sock, address[0], self._at)
             try:
-                self._greet(connection)
+                self._first_read(connection)
             except Exception as error:
-                self._give_up(connection, error)
+                self._close_after_error(connection, error)
         return most
 
     def _exhaust(self) -> None:
@@ -268,10 +266,10 @@ class Front:
         for fd in self._listeners:
             self._epoll.modify(fd, 0)
 
-    def _greet(self, connection: _Connection) -> None:
+    def _first_read(self, connection: _Connection) -> None:
         sock = connection.sock
-        asked = "" if self._callers.by_source else sock.getsockname()[0]
-        connection.address = self._callers.address(connection.source, asked)
+        target = "" if self._callers.by_source else sock.getsockname()[0]
+        connection.address = self._callers.address(connection.source, target)
         if sock.gettimeout() is not None:  # a default timeout was set in this process
             sock.setblocking(False)
         try:
@@ -284,10 +282,10 @@ class Front:
             return
         except OSError:
             data = b""
-        self._take(connection, data)
+        self._handle(connection, data)
 
-    def _take(self, connection: _Connection, data: bytes) -> None:
-        """Answer what was read, or hand it over. No data means that the caller has gone."""
+    def _handle(self, connection: _Connection, data: bytes) -> None:
+        """Answer what was read, or hand it over. No data means that the caller has disconnected."""
         if not data:
             self._drop(connection)
             return
@@ -304,44 +302,44 @@ class Front:
                 self._hand_over(connection, first=data)
             return
         self.answered += 1
-        left = _sent(connection.sock, answer)
-        if left is None or (known_poll.close and not left):
+        unsent = _sent(connection.sock, answer)
+        if unsent is None or (known_poll.close and not unsent):
             self._drop(connection)
-        elif left:
+        elif unsent:
             if self._admit(connection, quietly=True):
-                self._hand_over(connection, owed=left, last=known_poll.close)
-        elif not self._has(connection):
+                self._hand_over(connection, owed=unsent, last=known_poll.close)
+        elif not self._owns(connection):
             self._watch(connection)
 
     def _admit(self, connection: _Connection, quietly: bool = False) -> bool:
         """Count the connection, if its caller may have one more; else refuse and close it."""
-        if connection.who:
+        if connection.caller:
             return True
-        who = self._callers.owner(connection.address, connection.source)
-        admission = self._connection_limits.admission(who)
+        caller = self._callers.owner(connection.address, connection.source)
+        admission = self._connection_limits.admission(caller)
         if admission is not ConnectionAdmission.ADMITTED:
-            self._app.counts.hit(admission.value, who)
+            self._app.counts.hit(admission.value, caller)
             if quietly:
                 connection.sock.close()
             else:
-                self._refuse(connection, who, self._app.refusal(REFUSALS[admission]))
+                self._refuse(connection, caller, self._app.refusal(REFUSALS[admission]))
             return False
-        connection.who = who
-        self._connection_limits.enter(who)
+        connection.caller = caller
+        self._connection_limits.enter(caller)
         return True
 
-    def _refuse(self, connection: _Connection, who: str, answer: bytes) -> None:
+    def _refuse(self, connection: _Connection, caller: str, answer: bytes) -> None:
         """Send a refusal and close slowly: closing at once might reset the connection before the
         caller has read the answer."""
         sock = connection.sock
         _sent(sock, answer)
-        if self._draining or not self._connection_limits.refuse(who):
+        if self._draining or not self._connection_limits.refuse(caller):
             sock.close()
             return
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_WR)
         sock.setblocking(False)
-        self._refused[connection.fd] = _Refused(sock, who, self._at)
+        self._refused[connection.fd] = _Refused(sock, caller, self._at)
         self._epoll.register(connection.fd, select.EPOLLIN)
 
     def _discard(self, fd: int) -> None:
@@ -359,9 +357,9 @@ class Front:
     def _close_refused(self, fd: int) -> None:
         refused = self._refused.pop(fd)
         refused.sock.close()
-        self._connection_limits.refused_closed(refused.who)
+        self._connection_limits.refused_closed(refused.caller)
 
-    def _has(self, connection: _Connection) -> bool:
+    def _owns(self, connection: _Connection) -> bool:
         return self._connections.get(connection.fd) is connection
 
     def _watch(self, connection: _Connection) -> None:
@@ -372,10 +370,10 @@ class Front:
     def _drop(self, connection: _Connection) -> None:
         self._connections.pop(connection.fd, None)
         connection.sock.close()  # which takes it off the epoll
-        if connection.who:
-            self._connection_limits.leave(connection.who)
+        if connection.caller:
+            self._connection_limits.leave(connection.caller)
         if self._draining:
-            self._leave_if_done()
+            self._deregister_if_done()
 
     def _hand_over(
         self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
@@ -389,42 +387,42 @@ class Front:
         self.handed_over += 1
         self._handing_over += 1
         protocol = self._protocol()
-        protocol.adopt(connection.who, first, owed, last=last, closing=lambda: self._draining)
+        protocol.adopt(connection.caller, first, owed, last=last, closing=lambda: self._draining)
 
         def connect() -> int:
             self._tasks.start(self._connect(protocol, sock), "hand-over")
             return HAND_OVER_COST
 
-        self._app.queue.add(share_of(connection.who), connect)
+        self._app.queue.add(share_of(connection.caller), connect)
 
     async def _connect(self, protocol: MetadataProtocol, sock: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, sock)
         except BaseException as error:
-            who = protocol.who
+            caller = protocol.caller
             protocol.abandoned()
             sock.close()
             if not isinstance(error, Exception):
                 raise
-            self._log_failure(error, who)
+            self._log_failure(error, caller)
         finally:
             self._handing_over -= 1
-            self._leave_if_done()
+            self._deregister_if_done()
 
-    def _leave_if_done(self) -> None:
+    def _deregister_if_done(self) -> None:
         """Deregister from the server once nothing is left that it would have to wait for."""
         if not self._draining or self._handing_over:
             return
-        if self._hang_up_at is not None:
+        if self._close_all_at is not None:
             if self._connections:
                 return
-            self._hang_up()
+            self._close_all()
         self._server_connections.discard(self)
 
 
 def _more(fd: int) -> bytes:
     try:
-        return read(fd, CHUNK - SMALL)
+        return read(fd, CHUNK - SMALL_READ)
     except BlockingIOError:
         return b""
 

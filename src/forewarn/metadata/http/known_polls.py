@@ -1,9 +1,8 @@
-"""What a whole poll asks for, remembered by its bytes.
+"""Known polls: requests for the document that were parsed before, by their exact bytes.
 
 Machines send the same request, byte for byte, second after second. A known poll is a pure function
 of a request's bytes, so it is never stale; what is answered is looked up anew every time. Only a
-request that leaves no doubt where it ends and what it means is remembered; all others take the slow
-path.
+request whose end and meaning are unambiguous is remembered; all others take the slow path.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from forewarn.wire import requests
 MAX_POLL_BYTES = 2_048  # bytes of a request that is remembered
 MAX_KNOWN_POLLS = 1_024  # requests that are remembered; the oldest goes first
 
-# What published clients send with a poll. None of it changes how a request is framed.
+# Headers that published clients send with a poll. None of them affects the framing of a request.
 ALLOWED = frozenset(
     {
         b"accept",

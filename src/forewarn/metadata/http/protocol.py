@@ -58,7 +58,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self._client: tuple[str, int] = ("", 0)
         self._server: tuple[str, int] = ("", 0)
-        self.who = ""  # the caller, once the connection is counted
+        self.caller = ""  # the caller, once the connection is counted
         self._refused = ""  # the caller, if the connection was refused and is counted as such
         self._share = ""  # the caller whose share of time and memory it uses
         self._parser = RequestParser()
@@ -83,10 +83,10 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     # The connection.
 
     def adopt(
-        self, who: str, first: bytes, owed: bytes, *, last: bool, closing: Callable[[], bool]
+        self, caller: str, first: bytes, owed: bytes, *, last: bool, closing: Callable[[], bool]
     ) -> None:
         """Take over a connection from Front. Called before `connection_made`."""
-        self.who, self._input, self._owed = who, first, owed
+        self.caller, self._input, self._owed = caller, first, owed
         self._last, self._server_stops = last, closing
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -97,9 +97,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._waiting_since = guard.monotonic()
         # Whatever the system does not take at once stops the connection until it is taken.
         transport.set_write_buffer_limits(high=0)
-        if not self.who and not self._enter():
+        if not self.caller and not self._enter():
             return
-        self._share = share_of(self.who)
+        self._share = share_of(self.caller)
         if self._owed:
             self.write(self._owed)
             self._owed = b""
@@ -125,30 +125,30 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._leave()
 
     def _enter(self) -> bool:
-        source, asked = self._client[0], self._server[0]
+        source, target = self._client[0], self._server[0]
         callers, connections = self.endpoint.callers, self.endpoint.connections
-        who = callers.owner(callers.address(source, asked), source)
-        admission = connections.admission(who)
+        caller = callers.owner(callers.address(source, target), source)
+        admission = connections.admission(caller)
         if admission is ConnectionAdmission.ADMITTED:
-            self.who = who
-            connections.enter(who)
+            self.caller = caller
+            connections.enter(caller)
             return True
-        self.endpoint.counts.hit(admission.value, who)
-        self._share = share_of(who)
+        self.endpoint.counts.hit(admission.value, caller)
+        self._share = share_of(caller)
         self.write(self.refusal(REFUSALS[admission]))
-        if connections.refuse(who):
-            self._refused = who
+        if connections.refuse(caller):
+            self._refused = caller
             self._close()
         else:
             self.transport.close()
         return False
 
     def _leave(self) -> None:
-        if self.who:
-            self.endpoint.connections.leave(self.who)
+        if self.caller:
+            self.endpoint.connections.leave(self.caller)
         elif self._refused:
             self.endpoint.connections.refused_closed(self._refused)
-        self.who = self._refused = ""
+        self.caller = self._refused = ""
 
     # Reading.
 
@@ -228,12 +228,12 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._input = self._input[consumed:]
         self._starved = not consumed
         if had_body:
-            self._body_went_on()
+            self._body_progressed()
         elif not parser.in_head:
             assert parser.request is not None
             self._answer(parser.request)
 
-    def _body_went_on(self) -> None:
+    def _body_progressed(self) -> None:
         exchange, parser = self._exchange, self._parser
         if exchange is not None:
             if self._eof and not parser.in_body:
@@ -298,14 +298,14 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._close()
 
     def _count(self, limit: str) -> None:
-        self.endpoint.counts.hit(limit, self.who)
+        self.endpoint.counts.hit(limit, self.caller)
 
     def _account(self, held: int | None = None) -> None:
         """Account for the bytes that are held for this connection."""
         if held is None:
             held = len(self._input) + len(self._parser.body)
             if self._exchange is not None:
-                held += self._exchange.body_taken
+                held += self._exchange.body_read
             if self._write_paused:
                 held += self.transport.get_write_buffer_size()
         if held != self._buffered:
@@ -353,8 +353,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
 
     def can_discard_body(self) -> bool:
         """Whether the rest of a body that nobody reads is short enough to be discarded."""
-        left = self._parser.body_size + self._parser.length_left
-        return left <= self.endpoint.limits.max_body
+        remaining = self._parser.body_size + self._parser.length_left
+        return remaining <= self.endpoint.limits.max_body
 
     def refusal(self, problem: Problem) -> bytes:
         return self.endpoint.refusal(problem)
@@ -408,7 +408,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         """Close slowly, so that what was written arrives even if the caller is still sending."""
         if self._closing_since is not None or self.transport.is_closing():
             return
-        unread = bool(self._input) or self._parser.in_body or not self.who
+        unread = bool(self._input) or self._parser.in_body or not self.caller
         self._closing_since = guard.monotonic()
         self._input = b""
         self._parser = RequestParser()

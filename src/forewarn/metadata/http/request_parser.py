@@ -21,8 +21,10 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _METHOD = re.compile(_TOKEN + rb"{1,64}(?= [!-~]+ HTTP/1\.[01]\r\n)")
 _PART_OF_REQUEST_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]*( [!-~]*\r?)?)?")
 _PROTOCOLS = (b" HTTP/1.1", b" HTTP/1.0")
-_OWN_METHODS = (b"GET", b"POST")  # given to llhttp as they are
-_OTHER_METHOD = b"OPTIONS"  # given to llhttp in place of all others, not all of which it accepts
+_LLHTTP_METHODS = (b"GET", b"POST")  # given to llhttp as they are
+_SUBSTITUTE_METHOD = (
+    b"OPTIONS"  # given to llhttp in place of all others, not all of which it accepts
+)
 _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
 _EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
@@ -30,7 +32,10 @@ _SMALL_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,3})\r\n")  # of a chunk smaller
 _PART_OF_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{0,%d}(?:;[\t -~\x80-\xff]*)?\r?" % _MAX_SIZE_DIGITS)
 _TRAILER = re.compile(_TOKEN + rb"+:[\t -~\x80-\xff]*")
 _PART_OF_TRAILER = re.compile(rb"(?:" + _TOKEN + rb"+(?::[\t -~\x80-\xff]*)?)?\r?")
-_NOT_IN_TRAILERS = (b"content-length", b"transfer-encoding")  # they would frame the message anew
+_NOT_IN_TRAILERS = (
+    b"content-length",
+    b"transfer-encoding",
+)  # they would change the framing of the message
 
 
 class Malformed(Exception):
@@ -92,17 +97,17 @@ class RequestParser:
         self.chunks = 0  # of the body so far
         self._discard = False
         self._head = _Head()
-        self._tail = b""  # the last bytes of the head so far: its end may be cut in two
-        self._beside = 0  # bytes of the head so far, or of what is sent around chunks
-        self._left = 0  # bytes of the body, or of the chunk, that are still to come
+        self._tail = b""  # the last bytes of the head so far: END may be split between two reads
+        self._overhead = 0  # bytes of the head so far, or of chunk lines and trailers
+        self._remaining = 0  # bytes of the body, or of the chunk, that are still to come
         self._chunked = False
-        self._behind_chunk = False  # the line end behind a chunk's data is still to come
+        self._after_chunk = False  # the line end after a chunk's data is still to come
         self._in_trailers = False
 
     @property
     def length_left(self) -> int:
         """The number of bytes of the body, or of the current chunk, that are still to come."""
-        return self._left if self.in_body else 0
+        return self._remaining if self.in_body else 0
 
     def discard_body(self) -> None:
         """Drop what there is of this body, and do not keep what follows."""
@@ -115,31 +120,33 @@ class RequestParser:
         Returns how many bytes were consumed; 0 if more are needed to go on. Raises Malformed.
         """
         if self.in_body:
-            return self._chunk(data, limits) if self._chunked else self._plain(data)
+            return self._chunked_body(data, limits) if self._chunked else self._sized_body(data)
         return self._parse_head(data, limits)
 
     # The head.
 
     def _parse_head(self, data: bytes, limits: Limits) -> int:
         at = 0
-        if not self._head.begun:
+        if not self._head.started:
             at = len(data) - len(data.lstrip(b"\r\n"))
             self.in_head = True
             if at == len(data):
                 return at
-            first = self._first_line(data[at:] if at else data, limits)
-            if first < 0:
+            consumed = self._begin_head(data[at:] if at else data, limits)
+            if consumed < 0:
                 return at
-            at += first
-        seam = (self._tail + data[at : at + len(END)]).find(END)  # the end may be cut in two
-        if seam >= 0:
-            end = at + seam + len(END) - len(self._tail)
+            at += consumed
+        split = (self._tail + data[at : at + len(END)]).find(
+            END
+        )  # END may be split between two reads
+        if split >= 0:
+            end = at + split + len(END) - len(self._tail)
         else:
-            found = data.find(END, at)
-            end = found + len(END) if found >= 0 else len(data)
+            position = data.find(END, at)
+            end = position + len(END) if position >= 0 else len(data)
         end = min(end, at + SLICE)
-        self._beside += end - at
-        if self._beside > limits.max_head:
+        self._overhead += end - at
+        if self._overhead > limits.max_head:
             raise Malformed("max_head")
         self._tail = (self._tail + data[max(at, end - len(END)) : end])[1 - len(END) :]
         self._head.feed(data[at:end], limits)
@@ -147,7 +154,7 @@ class RequestParser:
             self._begin_body()
         return end
 
-    def _first_line(self, data: bytes, limits: Limits) -> int:
+    def _begin_head(self, data: bytes, limits: Limits) -> int:
         """Begin a head. Returns how many bytes were consumed, or -1 if more are needed."""
         newline = data.find(b"\r\n")
         if newline < 0 and _PART_OF_REQUEST_LINE.fullmatch(data):
@@ -156,13 +163,13 @@ class RequestParser:
             return -1
         if newline >= 0 and not data[:newline].endswith(_PROTOCOLS):
             raise Malformed
-        self._tail, self._beside = b"", 0
+        self._tail, self._overhead = b"", 0
         self._head.begin()
         method = _METHOD.match(data)
-        if method is None or method[0] in _OWN_METHODS:
+        if method is None or method[0] in _LLHTTP_METHODS:
             return 0
         self._head.begin(method[0].decode())
-        self._beside = method.end()
+        self._overhead = method.end()
         return method.end()
 
     def _begin_body(self) -> None:
@@ -170,67 +177,67 @@ class RequestParser:
         self.request = head.request()
         self.in_head = False
         self.body, self.body_size, self.chunks = bytearray(), 0, 0
-        self._beside, self._discard = 0, False
-        self._behind_chunk = self._in_trailers = False
+        self._overhead, self._discard = 0, False
+        self._after_chunk = self._in_trailers = False
         codings = [value for name, value in head.headers if name == b"transfer-encoding"]
         self._chunked = bool(codings)
         if codings and codings[-1].rpartition(b",")[2].strip().lower() != b"chunked":
-            raise Malformed  # llhttp does not look at it where an upgrade is offered
+            raise Malformed  # llhttp does not check this if an upgrade is offered
         lengths = [value for name, value in head.headers if name == b"content-length"]
-        self._left = int(lengths[0]) if lengths else 0
-        self.in_body = self._chunked or self._left > 0
+        self._remaining = int(lengths[0]) if lengths else 0
+        self.in_body = self._chunked or self._remaining > 0
 
     # The body.
 
-    def _plain(self, data: bytes) -> int:
-        size = self._take(data, 0)
-        self.in_body = self._left > 0
+    def _sized_body(self, data: bytes) -> int:
+        size = self._take_body(data, 0)
+        self.in_body = self._remaining > 0
         return size
 
-    def _take(self, data: bytes, at: int) -> int:
+    def _take_body(self, data: bytes, at: int) -> int:
         """Take data of the body or the chunk, from `at` on. Returns how many bytes were taken."""
-        size = min(self._left, len(data) - at, SLICE)
+        size = min(self._remaining, len(data) - at, SLICE)
         if not self._discard:
             self.body += data[at : at + size]
-        self._left -= size
+        self._remaining -= size
         self.body_size += size
         return size
 
-    def _chunk(self, data: bytes, limits: Limits) -> int:
+    def _chunked_body(self, data: bytes, limits: Limits) -> int:
         at = 0
         while self.in_body and at < min(len(data), SLICE) and self.body_size <= limits.max_body:
-            if self._left:
-                at += self._take(data, at)
-                self._behind_chunk = not self._left
+            if self._remaining:
+                at += self._take_body(data, at)
+                self._after_chunk = not self._remaining
                 continue
-            if not self._behind_chunk and (end := self._whole_chunk(data, at, limits)):
+            if not self._after_chunk and (end := self._whole_chunk(data, at, limits)):
                 at = end
                 continue
             newline = data.find(b"\r\n", at)
             line = data[at:newline] if newline >= 0 else data[at:]
-            self._check(line, limits, whole=newline >= 0)
+            self._check_line(line, limits, whole=newline >= 0)
             if newline < 0:
                 break
-            self._beside += len(line) + 2
+            self._overhead += len(line) + 2
             at = newline + 2
-            self._line(line, limits)
+            self._process_line(line, limits)
         return at
 
     def _whole_chunk(self, data: bytes, at: int, limits: Limits) -> int:
         """Take a small chunk that is complete. Returns its end, or 0 if there is none."""
-        found = None if self._in_trailers else _SMALL_CHUNK_LINE.match(data, at)
-        if found is None:
+        match = None if self._in_trailers else _SMALL_CHUNK_LINE.match(data, at)
+        if match is None:
             return 0
-        begin, size = found.end(), int(found[1], 16)
+        begin, size = match.end(), int(match[1], 16)
         end = begin + size + 2
         if not size or not data.startswith(b"\r\n", begin + size):
             return 0
-        self._beside += end - at - size
+        self._overhead += end - at - size
         self._count_chunk(limits)
-        if self._beside > limits.max_head:
+        if self._overhead > limits.max_head:
             raise Malformed("max_head")
-        self._left = size
-        self._take(data, begin)
+        self._remaining = size
+        self._take_body(data, begin)
         return end
 
     def _count_chunk(self, limits: Limits) -> None:
@@ -238,11 +245,11 @@ class RequestParser:
         if self.chunks > limits.max_chunks:
             raise Malformed("max_chunks")
 
-    def _check(self, line: bytes, limits: Limits, whole: bool) -> None:
+    def _check_line(self, line: bytes, limits: Limits, whole: bool) -> None:
         """Refuse a line that is too long, or not valid, or not the beginning of a valid one."""
-        if self._beside + len(line) > limits.max_head:
+        if self._overhead + len(line) > limits.max_head:
             raise Malformed("max_head")
-        if self._behind_chunk:
+        if self._after_chunk:
             valid = not line if whole else line in (b"", b"\r")
         elif self._in_trailers:
             pattern = _TRAILER if whole else _PART_OF_TRAILER
@@ -253,18 +260,18 @@ class RequestParser:
         if not valid:
             raise Malformed
 
-    def _line(self, line: bytes, limits: Limits) -> None:
+    def _process_line(self, line: bytes, limits: Limits) -> None:
         """Process a complete and checked line: a chunk size, a chunk's end, or a trailer."""
-        if self._behind_chunk:
-            self._behind_chunk = False
+        if self._after_chunk:
+            self._after_chunk = False
         elif self._in_trailers:
             if line.partition(b":")[0].lower() in _NOT_IN_TRAILERS:
                 raise Malformed
             self.in_body = bool(line)
         else:
-            self._left = int(line.partition(b";")[0], 16)
-            self._in_trailers = not self._left
-            if self._left:
+            self._remaining = int(line.partition(b";")[0], 16)
+            self._in_trailers = not self._remaining
+            if self._remaining:
                 self._count_chunk(limits)
 
 
@@ -272,23 +279,23 @@ class _Head:
     """Collects what llhttp reports about one head."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.started = False
         self.complete = False
         self.headers: list[tuple[bytes, bytes]] = []
         self._url = b""
         self._method = ""
         self._version = ""
         self._keep_alive = False
-        self._over = ""  # the limit that was exceeded
+        self._exceeded = ""  # the limit that was exceeded
         self._limits = Limits()
 
     def begin(self, method: str = "") -> None:
         """Start a parser. `method` is one that is not given to llhttp, if there is one."""
-        self.begun = True
+        self.started = True
         self._method = method
         self._parser = httptools.HttpRequestParser(self)
         if method:
-            self._parser.feed_data(_OTHER_METHOD)
+            self._parser.feed_data(_SUBSTITUTE_METHOD)
 
     def feed(self, data: bytes, limits: Limits) -> None:
         self._limits = limits
@@ -297,9 +304,9 @@ class _Head:
         except httptools.HttpParserUpgrade:  # an upgrade, or CONNECT: the head is complete
             pass
         except httptools.HttpParserError:
-            raise Malformed(self._over) from None
+            raise Malformed(self._exceeded) from None
         finally:
-            if self.complete or self._over:
+            if self.complete or self._exceeded:
                 del self._parser  # breaks a reference cycle
 
     def request(self) -> Request:
@@ -324,7 +331,7 @@ class _Head:
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
         if len(self.headers) > self._limits.max_head_lines:
-            self._over = "max_head_lines"
+            self._exceeded = "max_head_lines"
             raise ValueError("too many header lines")
 
     def on_headers_complete(self) -> None:

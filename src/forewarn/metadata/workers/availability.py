@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 from forewarn.support import guard
 
-ENDED_WITHIN = 1.0  # seconds in which a killed process is gone; it answers nobody in any case
+KILL_TIMEOUT = 1.0  # seconds in which a killed process is gone; it answers nobody in any case
 
 
 class Availability:
@@ -100,7 +100,7 @@ class Fencing:
         self._killed.add(worker)
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, signal.SIGKILL)
-        self._until[worker] = guard.monotonic() + ENDED_WITHIN
+        self._until[worker] = guard.monotonic() + KILL_TIMEOUT
         self.watch(worker)
 
     def close(self) -> None:

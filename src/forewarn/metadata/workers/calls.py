@@ -57,7 +57,7 @@ class Calls:
 
     def take(self, member: Member, call: Call) -> None:
         if not member.joined or member.calls >= MAX_CALLS:
-            member.stream.send(Answer(call.id, failed="too much is under way; ask again"))
+            member.stream.send(Answer(call.id, failed="too many requests are under way; try again"))
             return
         member.calls += 1
         self._tasks.start(self._carry_out(member, call), "a worker's call")
@@ -85,24 +85,24 @@ class Calls:
                 return Answer(id, yes=await upstream.approve(machine, group, ids))
             case Prepare(machine=machine, group=group, event=event, ready=ready, note=note):
                 try:
-                    done = await upstream.prepare(machine, group, event, ready, note)
+                    prepared = await upstream.prepare(machine, group, event, ready, note)
                 except TooOften:
                     return Answer(id, yes=False)
-                return Answer(id, prepared=done)
+                return Answer(id, prepared=prepared)
             case AskPrepared(group=group, event=event):
                 return Answer(id, prepared=await upstream.prepared(group, event))
 
     def record(self, report: Report) -> None:
         """Record the polls of a report, none of them earlier than the end of the last outage."""
         now = self._upstream.now()
-        least = now.steady_since or 0
+        earliest = now.steady_since or 0
         for polled in report.polled:
             if self._upstream.group_of(polled.machine) != polled.group:
                 continue  # it has moved since, or is gone
-            of = polled.machine, polled.group, polled.version, polled.incarnation, polled.events
+            poll = polled.machine, polled.group, polled.version, polled.incarnation, polled.events
             for at in (polled.first, polled.last)[: polled.count]:
-                then = msgspec.structs.replace(now, at=min(max(at, least), now.at))
-                self._upstream.record_poll(*of, then)
+                poll_time = msgspec.structs.replace(now, at=min(max(at, earliest), now.at))
+                self._upstream.record_poll(*poll, poll_time)
             self._upstream.record_repeated(polled.machine, max(0, polled.count - 2))
         for group in report.alive:
             if self._upstream.knows(group):

@@ -40,20 +40,22 @@ from forewarn.metadata.workers.messages import (
     Welcome,
     frame,
 )
-from forewarn.metadata.workers.metrics import WorkerMetrics, of_workers
+from forewarn.metadata.workers.metrics import WorkerMetrics, worker_samples
 from forewarn.service.engine.clock import STALL, Clock
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-GATHER = 3.0  # seconds that a worker which may be serving, but is not connected, is waited for
-HEARD_WITHIN = 5.0  # seconds in which a worker has to confirm a change; then it is killed
+RECONNECT_PATIENCE = 3.0  # seconds to wait for a worker that may be serving, but is not connected
+CONFIRM_TIMEOUT = 5.0  # seconds in which a worker has to confirm a change; otherwise it is killed
 WATCH_EVERY = 1.0  # seconds between two checks whether all workers serve
-QUIET = 3.0  # seconds without a message, of which it sends one each second: it does not serve
-SILENT = 6.0  # seconds without a message, after which a worker is killed
+NOT_SERVING_AFTER = (
+    3.0  # seconds without a message, which it sends every second, until it counts as not serving
+)
+KILL_AFTER = 6.0  # seconds without a message, after which a worker is killed
 WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
-LOOK_SLICE = 16  # groups that are compared in one iteration of the event loop
+COMPARE_SLICE = 16  # groups that are compared in one iteration of the event loop
 MAX_UNSENT = 128 * 1024 * 1024  # bytes queued for a worker; if there are more, it is disconnected
 
 log = logger("forewarn")
@@ -69,7 +71,7 @@ class Hub:
         expected: int,
         service: str = "",
     ) -> None:
-        """`service` tells this service from others on the machine."""
+        """`service` identifies this service among others on the machine."""
         self._upstream = upstream
         self._store = store
         self._clock = clock
@@ -78,12 +80,12 @@ class Hub:
         self._service = service
         self._members: dict[int, Member] = {}
         now = guard.monotonic()
-        self._fencing = Fencing(range(expected), GATHER, self._changed)
+        self._fencing = Fencing(range(expected), RECONNECT_PATIENCE, self._changed)
         self._availability = Availability(expected, STALL / 1e6, now)
         self._change = asyncio.Event()
         self._closing = False
         self._pending: list[bytes] = []  # frames about a commit that is not yet the state
-        self._last = self._told_seq = store.seq
+        self._last_seq = self._visible_seq = store.seq
         self._metrics = WorkerMetrics()
         self._waits = Histogram(WAITS)
         self._calls = Calls(upstream, tasks)
@@ -103,22 +105,22 @@ class Hub:
 
     @property
     def serving(self) -> int:
-        """Workers that serve current documents: joined, and heard of within QUIET."""
-        return sum(m.joined and m.quiet < QUIET for m in self._members.values())
+        """Workers that serve current documents: joined, and with a recent message."""
+        return sum(m.joined and m.quiet < NOT_SERVING_AFTER for m in self._members.values())
 
     def readings(self) -> Iterator[Sample | Histograms]:
         yield from self._metrics.readings(m.instance for m in self._members.values())
         joined = [member for member in self._members.values() if member.joined]
-        said = {m.number: m.shown for m in joined if m.shown}
-        yield from of_workers(
+        reported = {m.number: m.shown for m in joined if m.shown}
+        yield from worker_samples(
             self._expected,
             self.serving,
-            {number: max(0, self._store.seq - shown) for number, shown in said.items()},
+            {number: max(0, self._store.seq - shown) for number, shown in reported.items()},
             {m.number: self._metrics.polls(m.instance) for m in joined},
         )
         yield histogram(
             "forewarn_worker_wait_seconds",
-            "How long a batch that was durable waited until all workers had heard of it",
+            "How long a batch that was durable waited until all workers had confirmed it",
             self._waits,
         )
 
@@ -128,7 +130,7 @@ class Hub:
             await guard.pause(WATCH_EVERY)
             now = guard.monotonic()
             self.send_time()
-            since = self._find_silent(now)
+            since = self._kill_silent(now)
             lost = self._availability.update(self.serving, now, since)
             if lost:
                 away = self._expected - self.serving
@@ -144,45 +146,49 @@ class Hub:
             if member.joined:
                 self._send(member, time)
 
-    def _find_silent(self, now: float) -> float | None:
+    def _kill_silent(self, now: float) -> float | None:
         """Kill workers that have been silent for too long; return since when the first of the
         others has been. Silence is counted in checks, since messages may be waiting if this process
-        stood still."""
+        was stalled."""
         for member in list(self._members.values()):
             if member.has_sent:
                 member.has_sent, member.quiet, member.last_message_at = False, 0.0, now
             else:
                 member.quiet += WATCH_EVERY
-                if member.quiet >= SILENT:
-                    self._fence(member, f"it has said nothing for {SILENT:g} s")
-        quiet = [m.last_message_at for m in self._members.values() if m.joined and m.quiet >= QUIET]
+                if member.quiet >= KILL_AFTER:
+                    self._fence(member, f"it has sent nothing for {KILL_AFTER:g} s")
+        quiet = [
+            m.last_message_at
+            for m in self._members.values()
+            if m.joined and m.quiet >= NOT_SERVING_AFTER
+        ]
         return min(quiet, default=None)
 
     # A commit on its way.
 
     async def _before_visible(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
-        self._last = commits[-1].seq
-        begun = guard.monotonic()
+        self._last_seq = commits[-1].seq
+        started = guard.monotonic()
         try:
             await self._announce(commits[-1].seq, after)
         except Exception as error:
-            log.error("workers could not be told of a change", exc_info=error)
+            log.error("a change could not be sent to the workers", exc_info=error)
             for member in list(self._members.values()):
                 self._fence(member, "it may have missed a change")
-        self._waits.add(guard.monotonic() - begun)
+        self._waits.add(guard.monotonic() - started)
 
     async def _announce(self, seq: int, after: Mapping[str, Group]) -> None:
         changed = await self._changes(after)
         if not changed:
             return
-        short = await _framed(updates.news(seq, changed))
+        partial = await _framed(updates.news(seq, changed))
         full = await _framed(updates.news(seq, updates.in_full(changed, after)))
         self._pending = full  # no await from here on, or a new worker would miss it
         whole = {member.number for member in self._members.values() if member.whole}
         for member in list(self._members.values()):
-            for framed in short if member.number in whole else full:
+            for framed in partial if member.number in whole else full:
                 self._send(member, framed)
-        await self._wait_until_known(seq)
+        await self._wait_until_confirmed(seq)
 
     async def _changes(self, after: Mapping[str, Group]) -> list[Changed]:
         changes = []
@@ -190,29 +196,31 @@ class Hub:
             change = updates.changed(self._store.groups.get(group.name), group)
             if change is not None:
                 changes.append(change)
-            if n % LOOK_SLICE == 0:
+            if n % COMPARE_SLICE == 0:
                 await guard.pause(0)
         return changes
 
-    async def _wait_until_known(self, seq: int) -> None:
+    async def _wait_until_confirmed(self, seq: int) -> None:
         """Wait until no worker shows documents from before this commit."""
-        begun = guard.monotonic()
+        started = guard.monotonic()
         while True:
             late = [m for m in self._members.values() if m.serving and m.known_seq < seq]
-            left = begun + HEARD_WITHIN - guard.monotonic()
+            left = started + CONFIRM_TIMEOUT - guard.monotonic()
             if late and left <= 0:
                 for member in late:
-                    self._fence(member, f"it has not heard of a change for {HEARD_WITHIN:g} s")
+                    self._fence(member, f"it has not confirmed a change for {CONFIRM_TIMEOUT:g} s")
                 continue
-            away = self._fencing.left()
-            if not late and away <= 0:
+            wait_left = self._fencing.left()
+            if not late and wait_left <= 0:
                 return
-            await self._wait_for_change(min(left if late else away, away if away > 0 else left))
+            await self._wait_for_change(
+                min(left if late else wait_left, wait_left if wait_left > 0 else left)
+            )
 
     def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
-        if commit.seq < self._last:
+        if commit.seq < self._last_seq:
             return  # of a batch, only the last one counts
-        self._told_seq, self._pending = commit.seq, []
+        self._visible_seq, self._pending = commit.seq, []
         accepted = any(isinstance(put, ClockAccepted) for put in commit.puts)
         shown = frame(Shown(commit.seq, commit.at, commit.lost, accepted))
         for member in list(self._members.values()):
@@ -229,9 +237,9 @@ class Hub:
         member: Member | None = None
         sending: asyncio.Task[None] | None = None
         try:
-            async with asyncio.timeout(HEARD_WITHIN):
+            async with asyncio.timeout(CONFIRM_TIMEOUT):
                 hello = await stream.receive(MAX_GREETING)
-            if problem := self._unwelcome(hello):
+            if problem := self._hello_problem(hello):
                 stream.send(Unwelcome(problem))
                 await stream.drain()
                 raise BrokenConnection(problem)
@@ -244,10 +252,10 @@ class Hub:
             )
             await self._listen(member)
         except (BrokenConnection, TimeoutError) as error:
-            why = str(error) or f"it has not said hello within {HEARD_WITHIN:g} s"
-            who = {} if member is None else {"worker": member.number}
+            why = str(error) or f"it has sent no hello within {CONFIRM_TIMEOUT:g} s"
+            fields = {} if member is None else {"worker": member.number}
             if not self._closing:
-                log.warning("a worker is no longer connected", why=why, **who)
+                log.warning("a worker is no longer connected", why=why, **fields)
         finally:
             if sending is not None:
                 sending.cancel()
@@ -255,9 +263,9 @@ class Hub:
                 self._leave(member)
             stream.cut()
 
-    def _unwelcome(self, hello: ToControl) -> str:
+    def _hello_problem(self, hello: ToControl) -> str:
         if not isinstance(hello, Hello):
-            return "a worker says hello first"
+            return "a worker must send a hello first"
         if (hello.protocol, hello.version) != (PROTOCOL, __version__):
             return (
                 f"this is forewarn {__version__} (protocol {PROTOCOL}), the worker is"
@@ -266,7 +274,7 @@ class Hub:
         if hello.service != self._service:
             return (
                 f"this is the service of {self._service or 'no state file'}, the worker is one of"
-                f" {hello.service or 'none'}; give each service an upstream of its own"
+                f" {hello.service or 'none'}; give each service its own upstream"
             )
         if not 0 <= hello.worker < self._expected:
             return f"worker {hello.worker} is one too many; there are {self._expected}"
@@ -274,8 +282,10 @@ class Hub:
 
     def _enter(self, stream: MessageStream[ToControl], hello: Hello, pid: int | None) -> Member:
         if before := self._members.get(hello.worker):
-            another = before.instance != hello.instance
-            (self._fence if another else self._cut)(before, "another has taken its place")
+            other_process = before.instance != hello.instance
+            (self._fence if other_process else self._cut)(
+                before, "another process has taken its place"
+            )
         self._fencing.back(hello.worker, pid)
         stream.send(
             Welcome(protocol=PROTOCOL, version=__version__, rules=self._upstream.now().rules)
@@ -308,27 +318,31 @@ class Hub:
                 stream.send(groups)
                 await stream.drain()
                 await guard.pause(0)
-            stream.send(SnapshotEnd(self._told_seq))
+            stream.send(SnapshotEnd(self._visible_seq))
             await self._caught_up(member)
             while any(m.catching_up for m in self._members.values()):
-                await self._wait_for_change(HEARD_WITHIN)  # their own tasks make sure that they do
+                await self._wait_for_change(
+                    CONFIRM_TIMEOUT
+                )  # their own tasks make sure that they do
             while (left := self._fencing.left()) > 0:
                 await self._wait_for_change(left)
         except BrokenConnection:
             return  # `serve` has noticed
         member.joined = member.serving = True
         now = self._upstream.now()
-        self._send(member, frame(Shown(self._told_seq, now.at, now.lost, True)))
+        self._send(member, frame(Shown(self._visible_seq, now.at, now.lost, True)))
         log.info("a worker answers guests", worker=member.number)
         self._changed()
 
     async def _caught_up(self, member: Member) -> None:
         """Wait until the worker confirms the snapshot."""
-        until = guard.monotonic() + HEARD_WITHIN
+        until = guard.monotonic() + CONFIRM_TIMEOUT
         while not member.whole:
             left = until - guard.monotonic()
             if left <= 0:
-                reason = f"it was told all groups, and has not heard of them for {HEARD_WITHIN:g} s"
+                reason = (
+                    f"it was sent all groups, and has not confirmed them for {CONFIRM_TIMEOUT:g} s"
+                )
                 self._fence(member, reason)
                 raise BrokenConnection(reason)
             await self._wait_for_change(left)
@@ -367,7 +381,7 @@ class Hub:
     def _send(self, member: Member, framed: bytes) -> None:
         member.stream.send_frame(framed)
         if member.stream.unsent > MAX_UNSENT:
-            self._cut(member, "it does not take what it is told")
+            self._cut(member, "it does not read what it is sent")
 
     def _fence(self, member: Member, why: str) -> None:
         """Disconnect a worker and kill its process, which might be suspended and go on showing old
@@ -383,9 +397,9 @@ class Hub:
 
 
 async def _framed(messages: Sequence[News]) -> list[bytes]:
-    made: list[bytes] = []
+    frames: list[bytes] = []
     for message in messages:
-        if made:
+        if frames:
             await guard.pause(0)
-        made.append(frame(message))
-    return made
+        frames.append(frame(message))
+    return frames

@@ -1,4 +1,4 @@
-"""Metrics of several workers as one. Counters are added up, including those of workers that have
+"""Metrics of several workers, combined. Counters are added up, including those of workers that have
 ended; gauges are the sum over the workers that are connected. Like all counters they begin with the
 control process: what a worker counted before that is left out.
 """
@@ -38,15 +38,15 @@ class WorkerMetrics:
 
     def retain(self, instances: Iterable[str]) -> None:
         """Add the counters of all other processes to the totals, and forget the processes."""
-        for gone in self._last.keys() - set(instances):
-            for reading in self._last.pop(gone):
+        for ended in self._last.keys() - set(instances):
+            for reading in self._last.pop(ended):
                 if reading.kind is not MetricKind.GAUGE:
-                    for labels, value in self._since_met(gone, reading):
+                    for labels, value in self._since_baseline(ended, reading):
                         key = reading.name, labels
                         self._past[key] = self._past.get(key, 0.0) + value
-            self._before.pop(gone, None)
+            self._before.pop(ended, None)
 
-    def _since_met(self, instance: str, reading: Sample) -> Samples:
+    def _since_baseline(self, instance: str, reading: Sample) -> Samples:
         if reading.kind is MetricKind.GAUGE:
             return reading.samples
         before = self._before.get(instance) or {}
@@ -59,9 +59,9 @@ class WorkerMetrics:
         readings = self._last.get(instance, ())
         return sum(value for r in readings if r.name == POLLS for _, value in r.samples)
 
-    def readings(self, there: Iterable[str]) -> Iterator[Sample]:
-        """Return the sums; for gauges, over the processes in `there`."""
-        present = set(there)
+    def readings(self, instances: Iterable[str]) -> Iterator[Sample]:
+        """Return the sums; for gauges, over these processes only."""
+        present = set(instances)
         sums: dict[str, dict[tuple[str, ...], float]] = {}
         shapes: dict[str, Sample] = {}
         for instance, readings in self._last.items():
@@ -69,30 +69,30 @@ class WorkerMetrics:
                 shapes.setdefault(reading.name, reading)
                 if reading.kind is MetricKind.GAUGE and instance not in present:
                     continue
-                into = sums.setdefault(reading.name, {})
-                for labels, value in self._since_met(instance, reading):
-                    into[labels] = into.get(labels, 0.0) + value
+                totals = sums.setdefault(reading.name, {})
+                for labels, value in self._since_baseline(instance, reading):
+                    totals[labels] = totals.get(labels, 0.0) + value
         for (name, labels), value in self._past.items():
             if name in shapes:
-                into = sums.setdefault(name, {})
-                into[labels] = into.get(labels, 0.0) + value
+                totals = sums.setdefault(name, {})
+                totals[labels] = totals.get(labels, 0.0) + value
         for name, shape in shapes.items():
             samples = list(sums.get(name, {}).items())
             yield Sample(name, shape.help, shape.kind, shape.labels, samples)
 
 
-def of_workers(
-    expected: int, there: int, lags: Mapping[int, int], polls: Mapping[int, float]
+def worker_samples(
+    expected: int, serving: int, lags: Mapping[int, int], polls: Mapping[int, float]
 ) -> Iterator[Sample]:
     """Return metrics about the workers: how many serve, how many commits each does not show yet,
     and how many polls each has answered since it was started."""
-    yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): there})
+    yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): serving})
     yield gauge(
         "forewarn_workers_expected", "Metadata workers that there should be", {(): expected}
     )
     yield gauge(
         "forewarn_worker_lag",
-        "Commits that a worker does not show yet, as it last said",
+        "Commits that a worker does not show yet, by its last report",
         {(str(worker),): lag for worker, lag in lags.items()},
         "worker",
     )

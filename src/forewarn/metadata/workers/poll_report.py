@@ -69,7 +69,7 @@ class PollReport:
         earlier, polls, alive = self._earlier, self._polls, tuple(self._alive)
         self._earlier, self._polls = deque(maxlen=MAX_EARLIER), {}
         self._alive.clear()
-        entries = [*earlier, *(_reported(machine, one) for machine, one in polls.items())]
+        entries = [*earlier, *(_reported(machine, entry) for machine, entry in polls.items())]
         for at in range(0, len(entries), REPORT_SLICE):
             yield Report(tuple(entries[at : at + REPORT_SLICE]))
         if alive:

@@ -48,26 +48,28 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
-GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
-ANSWERED_WITHIN = 10.0  # seconds in which control has to answer a call
-# Seconds without control, after which a group that was about to change shows what it was told.
-# Longer than control, if it has only cut us off, waits until nobody shows what was before.
-HOLD_MOST = 12.0
-MAX_ASKED = 4_096  # calls that wait for an answer
+MIN_DIAL_PAUSE, MAX_DIAL_PAUSE = 0.05, 1.0  # seconds between two attempts to reach control
+HELLO_TIMEOUT = 10.0  # seconds in which control has to answer a hello
+CALL_TIMEOUT = 10.0  # seconds in which control has to answer a call
+# Seconds without control, after which a group that was about to change shows the change. Longer
+# than control, if it has only disconnected us, waits until no worker shows the state before.
+MAX_HOLD = 12.0
+MAX_PENDING_CALLS = 4_096  # calls that wait for an answer
 REPORT_EVERY = 1.0  # seconds between two reports
-TELL_FIRST = 5.0  # seconds without control before it is logged
-TELL_EVERY = 30.0  # seconds between two log records about a control process that cannot be reached
+LOG_AFTER = 5.0  # seconds without control before it is logged
+LOG_EVERY = 30.0  # seconds between two log records about a control process that cannot be reached
 
-AWAY = "the control process is away: polls are answered, but nothing else can be done"
-LOST = "the control process went away before it answered: nobody knows whether it was done"
+AWAY = "the control process is not available: polls are answered, other requests are refused"
+LOST = (
+    "the control process was lost before it answered: it is unknown whether the request took effect"
+)
 
 UNREACHABLE = "the control process cannot be reached"
 LATE = (
-    f"the control process has not answered for {ANSWERED_WITHIN:g} s:"
-    " nobody knows whether it was done"
+    f"the control process has not answered for {CALL_TIMEOUT:g} s:"
+    " it is unknown whether the request took effect"
 )
-CHANGING = f"the group is about to change, and has not changed for {ANSWERED_WITHIN:g} s"
+CHANGING = f"the group has been about to change for {CALL_TIMEOUT:g} s"
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -90,7 +92,7 @@ class RemoteUpstream:
         self._stream: MessageStream[ToWorker] | None = None  # while connected and synchronized
         self._followed: MessageStream[ToWorker] | None = None  # while connected
         self._broken = guard.monotonic()  # when the connection was last lost
-        self._unreachable = LogThrottle(TELL_EVERY, first_after=TELL_FIRST)
+        self._unreachable = LogThrottle(LOG_EVERY, first_after=LOG_AFTER)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._goodbye = False  # did control announce that it stops?
@@ -99,7 +101,7 @@ class RemoteUpstream:
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life
         self.readings: Callable[[], Sequence[Sample]] = tuple
-        self.synchronized = asyncio.Event()  # set once all groups are known
+        self.synchronized = asyncio.Event()  # set when all groups are known
 
     # The port.
 
@@ -113,7 +115,7 @@ class RemoteUpstream:
         changing = self._staged.changing(group)
         if changing is not None:
             with _within(CHANGING):
-                async with asyncio.timeout(ANSWERED_WITHIN):
+                async with asyncio.timeout(CALL_TIMEOUT):
                     await changing.wait()
         else:
             await self._call(Enable(self._number(), group))
@@ -140,15 +142,15 @@ class RemoteUpstream:
     async def _call(self, call: Call) -> Answer:
         if self._stream is None:
             raise NotDurable(AWAY)
-        if len(self._pending) >= MAX_ASKED:
-            raise NotDurable(f"{MAX_ASKED} requests wait for the control process already")
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._pending[call.id] = answered
+        if len(self._pending) >= MAX_PENDING_CALLS:
+            raise NotDurable(f"{MAX_PENDING_CALLS} requests wait for the control process already")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending[call.id] = future
         try:
             self._stream.send(call)
             with _within(LATE, OutcomeUnknown):
-                async with asyncio.timeout(ANSWERED_WITHIN):
-                    answer = await answered
+                async with asyncio.timeout(CALL_TIMEOUT):
+                    answer = await future
         finally:
             self._pending.pop(call.id, None)
         if answer.failed:
@@ -163,17 +165,17 @@ class RemoteUpstream:
 
     async def run(self) -> None:
         """Connect to control and follow it, again and again. Raises NotWelcome."""
-        pause = DIAL_FIRST
+        pause = MIN_DIAL_PAUSE
         while True:
             try:
-                stream = await self._reach()
-                pause = DIAL_FIRST
+                stream = await self._connect()
+                pause = MIN_DIAL_PAUSE
                 await self._follow(stream)
             except (BrokenConnection, OSError, TimeoutError) as error:
                 self._log_unreachable(error)
-                self._hang_up(str(error))
+                self._disconnected(str(error))
             await guard.pause(pause)
-            pause = min(2 * pause, DIAL_MOST)
+            pause = min(2 * pause, MAX_DIAL_PAUSE)
 
     async def report(self) -> None:
         """Report polls and metrics regularly, and show groups that were held back for too long."""
@@ -184,16 +186,17 @@ class RemoteUpstream:
                     self._stream.send(report)
             if self._followed is not None:  # from the start: a silent worker is taken for dead
                 self._followed.send(Pulse(self._seq, tuple(self.readings())))
-            elif guard.monotonic() - self._broken >= HOLD_MOST and (
-                late := self._staged.show_held()
+            elif guard.monotonic() - self._broken >= MAX_HOLD and (
+                groups := self._staged.show_held()
             ):
                 log.warning(
-                    "groups are shown as they were last told of, though control has not said so",
+                    "staged changes of groups are shown, although the control process has not"
+                    " released them",
                     worker=self._worker,
-                    groups=late,
+                    groups=groups,
                 )
 
-    async def _reach(self) -> MessageStream[ToWorker]:
+    async def _connect(self) -> MessageStream[ToWorker]:
         reader, writer = await self._dial()
         stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         try:
@@ -207,7 +210,7 @@ class RemoteUpstream:
                     service=self._service,
                 )
             )
-            async with asyncio.timeout(GREETED_WITHIN):
+            async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = await stream.receive()
             match greeting:
                 case Welcome(rules=rules):
@@ -215,7 +218,7 @@ class RemoteUpstream:
                 case Unwelcome(reason=reason):
                     raise NotWelcome(reason)
                 case _:
-                    raise BrokenConnection("control did not say hello")
+                    raise BrokenConnection("control did not answer the hello")
         except BaseException:
             stream.cut()
             raise
@@ -231,9 +234,9 @@ class RemoteUpstream:
                 message = await stream.receive()
                 match message:
                     case Answer(id=id):
-                        answered = self._pending.get(id)
-                        if answered is not None and not answered.done():
-                            answered.set_result(message)
+                        future = self._pending.get(id)
+                        if future is not None and not future.done():
+                            future.set_result(message)
                     case News(seq=seq, groups=changed, more=more):
                         staged.stage(seq, changed)
                         if not more:
@@ -250,7 +253,7 @@ class RemoteUpstream:
                     case Goodbye():
                         self._goodbye = True
                     case _:
-                        raise BrokenConnection("control said hello again")
+                        raise BrokenConnection("control sent a second hello")
         finally:
             self._followed, self._broken = None, guard.monotonic()
             stream.cut()
@@ -270,23 +273,23 @@ class RemoteUpstream:
             self._clock.follow(at, reset=reset)
 
     def _log_unreachable(self, error: Exception) -> None:
-        """Log, at most every TELL_EVERY, that control cannot be reached."""
+        """Log, at most every LOG_EVERY, that control cannot be reached."""
         if self._stream is None and self._unreachable.record():
             log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
 
-    def _hang_up(self, why: str) -> None:
+    def _disconnected(self, why: str) -> None:
         if self._stream is not None:
-            tell = log.info if self._goodbye else log.error
-            tell(AWAY, worker=self._worker, why="it is stopping" if self._goodbye else why)
+            log_line = log.info if self._goodbye else log.error
+            log_line(AWAY, worker=self._worker, why="it is stopping" if self._goodbye else why)
         self._stream = None
-        for answered in self._pending.values():
-            if not answered.done():
-                answered.set_exception(OutcomeUnknown(LOST))
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(OutcomeUnknown(LOST))
 
 
 @contextlib.contextmanager
-def _within(says: str, failure: type[NotDurable] = NotDurable) -> Iterator[None]:
+def _within(message: str, failure: type[NotDurable] = NotDurable) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise failure(says) from None
+        raise failure(message) from None

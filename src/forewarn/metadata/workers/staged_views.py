@@ -1,7 +1,7 @@
 """The groups as a worker shows them, and as it is about to show them.
 
-Between being told of a change and being allowed to show it, a group shows neither the old nor the
-new document: other workers may no longer show the one, or not yet show the other. Requests wait.
+Between receiving a change and being allowed to show it, a group shows neither the old nor the new
+document: other workers may no longer show the one, or not yet show the other. Requests wait.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class StagedViews:
             self._named.add(name)
             self._fresh.add(name)
             change = self._changes.get(name)
-            known = self._shown.get(name) if change is None else change.news
+            latest = self._shown.get(name) if change is None else change.news
             machines, place = changed.machines, changed.place
-            if known is not None:
-                machines = known.machines if machines is None else machines
-                place = known.place if place is None else place
+            if latest is not None:
+                machines = latest.machines if machines is None else machines
+                place = latest.place if place is None else place
             if machines is None or place is None:
-                raise BrokenConnection(f"news of group '{name}', of which nothing was told before")
+                raise BrokenConnection(f"news of group '{name}', which was not sent before")
             self._expect(seq, name, GroupNews(changed.view, machines, place))
 
     async def show(self, seq: int) -> None:
@@ -116,11 +116,11 @@ class StagedViews:
         if change is None:
             change = self._changes[name] = _Change()
         change.seq, change.news = seq, news
-        if self._open and (known := news or shown):
-            self._hold_back(known)
+        if self._open and (latest := news or shown):
+            self._hold_back(latest)
 
-    def _hold_back(self, known: GroupNews) -> None:
-        self._sink(GroupNews(_nothing_yet(known.view), known.machines, known.place))
+    def _hold_back(self, news: GroupNews) -> None:
+        self._sink(GroupNews(_without_document(news.view), news.machines, news.place))
 
     def _finish(self, name: str) -> None:
         change = self._changes.pop(name, None)
@@ -130,10 +130,10 @@ class StagedViews:
             self._shown[name] = change.news
             self._sink(change.news)
         elif before := self._shown.pop(name, None):
-            self._sink(GroupNews(_nothing_yet(before.view), (), Place()))
+            self._sink(GroupNews(_without_document(before.view), (), Place()))
         change.over.set()
 
 
-def _nothing_yet(view: GroupView) -> GroupView:
+def _without_document(view: GroupView) -> GroupView:
     """Return the view without a document, as if the group were not enabled."""
     return msgspec.structs.replace(view, enabled=False, events=())

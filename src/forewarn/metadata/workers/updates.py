@@ -1,5 +1,5 @@
-"""What workers are sent about groups: a snapshot of all, or what some commits change, in messages
-none of which occupies an event loop for long. Pure.
+"""Messages to workers about groups: a snapshot of all, or the changes of commits, in messages that
+are small enough not to block an event loop. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from forewarn.core import Group, Machine, view
 from forewarn.metadata.upstream import GroupNews, group_news
 from forewarn.metadata.workers.messages import Changed, News, SnapshotPart
 
-SLICE_MACHINES = 512  # machines in change message about several groups
+SLICE_MACHINES = 512  # machines in one message about several groups
 
 
 def guest_news(group: Group) -> GroupNews:

@@ -21,7 +21,7 @@ from forewarn.node.processes.child import CONTROL, Child
 from forewarn.node.processes.supervisor import CHECK_EVERY, Supervisor
 from forewarn.service.telemetry import log as service_log
 from forewarn.support.logs import logger
-from forewarn.support.sd_notify import WATCH_SHARE, Notifier
+from forewarn.support.sd_notify import MESSAGES_PER_PERIOD, Notifier
 
 log = logger("forewarn")
 
@@ -54,7 +54,9 @@ def main() -> None:
                 last_status = status()
                 notifier.status(last_status)
 
-        watchdog_every = notifier.watchdog / WATCH_SHARE if notifier.watchdog else CHECK_EVERY
+        watchdog_every = (
+            notifier.watchdog / MESSAGES_PER_PERIOD if notifier.watchdog else CHECK_EVERY
+        )
         listeners = [*chain(*spec["metadata_fds"]), spec["control_fd"]]
         supervisor = Supervisor(
             *(children, listeners, log.error, on_ready),

@@ -1,1 +1,1 @@
-"""Tokens, and who may use them."""
+"""Tokens of the control API."""

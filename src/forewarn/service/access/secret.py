@@ -53,7 +53,7 @@ def digest(text: str) -> str:
 
 
 def id_of(text: str) -> str:
-    """Return the id in the text of a token; empty if the text is no token."""
+    """Return the id in the text of a token; empty if the text is not a token."""
     match = FORM.fullmatch(text)
     return match[1] if match else ""
 
@@ -63,10 +63,10 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text.lower()) is not None
 
 
-def same(text: str, known: str | None) -> bool:
-    """Has this token the known digest? None, for a token that does not exist, takes as long."""
-    alike = hmac.compare_digest(digest(text), known or _NO_DIGEST)
-    return alike and known is not None
+def same(text: str, expected: str | None) -> bool:
+    """Does the token have the expected digest? None, for an unknown token, takes as long."""
+    equal = hmac.compare_digest(digest(text), expected or _NO_DIGEST)
+    return equal and expected is not None
 
 
 def hidden(text: str) -> str:

@@ -31,7 +31,12 @@ MAX_TOKEN_NAME = 64  # characters
 MAX_TOKEN_GROUPS = 100  # to which one token can be limited by name
 MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of a token that expires
 LOCAL_NAME = "operator"  # in the history: local programs, while there is no token
-TAKEN = (LOCAL_NAME, "driver", "start", "restore")  # names with another meaning in the history
+RESERVED_NAMES = (
+    LOCAL_NAME,
+    "driver",
+    "start",
+    "restore",
+)  # names with another meaning in the history
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_TOKEN_NAME - 1}}}", re.ASCII)
 
@@ -75,8 +80,8 @@ class Tokens:
         """How long there will be a valid token of an admin; None if one never expires."""
         now = self._now()
         ends = [token.expires_at for token in _admins(self._store.registry.tokens.values(), now)]
-        known = [at for at in ends if at is not None]
-        return None if len(known) < len(ends) else max(known, default=now) - now
+        times = [at for at in ends if at is not None]
+        return None if len(times) < len(ends) else max(times, default=now) - now
 
     def of(self, text: str) -> Token | None:
         """Return the valid token with this text. An unknown id and a wrong secret take the same
@@ -125,13 +130,15 @@ class Tokens:
             return (valid or named)[0]
         if named:
             ids = listing([token.id for token in named])
-            return invalid(f"'{secret.hidden(id_or_name)}' could be {ids}; say which by its id")
-        known = [name for token in tokens.values() for name in (token.name, token.id)]
+            return invalid(
+                f"'{secret.hidden(id_or_name)}' is ambiguous; it could be {ids}: pass an id"
+            )
+        names = [name for token in tokens.values() for name in (token.name, token.id)]
         shown = secret.hidden(id_or_name[:MAX_TOKEN_NAME])
-        if not known:
+        if not names:
             return unknown(f"no token '{shown}'; there is none yet", hint=Hint.CREATE_TOKEN)
-        suggestion = nearest(id_or_name, known) or ""
-        message = f"no token '{shown}'; {instead_of(id_or_name, known)}"
+        suggestion = nearest(id_or_name, names) or ""
+        message = f"no token '{shown}'; {instead_of(id_or_name, names)}"
         return unknown(message, suggestion=suggestion)
 
     async def create(self, wanted: NewToken, by: str) -> CreatedToken | Refused:
@@ -166,20 +173,20 @@ class Tokens:
             removed = [TokenRemoved(old.id) for old in surplus]
             return CommitPlan(puts=[*removed, TokenPut(token, "created", by)])
 
-        done = await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else created[0]
+        outcome = await self._writer.commit(plan)
+        return outcome if isinstance(outcome, Refused) else created[0]
 
     async def revoke(self, id_or_name: str, by: str, *, force: bool = False) -> Token | Refused:
         """Make a token invalid. The last one of an admin is only revoked with `force`."""
-        found = self.find(id_or_name)
-        if isinstance(found, Refused):
-            return found
+        existing = self.find(id_or_name)
+        if isinstance(existing, Refused):
+            return existing
 
         def plan(states: States) -> CommitPlan | Refused:
             tokens, now = states.registry.tokens, self._now()
-            token = tokens.get(found.id)
+            token = tokens.get(existing.id)
             if token is None:
-                return unknown(f"token {found.id} is forgotten already")
+                return unknown(f"token {existing.id} has already been removed")
             if token.revoked_at is not None:
                 return conflict(
                     f"token {token.id} ({token.name}) is revoked already, by {token.revoked_by}"
@@ -194,8 +201,8 @@ class Tokens:
             revoked = msgspec.structs.replace(token, revoked_at=now, revoked_by=by)
             return CommitPlan(puts=[TokenPut(revoked, "revoked", by)])
 
-        done = await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else self._store.registry.tokens[found.id]
+        outcome = await self._writer.commit(plan)
+        return outcome if isinstance(outcome, Refused) else self._store.registry.tokens[existing.id]
 
     def _now(self) -> Time:
         return self._writer.now().at
@@ -208,7 +215,7 @@ def _admins(tokens: Iterable[Token], now: Time) -> list[Token]:
 
 def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
     if wanted.lasts is not None and wanted.expires_at is not None:
-        return invalid("say how long the token lasts or when it expires, one of the two")
+        return invalid("give either how long the token lasts or when it expires, not both")
     at = wanted.expires_at if wanted.lasts is None else now + wanted.lasts
     if at is not None and not now < at <= now + MAX_TOKEN_LIFE:
         return invalid(
@@ -225,20 +232,20 @@ def _token_problem(wanted: NewToken) -> Refused | None:
             " begins with a letter or digit"
         )
     if secret.hidden(wanted.name) != wanted.name:
-        return invalid("that name is a token itself; name it for who uses it")
-    if wanted.name.lower() in TAKEN:
+        return invalid("that name is a token itself; name the token after its user")
+    if wanted.name.lower() in RESERVED_NAMES:
         return invalid(
-            f"'{wanted.name}' is somebody else in the history; name the token for who uses it"
+            f"'{wanted.name}' has another meaning in the history; name the token after its user"
         )
     if secret.is_id(wanted.name):
         return invalid(
-            f"'{wanted.name}' is of the form of a token's id, and could be taken for one; name the"
-            " token for who uses it"
+            f"'{wanted.name}' has the form of a token's id and could be mistaken for one; name the"
+            " token after its user"
         )
     if wanted.role is Role.ADMIN and not wanted.limit.none:
         return invalid(
-            "an admin is not limited: it may make itself any token; leave the limit out, or choose"
-            " the role viewer or operator"
+            "a token of an admin cannot be limited, because it can create any token; leave the"
+            " limit out, or choose the role viewer or operator"
         )
     if len(wanted.limit.groups) > MAX_TOKEN_GROUPS:
         return invalid(
@@ -254,7 +261,7 @@ def _token_problem(wanted: NewToken) -> Refused | None:
 def _name_problem(
     wanted: NewToken, tokens: Mapping[str, Token], states: Mapping[str, Group], now: Time
 ) -> Refused | None:
-    name = wanted.name.lower()  # people do not tell names apart by their letter case
+    name = wanted.name.lower()  # names that differ only in case would be confused
     for token in tokens.values():
         if token.name.lower() == name and token.valid(now):
             return conflict(
@@ -264,15 +271,15 @@ def _name_problem(
                 about=token.id,
             )
     machines = (machine.name for group in states.values() for machine in group.machines)
-    if called := next((machine for machine in machines if machine.lower() == name), None):
+    if machine := next((other for other in machines if other.lower() == name), None):
         return conflict(
-            f"a machine is called '{called}', and what it approves is in the history under"
-            " that name; name the token for who uses it"
+            f"a machine is called '{machine}', and its approvals are in the history under that"
+            " name; name the token after its user"
         )
     if wanted.role is not Role.ADMIN and not _admins(tokens.values(), now):
         return conflict(
-            "the first token must be an admin's: as soon as there is one, nobody is let in without"
-            " a token, and only an admin can create another one",
+            "the first token must be an admin's: as soon as there is one, every request needs a"
+            " token, and only an admin can create another one",
             hint=Hint.CREATE_ADMIN_TOKEN,
         )
     return None
@@ -283,10 +290,10 @@ def _surplus(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
     surplus = len(tokens) + 1 - MAX_TOKENS
     if surplus <= 0:
         return []
-    over = forgettable(tokens.values(), now)
-    if len(over) < surplus:
-        return conflict(f"there are {MAX_TOKENS:,} tokens, the most there can be; revoke some")
-    return [token for _, token in over[:surplus]]
+    invalid_tokens = forgettable(tokens.values(), now)
+    if len(invalid_tokens) < surplus:
+        return conflict(f"there are {MAX_TOKENS:,} tokens, which is the maximum; revoke some")
+    return [token for _, token in invalid_tokens[:surplus]]
 
 
 def _notes(wanted: NewToken, states: Mapping[str, Group]) -> tuple[str, ...]:

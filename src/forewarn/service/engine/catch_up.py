@@ -18,8 +18,10 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
-ATTENTIVE = 5.0  # seconds of guard time since a client's last poll for which it is waited for
-TURNS = 2  # polls: the first one shows the change, the next one says that it has been handled
+POLL_PATIENCE = 5.0  # seconds of guard time since a client's last poll for which it is waited for
+POLLS_TO_CATCH_UP = (
+    2  # polls: the first one shows the change, the next one says that it has been handled
+)
 
 OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], Now], None]
 Client: TypeAlias = tuple[str, str]  # a machine, and the id of the caller that polls as it
@@ -86,7 +88,7 @@ class CatchUp:
         """Has this machine been polled for over the wire?"""
         return GUEST in self._last.get(machine, {})
 
-    async def caught_up(self, patience: float = ATTENTIVE, but_for: str | None = None) -> bool:
+    async def caught_up(self, patience: float = POLL_PATIENCE, but_for: str | None = None) -> bool:
         """Wait until every client that polled in the last `patience` seconds has seen what is
         visible now, except the caller `but_for`. False if there was none to wait for.
         """
@@ -141,7 +143,7 @@ class CatchUp:
                 self._shown[group.name] = shown
                 for machine in group.machines:
                     if machine.name in self._last:
-                        self._expect(machine.name, TURNS if group.enabled else 0)
+                        self._expect(machine.name, POLLS_TO_CATCH_UP if group.enabled else 0)
 
     def _expect(self, machine: str, answers: int) -> None:
         now, waits = guard.monotonic(), self.waiting(machine)
@@ -149,7 +151,7 @@ class CatchUp:
         for caller_id, last in list(callers.items()):
             if waits:
                 callers[caller_id] = now
-            elif caller_id != GUEST and last < now - ATTENTIVE:
+            elif caller_id != GUEST and last < now - POLL_PATIENCE:
                 del callers[caller_id]  # a thread or a task that does something else by now
                 self._caught_up((machine, caller_id))
                 continue

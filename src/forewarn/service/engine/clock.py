@@ -5,7 +5,7 @@ step of the wall clock it says since when it is steady again and how much time w
 decisions take that into account.
 
 A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time then follows
-a kernel clock that nobody can set, and `Now.untrusted` says so, until the wall clock is right again
+a kernel clock that cannot be set, and `Now.untrusted` says so, until the wall clock is right again
 or an operator accepts it.
 """
 
@@ -28,17 +28,17 @@ STALL: Duration = 10 * SECOND  # between two readings of the clock: the process 
 MAX_CLOCK_STEP: Duration = 5 * MINUTE
 # Longer than a service is usually off, shorter than the error of a clock that was never set.
 MAX_DOWNTIME: Duration = 30 * DAY
-LOOK_EVERY = 1.0  # seconds of guard time between looks at the wall clock while waiting
+READ_EVERY = 1.0  # seconds of guard time between two readings of the wall clock while waiting
 
-# What interrupts the service, for the log; others are said by those who notice them.
-AWAY = "the service was away"
-STALLED = "the process stood still"
+# Causes of interruptions, for the log; other modules have further ones.
+AWAY = "the service was not running"
+STALLED = "the process was stalled"
 STEPPED = "the wall clock was stepped"
 STEPPED_TOO_FAR = "the wall clock was stepped too far to be followed"
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """The service was away, or time jumped: `lost` of domain time passed unserved."""
+    """An outage or a jump of time: `lost` of domain time passed without the service."""
 
     what: str
     at: Time
@@ -69,7 +69,7 @@ class Clock(Protocol):
         ...
 
     def restored(self, at: Time) -> None:
-        """Note that a copy became the state at this time; known to `now()` until the grace ends."""
+        """Note that a backup was restored at this time; part of `now()` until the grace ends."""
         ...
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
@@ -78,7 +78,7 @@ class Clock(Protocol):
 
 
 class _Continuity:
-    """What every clock keeps: the instant reached, and how much time was lost."""
+    """The state of every clock: the instant reached, and how much time was lost."""
 
     def __init__(self) -> None:
         self._floor: Time = 0
@@ -163,7 +163,7 @@ class RealClock(_Continuity):
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         while not woken.is_set():
-            at, left = self._read(), LOOK_EVERY
+            at, left = self._read(), READ_EVERY
             if until is not None:
                 left = min(left, (until - at) / SECOND)
             if left <= 0:
@@ -261,7 +261,7 @@ class FollowedClock(_Continuity):
         raise NotImplementedError("the process that sends the time resumes it")
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
-        raise NotImplementedError("a clock that follows another process decides nothing")
+        raise NotImplementedError("a clock that follows another process cannot be waited on")
 
 
 class VirtualClock(_Continuity):
@@ -294,7 +294,7 @@ class VirtualClock(_Continuity):
             self._notify_moved()
 
     def interrupt(self, what: str, lost: Duration) -> None:
-        """Let time jump with nobody serving, as after an outage or a step of the wall clock."""
+        """Let time jump without service, as after an outage or a step of the wall clock."""
         self._floor += lost
         self._interrupted(what, self._floor, lost)
         self._notify_moved()
@@ -314,5 +314,5 @@ class VirtualClock(_Continuity):
         self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
-        del until  # whoever sets the clock wakes the scheduler
+        del until  # setting the clock wakes the scheduler
         await woken.wait()

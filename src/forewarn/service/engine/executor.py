@@ -44,10 +44,12 @@ class Executor:
         tasks: guard.Tasks,
         restored: Time | None = None,
     ) -> None:
-        """`restored` is the time at which a copy last became the state."""
+        """`restored` is the time at which a backup was last restored."""
         self._restored = restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
-        self._not_done: set[str] = set()  # older than the copy, and known not to be carried out
+        self._not_done: set[str] = (
+            set()
+        )  # older than a restored backup, and known not to be carried out
         self._not_stored = LogThrottle()
         self.on_attempt: Callable[[str, float], None] = lambda *_: None  # result, and seconds
         self._store = store
@@ -72,7 +74,7 @@ class Executor:
             checked = await self._driver.check(self.task(event, together))
         except Exception as error:
             log.warning("the driver's check failed", **log_fields(event), why=repr(error))
-            return f"it could not be asked: {type(error).__name__}: {error}"
+            return f"its check failed: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
 
     def task(self, event: Event, together: Sequence[Event] = ()) -> Task:
@@ -125,12 +127,12 @@ class Executor:
                 self._restored = correction.past(self._restored)
         for entry in commit.entries:
             for item in entry.items:
-                if isinstance(item, EventMoved) and _begins(item):
+                if isinstance(item, EventMoved) and _is_new_attempt(item):
                     self._start(item.event, doubtful=self._doubtful(item))
 
     def _doubtful(self, item: EventMoved) -> bool:
-        """Is the event older than the copy that became the state, so that it may have been carried
-        out already? An operator who retries it knows that it was not."""
+        """Is the event older than a restored backup, so that it may have been carried out already?
+        An operator who retries it knows that it was not."""
         event = item.event
         if self._restored is None or event.raised_at > self._restored:
             return False
@@ -186,11 +188,11 @@ class Executor:
 
     async def _attempt(self, event: Event, *, observe: bool, doubtful: bool) -> Outcome:
         """Have the attempt made, and measure it."""
-        began = guard.monotonic()
+        started = guard.monotonic()
         outcome = await self._earlier_outcome(event) if doubtful else None
         if outcome is None:
             outcome = await self._outcome(event, observe=observe)
-        self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - began)
+        self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - started)
         return outcome
 
     async def _earlier_outcome(self, event: Event) -> Outcome | None:
@@ -221,12 +223,12 @@ class Executor:
             case Happened(moved=moved, output=observed):
                 return Done(moved, _joined(output, observed))
             case Unknown(why=why, output=observed) if not self._driver.repeatable:
-                asked = f"asked what became of it: {why}"
+                answer = f"asked what became of it: {why}"
                 return Unclear(
-                    f"{problem}; {asked}" if problem else asked, _joined(output, observed)
+                    f"{problem}; {answer}" if problem else answer, _joined(output, observed)
                 )
             case other:
-                output = _joined(output, getattr(other, "said", ""))
+                output = _joined(output, getattr(other, "output", ""))
                 return Failed(problem, output) if problem else Again(task.now, output)
 
     async def _observed(self, task: Task) -> Observed:
@@ -241,11 +243,11 @@ def _joined(performed: str, observed: str) -> str:
     return "\n".join(output for output in (performed, observed) if output)
 
 
-def _begins(item: EventMoved) -> bool:
+def _is_new_attempt(item: EventMoved) -> bool:
     """Does this commit record a new attempt?"""
     attempt = item.event.attempt
     return (
-        item.what in (Move.START, Move.STRIKE, Move.ATTEMPT)
+        item.what in (Move.START, Move.FAIL, Move.ATTEMPT)
         and item.event.status is Status.STARTED
         and attempt is not None
         and attempt.open

@@ -61,7 +61,7 @@ class Feed:
         self._woken: set[asyncio.Future[None]] = set()
         self._recent: list[FeedEntry] = []  # without a gap, after `_before`
         self._before = 0
-        self._known: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
+        self._entries: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
         self._reading = asyncio.Lock()
         self.ended = False
         store.on_commit(self._on_commit)
@@ -141,8 +141,8 @@ class Feed:
                 continue
             if not page and not (fits and after) and commit.seq != after + 1:
                 return Lost(commit.seq)
-            entry = self._known.get(commit.seq) or FeedEntry(commit)
-            self._known[commit.seq] = entry
+            entry = self._entries.get(commit.seq) or FeedEntry(commit)
+            self._entries[commit.seq] = entry
             page.append(entry)
             if len(page) == FEED_PAGE:
                 break

@@ -21,14 +21,14 @@ from forewarn.core.changes import Change, EventMoved
 from forewarn.store.port import Commit
 from forewarn.support.log_throttle import LogThrottle
 
-REMEMBERED = 10_000  # events whose trace is remembered
+MAX_EVENTS = 10_000  # events whose trace is remembered
 EXPORT_TIMEOUT = 5  # seconds for one delivery
 EXPORT_EVERY = 1_000  # milliseconds between two
-LAST_EXPORT = 3.0  # seconds for the last delivery when the service stops
+FINAL_EXPORT_TIMEOUT = 3.0  # seconds for the last delivery when the service stops
 
-SHOWN = 20  # events and groups that a commit names
+MAX_NAMED = 20  # events and groups that a commit names
 
-NAMES = ("traceparent", "tracestate")  # headers that say which trace a request belongs to
+TRACE_HEADERS = ("traceparent", "tracestate")  # headers that say which trace a request belongs to
 
 
 class TracesUnusable(Exception):
@@ -38,34 +38,34 @@ class TracesUnusable(Exception):
 class _Tracing:
     """The tracer while tracing is on. `api` is the module `opentelemetry.trace`."""
 
-    def __init__(self, provider: Any, api: Any, propagator: Any, nowhere: Any) -> None:
+    def __init__(self, provider: Any, api: Any, propagator: Any, no_context: Any) -> None:
         self.provider = provider
         self.api = api
         self.propagator = propagator
         self.tracer = provider.get_tracer("forewarn", __version__)
-        self.nowhere = nowhere
+        self.no_context = no_context
         self.events: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
 
     @contextlib.contextmanager
     def span(
         self, name: str, attributes: Mapping[str, Any], context: Any = None, links: Any = ()
     ) -> Iterator[Any]:
-        known = {key: value for key, value in attributes.items() if value not in ("", None)}
+        given = {key: value for key, value in attributes.items() if value not in ("", None)}
         with self.tracer.start_as_current_span(
-            name, context=context, attributes=known, links=links, record_exception=False
+            name, context=context, attributes=given, links=links, record_exception=False
         ) as span:
             yield span
 
     def remember(self, span: Any, ids: Iterable[str]) -> None:
-        here = span.get_span_context()
+        current = span.get_span_context()
         for id in ids:
-            first, _ = self.events.pop(id, (here, None))
-            self.events[id] = first, here
-            if len(self.events) > REMEMBERED:
+            first, _ = self.events.pop(id, (current, None))
+            self.events[id] = first, current
+            if len(self.events) > MAX_EVENTS:
                 self.events.popitem(last=False)
 
 
-_on: _Tracing | None = None  # of the process, as the log is
+_on: _Tracing | None = None  # one for the whole process
 _OFF: AbstractContextManager[None] = contextlib.nullcontext()
 
 
@@ -73,9 +73,7 @@ def start(url: str) -> None:
     """Send traces from now on to the collector at this address, by OTLP over HTTP."""
     global _on
     if not url.startswith(("http://", "https://")):
-        raise TracesUnusable(
-            f"traces = {url}: where they go is an address such as http://127.0.0.1:4318"
-        )
+        raise TracesUnusable(f"traces = {url}: must be a URL such as http://127.0.0.1:4318")
     try:
         from opentelemetry import trace
         from opentelemetry.context import Context
@@ -97,13 +95,13 @@ def start(url: str) -> None:
 
 
 def stop() -> None:
-    """Deliver what is left. Blocks for up to LAST_EXPORT seconds, so do not call it in the loop."""
+    """Deliver what is left. Blocks for up to FINAL_EXPORT_TIMEOUT seconds."""
     global _on
     on, _on = _on, None
     if on is not None:
         last = threading.Thread(target=on.provider.shutdown, name="last traces", daemon=True)
         last.start()
-        last.join(LAST_EXPORT)
+        last.join(FINAL_EXPORT_TIMEOUT)
 
 
 @contextlib.contextmanager
@@ -132,8 +130,8 @@ def call(name: str, headers: Mapping[str, str], **attributes: Any) -> AbstractCo
     """Open a span for a request, within the trace that its headers name."""
     if _on is None:
         return _OFF
-    carrier = {key: headers[key] for key in NAMES if key in headers}
-    return _on.span(name, attributes, _on.propagator.extract(carrier, _on.nowhere))
+    carrier = {key: headers[key] for key in TRACE_HEADERS if key in headers}
+    return _on.span(name, attributes, _on.propagator.extract(carrier, _on.no_context))
 
 
 def attempt(event: Event) -> AbstractContextManager[Any]:
@@ -142,7 +140,7 @@ def attempt(event: Event) -> AbstractContextManager[Any]:
     if _on is None:
         return _OFF
     first, last = _on.events.get(event.id, (None, None))
-    context, links = _on.nowhere, []
+    context, links = _on.no_context, []
     if last is not None:
         context = _on.api.set_span_in_context(_on.api.NonRecordingSpan(last), context)
         if first is not last:
@@ -178,14 +176,14 @@ def committed(span: Any, commit: Commit | None, refusal: Sequence[Refused]) -> N
     items = (item for entry in commit.entries for item in entry.items)
     ids = dict.fromkeys(item.event.id for item in items if isinstance(item, EventMoved))
     groups = [entry.group for entry in commit.entries]
-    note(span, commit=commit.seq, event_ids=list(ids)[:SHOWN], groups=groups[:SHOWN])
+    note(span, commit=commit.seq, event_ids=list(ids)[:MAX_NAMED], groups=groups[:MAX_NAMED])
 
 
 def note(span: Any, **attributes: Any) -> None:
     """Add attributes to a span that are only known at its end."""
     if span is not None:
-        known = {f"forewarn.{key}": value for key, value in attributes.items() if value != ""}
-        span.set_attributes(known)
+        given = {f"forewarn.{key}": value for key, value in attributes.items() if value != ""}
+        span.set_attributes(given)
 
 
 def answered(span: Any, status: int, by: str, route: str) -> None:

@@ -12,15 +12,15 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from forewarn.core import Time
-from forewarn.core.time import LAST, SECOND
-from forewarn.service.engine.catch_up import ATTENTIVE, CatchUp, Stopped
+from forewarn.core.time import MAX_TIME, SECOND
+from forewarn.service.engine.catch_up import POLL_PATIENCE, CatchUp, Stopped
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Hung, Ledger
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-BEAT = 0.05  # seconds of guard time between two moves of a clock that runs continuously
+TICK = 0.05  # seconds of guard time between two moves of a clock that runs continuously
 MAX_RUNNING_SPEED = 86_400.0  # seconds of virtual time in one of guard time
 STOP_TIMEOUT = 1.0  # seconds of guard time that a stopping service waits for a move to end
 
@@ -48,7 +48,7 @@ class VirtualTime:
 
     @property
     def speed(self) -> float:
-        """Seconds of virtual time in one of real time while it runs; 0 while it stands still."""
+        """Seconds of virtual time in one of real time while it runs; 0 while it is stopped."""
         return self._speed if self._run is not None and not self._run.done() else 0.0
 
     async def advance(self, to: Time) -> None:
@@ -61,14 +61,16 @@ class VirtualTime:
             while not await self._step(to, self._ledger.idle):
                 pass
 
-    async def play(self, to: Time, patience: float = ATTENTIVE, but_for: str | None = None) -> None:
+    async def play(
+        self, to: Time, patience: float = POLL_PATIENCE, but_for: str | None = None
+    ) -> None:
         """Jump, and at every visible change wait until the clients have seen it."""
         async with self._turn:
-            while not await self._step(to, lambda: self._seen(patience, but_for)):
+            while not await self._step(to, lambda: self._caught_up(patience, but_for)):
                 pass
 
     async def step(
-        self, to: Time, play: bool, patience: float = ATTENTIVE, but_for: str | None = None
+        self, to: Time, play: bool, patience: float = POLL_PATIENCE, but_for: str | None = None
     ) -> bool:
         """Move to the next instant at which something is due, at most to `to`. True if `to` is
         reached.
@@ -78,7 +80,7 @@ class VirtualTime:
         """
         async with self._turn:
             if play:
-                return await self._step(to, lambda: self._seen(patience, but_for))
+                return await self._step(to, lambda: self._caught_up(patience, but_for))
             return await self._step(to, self._ledger.idle)
 
     async def resume(self, speed: float = 1.0) -> None:
@@ -90,7 +92,7 @@ class VirtualTime:
         before = self._halt()
         if not self._stopped:
             self._speed = speed
-            self._run = self._tasks.start(self._keep_going(speed), "clock")
+            self._run = self._tasks.start(self._run_continuously(speed), "clock")
         await _wait_for(before)
 
     async def pause(self) -> None:
@@ -123,16 +125,16 @@ class VirtualTime:
         if waited:
             return False
         at = self._scheduler.next_due()
-        last = at is None or at > to
-        if at is None or last:
+        reached = at is None or at > to
+        if at is None or reached:
             at = max(to, self.clock.at)
         elif at <= self.clock.at:
-            raise Hung("something is overdue and does not happen")
+            raise Hung("a deadline has passed and its action does not happen")
         self.clock.set(at)
         await settled()
-        return last
+        return reached
 
-    async def _seen(self, patience: float, but_for: str | None) -> bool:
+    async def _caught_up(self, patience: float, but_for: str | None) -> bool:
         """Wait until clients have seen everything, including what they cause meanwhile. False if
         there was none to wait for."""
         waited = False
@@ -142,14 +144,14 @@ class VirtualTime:
             await self._ledger.idle()
         return waited
 
-    async def _keep_going(self, speed: float) -> None:
-        """Move on every BEAT. Time spent waiting for clients is not made up for."""
+    async def _run_continuously(self, speed: float) -> None:
+        """Move on every TICK. Time spent waiting for clients is not made up for."""
         try:
             while True:
-                begun = guard.monotonic()
-                await guard.pause(BEAT)
-                passed = guard.monotonic() - begun
-                await self.play(min(LAST, self.clock.at + round(passed * speed * SECOND)))
+                started = guard.monotonic()
+                await guard.pause(TICK)
+                passed = guard.monotonic() - started
+                await self.play(min(MAX_TIME, self.clock.at + round(passed * speed * SECOND)))
         except Hung as hung:
             if not self._stopped:
                 log.error("the virtual clock has stopped", why=str(hung))

@@ -22,7 +22,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     """What the caller of one request attaches to whatever the request commits."""
 
     key: Key | None = None  # its idempotency key, stored in the same commit
-    precondition: Check | None = None  # asked about the states that the commit would change
+    precondition: Check | None = None  # checked on the states that the commit would change
 
 
 NO_CONTEXT = RequestContext()  # of what the service does by itself, and of guests
@@ -69,7 +69,7 @@ class Writer:
         return self._clock.now(self.rules)
 
     def restored(self, at: Time) -> None:
-        """Note that a copy became the state at this time: its Scheduled events wait for a while."""
+        """Note that a backup was restored at this time: its Scheduled events wait for a while."""
         self._clock.restored(at)
 
     async def submit(self, group: str, command: Command) -> Changes | Refused:
@@ -100,15 +100,15 @@ class Writer:
                 return Batch(now.at, now.lost)
             valid = {n: d for n, d in planned.decided.items() if states.get(n) is d.before}
             commands = [(n, c) for n, c in planned.commands if n not in valid]
-            together = decide_all(states, commands, now)
-            if isinstance(together, Refused):
-                refusal.append(together)
+            decision = decide_all(states, commands, now)
+            if isinstance(decision, Refused):
+                refusal.append(decision)
                 return Batch(now.at, now.lost)
-            decisions.extend(together.decisions)
-            otel.remember(span, together.items)
+            decisions.extend(decision.decisions)
+            otel.remember(span, decision.items)
             entries = [Entry(n, d.changes.items) for n, d in valid.items() if d.changes.items]
-            entries += [Entry(group, items) for group, items in together.items.items()]
-            after = {**together.after, **{name: decided.after for name, decided in valid.items()}}
+            entries += [Entry(group, items) for group, items in decision.items.items()]
+            after = {**decision.after, **{name: decided.after for name, decided in valid.items()}}
             notes = [*planned.notes, *(note for changes in decisions for note in changes.notes)]
             events = [changes.event for changes in decisions if changes.event]
             return Batch(

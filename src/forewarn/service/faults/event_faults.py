@@ -1,8 +1,8 @@
-"""Faults of events: an event that is Started without having been Scheduled, one that vanishes, one
-with hardly any notice; and a group whose document starts over.
+"""Faults of events: an event that starts without having been Scheduled, one that vanishes, one with
+hardly any notice; and a group whose incarnation starts again.
 
 All of them use the ordinary commands, at the one place where events are announced
-(`Platform.announce_all`); the history says who asked, and which fault it was. Events that are not
+(`Platform.announce_all`); the history names the caller and the fault. Events that are not
 announced, or start at once, meet no fault; events that start together with those of other groups
 can only vanish, with all of them.
 """
@@ -31,7 +31,9 @@ from forewarn.support.logs import logger
 
 log = logger("forewarn")
 
-ALONE = frozenset({FaultKind.SUDDEN, FaultKind.SHORT_NOTICE})  # not for events of several groups
+SINGLE_GROUP_ONLY = frozenset(
+    {FaultKind.SUDDEN, FaultKind.SHORT_NOTICE}
+)  # not for events of several groups
 
 
 class FaultedCommands:
@@ -40,7 +42,7 @@ class FaultedCommands:
     def __init__(self, commands: Sequence[tuple[str, c.Command]]) -> None:
         self.commands = commands
         self.notes: list[str] = []
-        self.met: list[tuple[Fault, Event]] = []
+        self.applied: list[tuple[Fault, Event]] = []
         self.announced = False
 
 
@@ -58,7 +60,7 @@ class EventFaults:
         self._writer = writer
         self._scheduler = scheduler
         self._poll_index = poll_index
-        self._until_seen: dict[str, tuple[Fault, str]] = {}  # by event: and its group
+        self._until_seen: dict[str, tuple[Fault, str]] = {}  # by event id: the fault, and the group
         self._cancel: Callable[[str, str, str], Awaitable[Any]] | None = None
 
     def cancel_with(self, cancel: Callable[[str, str, str], Awaitable[Any]]) -> None:
@@ -75,7 +77,7 @@ class EventFaults:
         try:
             yield faulted
         finally:
-            for fault, event in faulted.met:
+            for fault, event in faulted.applied:
                 if not faulted.announced:
                     self._faults.give_back(fault, event.resources)
                 elif fault.kind is FaultKind.VANISH:
@@ -91,10 +93,10 @@ class EventFaults:
                 return  # the whole announcement will be refused
             instead = self._instead(faulted, group, expected, now) or [command]
             for replacement in instead:
-                done = decide(group, replacement, now)
-                if isinstance(done, Refused):
+                decision = decide(group, replacement, now)
+                if isinstance(decision, Refused):
                     break
-                group = apply(group, done.items)
+                group = apply(group, decision.items)
             states[name] = group
             planned += [(name, replacement) for replacement in instead]
         faulted.commands = planned
@@ -107,7 +109,7 @@ class EventFaults:
             return None
 
         def suits(kind: FaultKind) -> bool:
-            return event.joint is None or kind not in ALONE
+            return event.joint is None or kind not in SINGLE_GROUP_ONLY
 
         fault = self._faults.for_event(event.resources, group.name, suits)
         if fault is None:
@@ -116,8 +118,8 @@ class EventFaults:
         if instead and isinstance(decide(group, instead[0], now), Refused):
             self._faults.give_back(fault, event.resources)
             return None
-        faulted.met.append((fault, event))
-        faulted.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.traits.says}")
+        faulted.applied.append((fault, event))
+        faulted.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.traits.description}")
         return instead
 
     def _vanish(self, fault: Fault, event: Event) -> None:
@@ -134,7 +136,7 @@ class EventFaults:
 
     async def _withdraw(self, fault: Fault, event: str) -> None:
         if not self._faults.known(fault.id) or self._cancel is None:
-            return  # it has been cleared meanwhile
+            return  # the fault was cleared meanwhile
         done = await self._cancel(event, f"fault {fault.id}", fault.kind.value)
         if isinstance(done, Refused):
             log.info(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-MAX_HELD = 120.0  # seconds of delay: the first response of the real service may take as long
+MAX_DELAY = 120.0  # seconds of delay: the first response of the real service may take as long
 SHORT_NOTICE = 5.0  # seconds, by default
 
 
@@ -36,12 +36,12 @@ class FaultKind(enum.Enum):
 class FaultTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a kind of fault does, and which options it takes."""
 
-    says: str
+    description: str
     methods: tuple[str, ...] = ("GET", "POST")  # requests that it can meet
     of_events: bool = False  # meets events that are raised, not requests
-    seconds: float | None = None  # the default, with `timed`
+    seconds: float | None = None  # the default of the option `seconds`
     timed: bool = False  # does it take the option `seconds`?
-    held: bool = False  # are they the delay of a response?
+    delays: bool = False  # are `seconds` the delay of a response?
     takes_effect: bool | None = None  # the default, for an approval; None: not an option
     status: bool = False  # does it take the option `status`?
     body: bool = False  # and `body`?
@@ -51,37 +51,48 @@ GET_ONLY = ("GET",)
 
 KINDS: Mapping[FaultKind, FaultTraits] = {
     FaultKind.SLOW: FaultTraits(
-        says="the proper answer, late", seconds=MAX_HELD, timed=True, held=True
+        description="the correct response, delayed", seconds=MAX_DELAY, timed=True, delays=True
     ),
-    FaultKind.THROTTLED: FaultTraits(says="429, too many requests", takes_effect=False),
-    FaultKind.GONE: FaultTraits(says="410, the service is being updated", takes_effect=False),
+    FaultKind.THROTTLED: FaultTraits(description="429, too many requests", takes_effect=False),
+    FaultKind.GONE: FaultTraits(
+        description="410, the service is being updated", takes_effect=False
+    ),
     FaultKind.ERROR: FaultTraits(
-        says="500, or another 5xx", takes_effect=False, status=True, body=True
+        description="500, or another 5xx", takes_effect=False, status=True, body=True
     ),
-    FaultKind.EMPTY: FaultTraits(says="200 with an empty body", methods=GET_ONLY),
-    FaultKind.NO_EVENTS: FaultTraits(says="200 with a document without Events", methods=GET_ONLY),
-    FaultKind.PLAIN: FaultTraits(says="200 as text/plain", methods=GET_ONLY, body=True),
+    FaultKind.EMPTY: FaultTraits(description="200 with an empty body", methods=GET_ONLY),
+    FaultKind.NO_EVENTS: FaultTraits(
+        description="200 with a document without Events", methods=GET_ONLY
+    ),
+    FaultKind.PLAIN: FaultTraits(description="200 as text/plain", methods=GET_ONLY, body=True),
     FaultKind.CONTROL_CHARACTERS: FaultTraits(
-        says="200 with raw control characters in a string", methods=GET_ONLY
+        description="200 with raw control characters in a string", methods=GET_ONLY
     ),
     FaultKind.TRUNCATED: FaultTraits(
-        says="half a document, then the connection is closed", methods=GET_ONLY
+        description="half of the document, then the connection is closed", methods=GET_ONLY
     ),
     FaultKind.STALLED: FaultTraits(
-        says="the answer begins and does not go on", timed=True, held=True, takes_effect=True
+        description="the response begins and is never completed",
+        timed=True,
+        delays=True,
+        takes_effect=True,
     ),
-    FaultKind.RESET: FaultTraits(says="the connection is cut without an answer", takes_effect=True),
-    FaultKind.INCARNATION: FaultTraits(says="the incarnation starts over at 1", methods=GET_ONLY),
+    FaultKind.RESET: FaultTraits(
+        description="the connection is reset without a response", takes_effect=True
+    ),
+    FaultKind.INCARNATION: FaultTraits(
+        description="the incarnation starts over at 1", methods=GET_ONLY
+    ),
     FaultKind.SUDDEN: FaultTraits(
-        says="an event is Started without having been Scheduled", of_events=True
+        description="an event is Started without having been Scheduled", of_events=True
     ),
     FaultKind.VANISH: FaultTraits(
-        says="a Scheduled event is gone again, once it was seen or after some seconds",
+        description="a Scheduled event disappears after it was seen, or after some seconds",
         of_events=True,
         timed=True,
     ),
     FaultKind.SHORT_NOTICE: FaultTraits(
-        says="an event has much less notice than is promised",
+        description="an event has much less notice than promised",
         of_events=True,
         timed=True,
         seconds=SHORT_NOTICE,

@@ -14,11 +14,11 @@ from forewarn.core import Time
 from forewarn.service.faults.kinds import KINDS, FaultKind, FaultTraits
 
 STATES = ("waiting", "active", "used up", "over")
-MAX_MET = 1_000  # machines for which one fault counts how often it has met them
+MAX_COUNTED_MACHINES = 1_000  # machines for which one fault counts how often it has met them
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is to go wrong, with defaults filled in."""
+    """A fault to inject, with defaults filled in."""
 
     id: str
     kind: FaultKind
@@ -57,8 +57,8 @@ class FaultAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: Fault
     state: str  # waiting, active, used up or over
-    matched: int  # requests or events that it could have met
-    consumed: int  # and those of them that it has met
+    matched: int  # requests or events that it could be applied to
+    consumed: int  # those of them that it was applied to
     by_machine: dict[str, int]
     last_at: Time | None
 
@@ -67,7 +67,8 @@ class FaultAccount(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.fault.times is None else self.fault.times - self.consumed
 
     @property
-    def says(self) -> str:
+    def consumption(self) -> str:
+        """How much of the fault is consumed, as text."""
         of = "" if self.fault.times is None else f" of {self.fault.times}"
         return f"{self.consumed}{of} consumed"
 
@@ -101,7 +102,7 @@ class ActiveFault:
         self.consumed += 1
         self.last_at = at
         for machine in machines:
-            if machine in self.by_machine or len(self.by_machine) < MAX_MET:
+            if machine in self.by_machine or len(self.by_machine) < MAX_COUNTED_MACHINES:
                 self.by_machine[machine] = self.by_machine.get(machine, 0) + 1
 
     def give_back(self, machines: Collection[str]) -> None:

@@ -57,7 +57,7 @@ class Faults:
             return refused
         if len(self._all) >= MAX_FAULTS:
             return conflict(
-                f"there are {MAX_FAULTS} faults, the most there can be", hint=Hint.CLEAR_FAULTS
+                f"there are {MAX_FAULTS} faults, which is the maximum", hint=Hint.CLEAR_FAULTS
             )
         number, now = next(self._numbers), self._now().at
         kind = FaultKind(wanted.kind)
@@ -96,8 +96,8 @@ class Faults:
     def find(self, id: str) -> FaultAccount | Refused:
         active = self._all.get(id)
         if active is None:
-            known = f"there are {listing(list(self._all))}" if self._all else "there are none"
-            return unknown(f"no fault '{id[:40]}'; {known}")
+            existing = f"there are {listing(list(self._all))}" if self._all else "there are none"
+            return unknown(f"no fault '{id[:40]}'; {existing}")
         return active.account(self._now().at)
 
     def clear(self, id: str | None = None) -> list[FaultAccount] | Refused:

@@ -10,7 +10,7 @@ from forewarn.core import Duration, Refused
 from forewarn.core.events import MAX_NOTICE
 from forewarn.core.refusal import invalid
 from forewarn.core.time import SECOND
-from forewarn.service.faults.kinds import KINDS, MAX_HELD, FaultTraits
+from forewarn.service.faults.kinds import KINDS, MAX_DELAY, FaultTraits
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import listing
@@ -51,7 +51,7 @@ def option_problem(wanted: NewFault) -> Refused | None:
     traits = known.get(wanted.kind)
     if traits is None:
         return invalid(
-            f"'{wanted.kind[:40]}' is no kind of fault; {instead_of(wanted.kind, known)}",
+            f"'{wanted.kind[:40]}' is not a kind of fault; {instead_of(wanted.kind, known)}",
             suggestion=nearest(wanted.kind, known) or "",
         )
     return (
@@ -85,7 +85,7 @@ def _count_problem(wanted: NewFault) -> Refused | None:
             " that stays until it is cleared"
         )
     if not 0 <= wanted.skip <= MAX_FAULT_TIMES:
-        return invalid(f"so many are spared first: from 0 to {MAX_FAULT_TIMES}, not {wanted.skip}")
+        return invalid(f"skip is from 0 to {MAX_FAULT_TIMES}, not {wanted.skip}")
     if not 0 < wanted.probability <= 1:  # which NaN is not either
         return invalid(
             f"a probability is above 0 and at most 1, not {wanted.probability:g}; 0.1 is one in ten"
@@ -97,7 +97,7 @@ def _count_problem(wanted: NewFault) -> Refused | None:
 
 def _time_problem(wanted: NewFault) -> Refused | None:
     if wanted.lasts is not None and wanted.lasts <= 0:
-        return invalid("it has to last for some time; leave that out for one that stays")
+        return invalid("a fault must last for some time; leave the duration out for one that stays")
     for duration in (wanted.starts_in, wanted.lasts):
         if duration is not None and not 0 <= duration <= MAX_NOTICE:
             return invalid(f"a fault begins, and lasts, within {MAX_NOTICE // SECOND} seconds")
@@ -113,7 +113,7 @@ def _method_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
         return invalid(f"a method is GET or POST, not '{wanted.method[:40]}'")
     if wanted.method not in traits.methods:
         return invalid(
-            f"a fault '{wanted.kind}' is about documents, which only a GET is answered with"
+            f"a fault '{wanted.kind}' is about documents, which are only sent in response to GET"
         )
     return None
 
@@ -125,7 +125,7 @@ def _seconds_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     if not traits.timed:
         timed = listing([kind.value for kind, info in KINDS.items() if info.timed])
         return invalid(f"a fault '{wanted.kind}' takes no seconds; those that do are {timed}")
-    most = MAX_HELD if traits.held else MAX_NOTICE / SECOND
+    most = MAX_DELAY if traits.delays else MAX_NOTICE / SECOND
     if not math.isfinite(seconds) or not 0 <= seconds <= most:
         return invalid(f"a fault '{wanted.kind}' takes from 0 to {most:g} seconds, not {seconds:g}")
     return None
@@ -135,7 +135,7 @@ def _response_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     if wanted.status is not None:
         if not traits.status:
             return invalid(
-                f"a fault '{wanted.kind}' has a status of its own; only 'error' takes one"
+                f"the status of a fault '{wanted.kind}' is fixed; only 'error' takes one"
             )
         if not 500 <= wanted.status <= 599:
             return invalid(f"an error is a status from 500 to 599, not {wanted.status}")
@@ -149,9 +149,11 @@ def _response_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
         if traits.takes_effect is None:
             takes = listing([k.value for k, info in KINDS.items() if info.takes_effect is not None])
             return invalid(
-                f"whether an approval takes effect cannot be said of a fault '{wanted.kind}';"
-                f" it can of {takes}"
+                f"a fault '{wanted.kind}' has no choice whether an approval takes effect;"
+                f" those that do are {takes}"
             )
         if wanted.method == "GET":
-            return invalid("only an approval can take effect; leave that out, or the method GET")
+            return invalid(
+                "only an approval can take effect; leave out that option or the method GET"
+            )
     return None

@@ -109,8 +109,10 @@ class FleetApply:
         unless: Check | None = None,
     ) -> Difference | Refused:
         if self._busy:
-            done = f"{self.progress.stage or 'beginning'}, {self.progress.fraction:.0%}"
-            return conflict(f"another fleet is being applied ({done}); try again when it is done")
+            progress = f"{self.progress.stage or 'beginning'}, {self.progress.fraction:.0%}"
+            return conflict(
+                f"another fleet is being applied ({progress}); try again when it is done"
+            )
         with self._turn():
             groups, hosts = dict(self._store.groups), self._store.registry.hosts
             comparison = await self._in_thread(self._compared, wanted, groups, hosts)
@@ -143,25 +145,25 @@ class FleetApply:
                     name: with_carried(define, comparison.moved, states)
                     for name, define in commands.items()
                 }
-            blocked_by, stays = recheck.since_then(states, groups, fresh, comparison.puts)
+            blocked_by, stays = recheck.changes_since(states, groups, fresh, comparison.puts)
             if stays:
                 return recheck.stranded(stays)
             if blocked_by and not force:
                 return recheck.blocked_by(blocked_by)
             hosts = states.registry.hosts
-            warnings = recheck.arriving(fresh, states, hosts)
+            warnings = recheck.unhealthy_warnings(fresh, states, hosts)
             difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
-            puts = recheck.as_they_are(comparison.puts, hosts, by)
+            puts = recheck.with_current_hosts(comparison.puts, hosts, by)
             return CommitPlan(tuple(fresh.items()), puts, {} if stale else decided)
 
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else difference
 
-    async def _in_thread(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:
+    async def _in_thread(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a function in a thread, so that guests are answered meanwhile."""
         if self._serving:
-            return await asyncio.to_thread(call, *arguments, **rest)
-        return call(*arguments, **rest)
+            return await asyncio.to_thread(call, *arguments, **keywords)
+        return call(*arguments, **keywords)
 
     # These run in a thread.
 
@@ -186,7 +188,7 @@ class FleetApply:
         comparison = compare(groups, hosts, fleet, report)
         if comparison.stranded:
             return recheck.stranded(comparison.stranded)
-        warnings = recheck.arriving(comparison.defines, groups, hosts)
+        warnings = recheck.unhealthy_warnings(comparison.defines, groups, hosts)
         difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
         return msgspec.structs.replace(comparison, difference=difference)
 

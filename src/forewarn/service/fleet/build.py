@@ -1,5 +1,5 @@
-"""Turn the entries of a fleet file into a fleet: fill in defaults, and refuse what does not
-fit, with its place in the file.
+"""Building a fleet from the entries of a fleet file: fills in defaults, and refuses wrong values
+with their position in the file.
 
 Update domains are spread over five by position, ids are derived from names. Parsing is `read.py`.
 """
@@ -29,7 +29,9 @@ from forewarn.support.yaml_positions import Where, YamlError
 
 DEFAULT_DOMAINS = 5  # over which machines without a domain are spread
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
-MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)  # behind the scale set's name in a member's
+MEMBER = re.compile(
+    r"_(0|[1-9]\d{0,8})", re.ASCII
+)  # after the name of the scale set in the name of a member
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
 PLACED = ("location", "resource_group", "subscription")
 
@@ -51,11 +53,11 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 class FleetBuilder:
-    """A fleet while it is read. Names, addresses and ids must be distinct; what depends on later
+    """Builds a fleet group by group. Names, addresses and ids must be unique; what depends on later
     parts of the file (hosts, defaults) is checked at the end."""
 
     def __init__(self, among: Fleet | None = None, *, without: str = "") -> None:
-        self._made: dict[str, tuple[e.GroupEntry, Define]] = {}
+        self._groups: dict[str, tuple[e.GroupEntry, Define]] = {}
         self._names: dict[str, str] = {}  # machines, and their groups
         self._addresses: dict[str, str] = {}  # and their machines
         self._ids: dict[str, str] = {}
@@ -67,10 +69,10 @@ class FleetBuilder:
                     self._addresses |= dict.fromkeys(machine.addresses, machine.name)
 
     def group(self, entry: e.GroupEntry, at: Where) -> None:
-        named(entry.name, (*at, "name"))
-        if entry.name in self._made:
-            raise FleetError(f"group '{entry.name}' stands twice", (*at, "name"))
-        _labelled(entry.labels, at)
+        check_name(entry.name, (*at, "name"))
+        if entry.name in self._groups:
+            raise FleetError(f"group '{entry.name}' occurs twice", (*at, "name"))
+        _check_labels(entry.labels, at)
         scaled = entry.kind is GroupKind.SCALE_SET
         count = len(entry.machines)
         if entry.kind is GroupKind.STANDALONE and count != 1:
@@ -78,10 +80,10 @@ class FleetBuilder:
                 f"a standalone group has exactly one machine, not {count}", (*at, "machines")
             )
         if entry.scale_set and not scaled:
-            raise FleetError("goes with kind scale-set only", (*at, "scale_set"))
+            raise FleetError("is only for groups of kind scale-set", (*at, "scale_set"))
         if scaled and count > MAX_PLACEMENT_GROUP:
             raise FleetError(
-                f"a placement group has at most {MAX_PLACEMENT_GROUP} machines; make several groups"
+                f"a placement group has at most {MAX_PLACEMENT_GROUP} machines; use several groups"
                 " and name the scale set in each (scale_set: …)",
                 (*at, "machines"),
             )
@@ -94,7 +96,7 @@ class FleetBuilder:
         if not machines:
             raise FleetError("a group has at least one machine", (*at, "machines"))
         place = Place(zone=entry.zone, scale_set=scale_set)
-        self._made[entry.name] = (
+        self._groups[entry.name] = (
             entry,
             Define(
                 kind=entry.kind, machines=machines, policy=policy, place=place, labels=entry.labels
@@ -102,27 +104,29 @@ class FleetBuilder:
         )
         entry.machines = []  # only the other fields are needed at the end
 
-    def finished(
+    def finish(
         self,
         entry: e.FleetEntry,
         hosts: tuple[Host, ...],
         at: Where = (),
     ) -> Fleet:
-        """Return the fleet. `at` is the place of the groups in the file, if there are several."""
-        known = {host.name for host in hosts}
+        """Return the fleet. `at` is the position of the groups, if there are several."""
+        host_names = {host.name for host in hosts}
         groups: dict[str, Define] = {}
-        for number, (name, (said, define)) in enumerate(self._made.items()):
+        for number, (name, (group_entry, define)) in enumerate(self._groups.items()):
             for index, machine in enumerate(define.machines):
-                if machine.host and machine.host not in known:
+                if machine.host and machine.host not in host_names:
                     raise FleetError(
                         f"host '{machine.host}' is not under hosts",
                         (*at, *([number] if at else []), "machines", index, "host"),
                     )
-            own: dict[str, str] = {
-                key: getattr(said, key) if getattr(said, key) is not None else getattr(entry, key)
+            placement: dict[str, str] = {
+                key: getattr(group_entry, key)
+                if getattr(group_entry, key) is not None
+                else getattr(entry, key)
                 for key in PLACED
             }
-            place = msgspec.structs.replace(define.place, **own)
+            place = msgspec.structs.replace(define.place, **placement)
             groups[name] = msgspec.structs.replace(define, place=place)
         return Fleet(groups, hosts)
 
@@ -130,11 +134,11 @@ class FleetBuilder:
         self, index: int, entry: e.MachineEntry, group: str, scale_set: str, at: Where
     ) -> Machine:
         name = entry.name
-        named(name, (*at, "name"))
+        check_name(name, (*at, "name"))
         if name in self._names:
-            there = self._names[name]
+            other = self._names[name]
             raise FleetError(
-                f"machine '{name}' stands twice: group '{there}' has it", (*at, "name")
+                f"machine '{name}' occurs twice: group '{other}' has it", (*at, "name")
             )
         self._names[name] = group
         if scale_set and not (
@@ -146,10 +150,10 @@ class FleetBuilder:
                 (*at, "name"),
             )
         if entry.labels:
-            _labelled(entry.labels, at)
+            _check_labels(entry.labels, at)
         if entry.vm_id and not _GUID.fullmatch(entry.vm_id):
             raise FleetError(
-                f"'{entry.vm_id[:MAX_NAME]}' is no GUID; write it as in"
+                f"'{entry.vm_id[:MAX_NAME]}' is not a GUID; write it like"
                 " 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7, or leave it out",
                 (*at, "vm_id"),
             )
@@ -160,7 +164,7 @@ class FleetBuilder:
         vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, name))
         if (other := self._ids.setdefault(vm_id.lower(), name)) != name:
             raise FleetError(
-                f"vm_id '{vm_id}' stands twice: machine '{other}' has it", (*at, "vm_id")
+                f"vm_id '{vm_id}' occurs twice: machine '{other}' has it", (*at, "vm_id")
             )
         return Machine(
             name=name,
@@ -182,28 +186,28 @@ class FleetBuilder:
                 f"there are {count} addresses; at most {MAX_ADDRESSES} are allowed",
                 (*at, "addresses"),
             )
-        said: list[tuple[str, Where]] = []
+        addresses: list[tuple[str, Where]] = []
         if entry.address:
-            said.append((entry.address, (*at, "address")))
-        said += [(text, (*at, "addresses", k)) for k, text in enumerate(entry.addresses)]
-        for text, where in said:
-            address = _address(text, where)
+            addresses.append((entry.address, (*at, "address")))
+        addresses += [(text, (*at, "addresses", k)) for k, text in enumerate(entry.addresses)]
+        for text, at_address in addresses:
+            address = _address(text, at_address)
             if address in self._addresses:
                 other = self._addresses[address]
                 raise FleetError(
-                    f"address '{address}' stands twice: machine '{other}' has it", where
+                    f"address '{address}' occurs twice: machine '{other}' has it", at_address
                 )
             self._addresses[address] = entry.name
             yield address
 
 
-def _domain(said: int | None, index: int, at: Where, key: str) -> int:
-    """Return the domain, by default spread by position, so that not all are in one."""
-    if said is None:
+def _domain(value: int | None, index: int, at: Where, key: str) -> int:
+    """Return the given domain, or one by position, so that machines are spread over domains."""
+    if value is None:
         return index % DEFAULT_DOMAINS
-    if not 0 <= said <= MAX_DOMAIN:
-        raise FleetError(f"is from 0 to {MAX_DOMAIN}, not {said}", (*at, key))
-    return said
+    if not 0 <= value <= MAX_DOMAIN:
+        raise FleetError(f"must be from 0 to {MAX_DOMAIN}, not {value}", (*at, key))
+    return value
 
 
 def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
@@ -214,15 +218,17 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
     if entry.terminate_notice is not None:
         where = (*at, "terminate_notice")
         if kind is not GroupKind.SCALE_SET:
-            raise FleetError("goes with kind scale-set only: no other is told of deletes", where)
+            raise FleetError(
+                "is only for groups of kind scale-set: deletes of others are not announced", where
+            )
         try:
             notice = parse_duration(entry.terminate_notice)
         except ValueError as error:
             raise FleetError(str(error), where) from error
         if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
             raise FleetError(
-                f"is from {in_words(MIN_TERMINATE_NOTICE)} to {in_words(MAX_TERMINATE_NOTICE)},"
-                f" not {in_words(notice)}",
+                f"must be from {in_words(MIN_TERMINATE_NOTICE)} to"
+                f" {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}",
                 where,
             )
     policy = Policy(
@@ -231,24 +237,24 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
     )
-    if wrong := policy_problem(kind, policy):  # of which only this is left
-        raise FleetError(wrong, (*at, "auto_approve"))
+    if problem := policy_problem(kind, policy):  # its other problems were refused above
+        raise FleetError(problem, (*at, "auto_approve"))
     return policy
 
 
-def named(name: str, at: Where) -> None:
+def check_name(name: str, at: Where) -> None:
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise FleetError(
-            f"'{name[:MAX_NAME]}' is no name: that has 1 to {MAX_NAME} letters, digits, '.', '_'"
-            " or '-', begins with a letter or digit, and ends with a letter, digit or '_'",
+            f"'{name[:MAX_NAME]}' is not a valid name: use 1 to {MAX_NAME} letters, digits, '.',"
+            " '_' or '-', beginning with a letter or digit and ending with a letter, digit or '_'",
             at,
         )
 
 
-def _labelled(labels: dict[str, str], at: Where) -> None:
-    if wrong := labels_problem(labels):
-        name, says = wrong
-        raise FleetError(says, (*at, "labels", *([name] if name else [])))
+def _check_labels(labels: dict[str, str], at: Where) -> None:
+    if problem := labels_problem(labels):
+        name, message = problem
+        raise FleetError(message, (*at, "labels", *([name] if name else [])))
 
 
 def _address(text: str, at: Where) -> str:
@@ -267,6 +273,6 @@ def _address(text: str, at: Where) -> str:
 
 
 def host_of(entry: e.HostEntry, at: Where) -> Host:
-    named(entry.name, (*at, "name"))
-    _labelled(entry.labels, at)
+    check_name(entry.name, (*at, "name"))
+    _check_labels(entry.labels, at)
     return Host(name=entry.name, labels=entry.labels)

@@ -1,7 +1,7 @@
 """The difference between the inventory and a fleet.
 
 Pure, so that it can be computed in a thread. What has happened to a machine since it was defined
-(it is gone, it was moved to another host) is no difference.
+(an eviction, a delete, a move to another host) is not a difference.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def compare(
         progress(number / count)
     for group in groups.values():
         if group.machines and group.name not in fleet.groups:
-            comparer.gone(group)
-    return comparer.found(tuple(puts))
+            comparer.remove_group(group)
+    return comparer.result(tuple(puts))
 
 
 def declared(machine: Machine) -> Machine:
@@ -119,10 +119,10 @@ def declared(machine: Machine) -> Machine:
 
 def carried(old: Machine, wanted: Machine) -> Machine:
     """Return a machine that moves to another group, with what has happened to it."""
-    kept: dict[str, str] = {"gone": old.gone}
+    retained: dict[str, str] = {"gone": old.gone}
     if old.moved_from and old.moved_from == wanted.host:
-        kept |= {"host": old.host, "moved_from": old.moved_from}
-    return msgspec.structs.replace(wanted, **kept)
+        retained |= {"host": old.host, "moved_from": old.moved_from}
+    return msgspec.structs.replace(wanted, **retained)
 
 
 class _Comparer:
@@ -132,19 +132,19 @@ class _Comparer:
         self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
         self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
         self._items: list[DifferenceItem] = []
-        self._seen: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
         self._blocked_by: list[BlockingEvent] = []
         self._losing: dict[str, Define] = {}
         self._others: dict[str, Define] = {}
         self._moved: dict[str, str] = {}
-        self._gone_hosts: set[str] = set()
+        self._removed_hosts: set[str] = set()
         self._stranded: list[str] = []
 
-    def hosts(self, known: Mapping[str, Host], wanted: Iterable[Host]) -> Iterator[Put]:
+    def hosts(self, current: Mapping[str, Host], wanted: Iterable[Host]) -> Iterator[Put]:
         names = set()
         for host in wanted:
             names.add(host.name)
-            before = known.get(host.name)
+            before = current.get(host.name)
             if before is None:
                 self._add("host", "added", host.name)
                 yield HostPut(host)
@@ -152,17 +152,17 @@ class _Comparer:
                 fields = (FieldChange("labels", before.labels, host.labels),)
                 self._add("host", "changed", host.name, fields=fields)
                 yield HostPut(msgspec.structs.replace(before, labels=host.labels))
-        gone = [name for name in known if name not in names]
-        for name in gone:
+        removed = [name for name in current if name not in names]
+        for name in removed:
             self._add("host", "removed", name)
             yield HostRemoved(name)
-        if gone:
-            self._gone_hosts = set(gone)
-            self._pending()
+        if removed:
+            self._removed_hosts = set(removed)
+            self._note_host_events()
 
-    def _pending(self) -> None:
+    def _note_host_events(self) -> None:
         for group in self._groups.values():
-            self._blocked_by += about_hosts(group, self._gone_hosts)
+            self._blocked_by += about_hosts(group, self._removed_hosts)
 
     def group(self, name: str, define: Define) -> None:
         before = self._groups.get(name) or Group(name=name)
@@ -173,57 +173,57 @@ class _Comparer:
             self._add("group", "removed", name)
         elif fields:
             self._add("group", "changed", name, fields=fields)
-        known = {machine.name: machine for machine in before.machines}
+        remaining = {machine.name: machine for machine in before.machines}
         differs = bool(fields)
         moved = False
         for machine in define.machines:
-            old = known.pop(machine.name, None)
+            old = remaining.pop(machine.name, None)
             if old is not None:
                 if old.moved_from and old.moved_from == machine.host:
-                    self._placed_on(old)
-                if old != machine and (was := declared(old)) != machine:
+                    self._note_if_stranded(old)
+                if old != machine and (defined := declared(old)) != machine:
                     differs = True
-                    changes = tuple(_differing(_MACHINE_FIELDS, was, machine))
+                    changes = tuple(_differing(_MACHINE_FIELDS, defined, machine))
                     self._add("machine", "changed", machine.name, group=name, fields=changes)
-                    if was.update_domain != machine.update_domain:
-                        self._needed(before, {machine.name})
+                    if defined.update_domain != machine.update_domain:
+                        self._note_machine_events(before, {machine.name})
                 continue
             differs = True
-            there = self._previous_group.get(machine.name)
-            if there is None:
+            previous = self._previous_group.get(machine.name)
+            if previous is None:
                 self._add("machine", "added", machine.name, group=name)
             else:
                 moved = True
-                self._moved[machine.name] = there
-                self._add("machine", "moved", machine.name, group=name, previous_group=there)
+                self._moved[machine.name] = previous
+                self._add("machine", "moved", machine.name, group=name, previous_group=previous)
         if moved:
             define = with_carried(define, self._moved, self._groups)
             for machine in define.machines:
                 if machine.moved_from:
-                    self._placed_on(machine)
-        if known:
+                    self._note_if_stranded(machine)
+        if remaining:
             self._losing[name] = define
-            self._leaving(before, list(known))
+            self._remove_machines(before, list(remaining))
         elif differs:
             self._others[name] = define
 
-    def _placed_on(self, machine: Machine) -> None:
+    def _note_if_stranded(self, machine: Machine) -> None:
         """Note a machine that was moved to a host which is to be removed."""
-        if machine.host in self._gone_hosts:
+        if machine.host in self._removed_hosts:
             self._stranded.append(machine.name)
 
-    def gone(self, group: Group) -> None:
+    def remove_group(self, group: Group) -> None:
         self._add("group", "removed", group.name)
         self._losing[group.name] = emptied(group)
-        self._leaving(group, [machine.name for machine in group.machines])
+        self._remove_machines(group, [machine.name for machine in group.machines])
 
-    def _leaving(self, group: Group, names: list[str]) -> None:
+    def _remove_machines(self, group: Group, names: list[str]) -> None:
         for name in names:
             if name not in self._stays:
                 self._add("machine", "removed", name, group=group.name)
-        self._needed(group, set(names))
+        self._note_machine_events(group, set(names))
 
-    def _needed(self, group: Group, names: set[str]) -> None:
+    def _note_machine_events(self, group: Group, names: set[str]) -> None:
         """Note the events that keep these machines from being changed."""
         self._blocked_by += [
             _blocked_by("machine", name, group, event)
@@ -235,17 +235,17 @@ class _Comparer:
     def _add(self, what: str, action: str, name: str, **more: Any) -> None:
         counts = self._counts[what]
         setattr(counts, action, getattr(counts, action) + 1)
-        seen = self._seen[what] = self._seen.get(what, 0) + 1
-        if seen <= MAX_DETAILED:
+        total = self._totals[what] = self._totals.get(what, 0) + 1
+        if total <= MAX_DETAILED:
             self._items.append(DifferenceItem(what=what, action=action, name=name, **more))
 
-    def found(self, puts: tuple[Put, ...]) -> Comparison:
+    def result(self, puts: tuple[Put, ...]) -> Comparison:
         difference = Difference(
             hosts=self._counts["host"],
             groups=self._counts["group"],
             machines=self._counts["machine"],
             items=tuple(self._items),
-            omitted=sum(self._seen.values()) - len(self._items),
+            omitted=sum(self._totals.values()) - len(self._items),
             blocked_by=tuple(self._blocked_by),
         )
         defines = {**self._losing, **self._others}

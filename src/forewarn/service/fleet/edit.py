@@ -29,8 +29,8 @@ def remove_group(name: str) -> Change:
     def change(fleet: Fleet) -> Fleet | Refused:
         if name not in fleet.groups:
             return unknown_name("group", name, list(fleet.groups))
-        rest = {known: define for known, define in fleet.groups.items() if known != name}
-        return Fleet(rest, fleet.hosts)
+        others = {other: define for other, define in fleet.groups.items() if other != name}
+        return Fleet(others, fleet.hosts)
 
     return change
 
@@ -44,8 +44,8 @@ def put_host(name: str, text: str) -> Change:
     return change
 
 
-def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
-    """`now` returns the host that a machine is on, wherever it was defined."""
+def remove_host(name: str, current_host: Callable[[str], str] = lambda _: "") -> Change:
+    """`current_host` returns the host that a machine is on, which may differ from the inventory."""
 
     def change(fleet: Fleet) -> Fleet | Refused:
         names = [host.name for host in fleet.hosts]
@@ -53,7 +53,7 @@ def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
             return unknown_name("host", name, names)
         machines = [machine.name for machine in fleet.machines if machine.host == name]
         for machine in machines:
-            if (actual := now(machine)) and actual != name:
+            if (actual := current_host(machine)) and actual != name:
                 return conflict(
                     f"the inventory still puts {machine} on {name}, though it is on {actual} now;"
                     f" put it there first (host: {actual})"
@@ -71,11 +71,11 @@ def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
 def remove_machine(name: str) -> Change:
     def change(fleet: Fleet) -> Fleet | Refused:
         for group, define in fleet.groups.items():
-            rest = tuple(machine for machine in define.machines if machine.name != name)
-            if len(rest) < len(define.machines):
-                if not rest:
+            others = tuple(machine for machine in define.machines if machine.name != name)
+            if len(others) < len(define.machines):
+                if not others:
                     return remove_group(group)(fleet)
-                without = msgspec.structs.replace(define, machines=rest)
+                without = msgspec.structs.replace(define, machines=others)
                 return Fleet({**fleet.groups, group: without}, fleet.hosts)
         names = [machine.name for machine in fleet.machines]
         return unknown_name("machine", name, names)

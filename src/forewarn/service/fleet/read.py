@@ -1,7 +1,7 @@
 """Read a fleet file into a fleet. Every error names line and field.
 
 The shapes are `shapes.py`, what they mean together is `build.py`, YAML is
-`support/yaml_events.py`, what a library complains of is put into words by `support/suggest.py`.
+`support/yaml_events.py`, and messages about wrong values are `support/suggest.py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from forewarn.service.fleet.build import (
     Fleet,
     FleetBuilder,
     FleetError,
+    check_name,
     host_of,
-    named,
 )
 from forewarn.service.fleet.shapes import MAX_DOMAIN
 from forewarn.support.suggest import value_problem
@@ -80,15 +80,15 @@ def parse_group(text: str, name: str, among: Fleet) -> Define:
     """Parse one group that is to be part of a fleet, with distinct names and addresses."""
 
     def read() -> Define:
-        entry = _about(text, name, e.GroupEntry)
-        building = FleetBuilder(among, without=name)
-        building.group(entry, ())
-        return building.finished(_as_it_is(name, among), among.hosts).groups[name]
+        entry = _single_entry(text, name, e.GroupEntry)
+        builder = FleetBuilder(among, without=name)
+        builder.group(entry, ())
+        return builder.finish(_current_defaults(name, among), among.hosts).groups[name]
 
     return _located(text, read)
 
 
-def _as_it_is(name: str, among: Fleet) -> e.FleetEntry:
+def _current_defaults(name: str, among: Fleet) -> e.FleetEntry:
     """Return the defaults for a group's place: those that it has now, since a fleet's defaults are
     not stored."""
     if name not in among.groups:
@@ -98,19 +98,21 @@ def _as_it_is(name: str, among: Fleet) -> e.FleetEntry:
 
 
 def parse_host(text: str, name: str) -> Host:
-    return _located(text, lambda: host_of(_about(text, name, e.HostEntry), ()))
+    return _located(text, lambda: host_of(_single_entry(text, name, e.HostEntry), ()))
 
 
-def _about(text: str, name: str, kind: Any) -> Any:
+def _single_entry(text: str, name: str, kind: Any) -> Any:
     events = Events(text, _KINDS[kind], _EMPTY[kind])
     raw = events.value(events.next())
     events.finish()
     if not isinstance(raw, dict):
-        raise FleetError("a mapping is expected")
+        raise FleetError("expected a mapping")
     raw.setdefault("name", name)
     entry = _converted(raw, kind, ())
     if entry.name != name:
-        raise FleetError(f"this is about '{name}'; leave the name out or say the same", ("name",))
+        raise FleetError(
+            f"this request is for '{name}'; leave the name out or give the same", ("name",)
+        )
     return entry
 
 
@@ -126,30 +128,30 @@ def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
     event = events.next()
     if type(event) is not yaml.MappingStartEvent:
         raise FleetError("a fleet is a mapping with at least 'groups'", line=1)
-    building = FleetBuilder()
-    rest: dict[Any, Any] = {}
+    builder = FleetBuilder()
+    fields: dict[Any, Any] = {}
     merged: dict[Any, Any] = {}
     for key, value in events.pairs():
         if key is MERGE:
             merged = events.merged(value)
         elif key == "groups" and streams(value, yaml.SequenceStartEvent):
-            rest[key] = []
+            fields[key] = []
             for index, item in enumerate(events.items()):
                 at: Where = ("groups", index)
-                building.group(_group_entry(events, item, at, progress), at)
+                builder.group(_group_entry(events, item, at, progress), at)
                 progress(events.fraction)
         else:
-            rest[key] = events.value(value)
+            fields[key] = events.value(value)
     events.finish()
-    rest = {**merged, **rest}
-    groups = rest.get("groups")
-    if isinstance(groups, list) and groups:  # they came by way of an anchor
+    fields = {**merged, **fields}
+    groups = fields.get("groups")
+    if isinstance(groups, list) and groups:  # they could not be streamed, because of an anchor
         for index, raw in enumerate(groups):
             at = ("groups", index)
-            building.group(_converted(raw, e.GroupEntry, at), at)
-        rest["groups"] = []
-    entry = _converted(rest, e.FleetEntry, ())
-    return building.finished(entry, tuple(_hosts(entry)), ("groups",))
+            builder.group(_converted(raw, e.GroupEntry, at), at)
+        fields["groups"] = []
+    entry = _converted(fields, e.FleetEntry, ())
+    return builder.finish(entry, tuple(_hosts(entry)), ("groups",))
 
 
 def _group_entry(
@@ -189,16 +191,16 @@ def _converted(raw: Any, kind: Any, at: Where) -> Any:
 
 
 def _hosts(entry: e.FleetEntry) -> Iterator[Host]:
-    seen = set()
+    names = set()
     for index, host in enumerate(entry.hosts):
         at: Where = ("hosts", index)
         if isinstance(host, str):
-            named(host, at)
-            made = Host(name=host)
+            check_name(host, at)
+            built = Host(name=host)
         else:
-            made = host_of(host, at)
+            built = host_of(host, at)
             at = (*at, "name")
-        if made.name in seen:
-            raise FleetError(f"host '{made.name}' stands twice", at)
-        seen.add(made.name)
-        yield made
+        if built.name in names:
+            raise FleetError(f"host '{built.name}' occurs twice", at)
+        names.add(built.name)
+        yield built

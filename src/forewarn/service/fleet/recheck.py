@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.core import Group, Machine, Refused
 from forewarn.core.commands import Define
-from forewarn.core.deciding.define import placed
+from forewarn.core.deciding.define import merged_machine
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import Hint, conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
@@ -22,18 +22,18 @@ from forewarn.store.port import States
 from forewarn.support.text import listing
 
 
-def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:
+def with_current_hosts(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:
     """Return the puts with the hosts as they are now, apart from their labels."""
-    return tuple(_as_it_is(put, hosts, by) for put in puts)
+    return tuple(_with_current(put, hosts, by) for put in puts)
 
 
-def _as_it_is(put: Put, hosts: Mapping[str, Host], by: str) -> Put:
+def _with_current(put: Put, hosts: Mapping[str, Host], by: str) -> Put:
     if isinstance(put, HostPut) and (current := hosts.get(put.host.name)) is not None:
         return HostPut(msgspec.structs.replace(current, labels=put.host.labels), by)
     return msgspec.structs.replace(put, by=by)
 
 
-def since_then(
+def changes_since(
     states: States,
     groups: Mapping[str, Group],
     defines: Mapping[str, Define],
@@ -41,25 +41,25 @@ def since_then(
 ) -> tuple[tuple[BlockingEvent, ...], tuple[str, ...]]:
     """Return the events about hosts that are removed, and the machines that are, or would stay, on
     one. Only groups that have changed since `groups` are read."""
-    gone = {put.name for put in puts if isinstance(put, HostRemoved)}
-    if not gone:
+    removed = {put.name for put in puts if isinstance(put, HostRemoved)}
+    if not removed:
         return (), ()
     now: dict[str, Group] = {}
     for older in reversed(states.maps):
         now.update(older)
     fresh = [group for name, group in now.items() if groups.get(name) is not group]
-    blocked_by = tuple(one for group in fresh for one in about_hosts(group, gone))
+    blocked_by = tuple(event for group in fresh for event in about_hosts(group, removed))
     stays = [
         machine.name
         for group in fresh
         for machine in _afterwards(group, defines.get(group.name))
-        if machine.host in gone
+        if machine.host in removed
     ]
     stays += [
         machine.name
         for define in (defines.values() if fresh else ())
         for machine in define.machines
-        if machine.host in gone  # moved there, and now to another group as well
+        if machine.host in removed  # moved there, and now to another group as well
     ]
     return blocked_by, tuple(dict.fromkeys(stays))
 
@@ -68,27 +68,27 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
     if define is None:
         yield from group.machines
         return
-    known = {machine.name: machine for machine in group.machines}
+    current = {machine.name: machine for machine in group.machines}
     for machine in define.machines:
-        yield placed(known.get(machine.name), machine)
+        yield merged_machine(current.get(machine.name), machine)
 
 
 def blocked_by(events: Collection[BlockingEvent]) -> Refused:
     return conflict(
-        "these would be removed or change their update domain, but have an active event:"
-        f" {listing([str(event) for event in events])}; wait, or cancel the events",
+        "hosts or machines would be removed or change their update domain while they have an"
+        f" active event: {listing([str(event) for event in events])}; wait, or cancel the events",
         hint=Hint.FORCE,
     )
 
 
 def stranded(machines: Sequence[str]) -> Refused:
     return conflict(
-        f"a host would be removed to which these were moved: {listing(machines)};"
+        f"a host would be removed to which machines were moved: {listing(machines)};"
         " keep the host, or put them on another one"
     )
 
 
-def arriving(
+def unhealthy_warnings(
     defines: Mapping[str, Define], groups: Mapping[str, Group], hosts: Mapping[str, Host]
 ) -> tuple[str, ...]:
     """Return a warning for each host that is not healthy and is given machines."""
@@ -99,10 +99,10 @@ def arriving(
     for name, define in defines.items():
         wanted = [machine for machine in define.machines if machine.host in unhealthy]
         group = groups.get(name) if wanted else None
-        known = {machine.name: machine for machine in group.machines} if group else {}
+        current = {machine.name: machine for machine in group.machines} if group else {}
         for machine in wanted:
-            before = known.get(machine.name)
-            after = placed(before, machine)
+            before = current.get(machine.name)
+            after = merged_machine(before, machine)
             if (
                 after.alive
                 and after.host in unhealthy

@@ -37,8 +37,8 @@ _BY_USERS = {"enum": [type.value for type in types_that(lambda traits: traits.by
 _VALUE = {"pattern": f"^{LABEL_VALUE.pattern}$", "maxLength": MAX_LABEL_VALUE}
 
 
-def _meta(says: str, **more: Any) -> Meta:
-    return Meta(description=says, extra_json_schema=more or None)
+def _meta(description: str, **more: Any) -> Meta:
+    return Meta(description=description, extra_json_schema=more or None)
 
 
 Labels = Annotated[
@@ -53,47 +53,48 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
     name: Annotated[
         str,
         _meta(
-            "Unique in the fleet; what events list. A member of a scale set is named"
+            "Unique in the fleet; shown in events. A member of a scale set is named"
             " {scale set}_{n}.",
             **_NAMED,
         ),
     ]
-    address: Annotated[str | None, _meta("Where it asks from: an IP address.")] = None
+    address: Annotated[str | None, _meta("IP address from which it queries the endpoint.")] = None
     addresses: Annotated[
-        list[str], _meta("Further addresses it asks from.", maxItems=MAX_ADDRESSES)
+        list[str],
+        _meta("Further IP addresses from which it queries the endpoint.", maxItems=MAX_ADDRESSES),
     ] = []
     update_domain: Annotated[
         int | None,
         _meta(
-            "The platform disturbs one update domain of a group at a time. Spread over 5 by"
-            " position if not said.",
+            "The platform disturbs one update domain of a group at a time. By default"
+            " spread over 5 by position.",
             **_DOMAIN,
         ),
     ] = None
     fault_domain: Annotated[
-        int | None, _meta("Spread over 5 by position if not said.", **_DOMAIN)
+        int | None, _meta("By default spread over 5 by position.", **_DOMAIN)
     ] = None
     host: Annotated[str, _meta("The host it is on: one of hosts.")] = ""
-    spot: Annotated[bool, _meta("May it be evicted?")] = False
+    spot: Annotated[bool, _meta("Whether it is a spot machine, which can be evicted.")] = False
     computer_name: Annotated[str, _meta("The guest's own host name.")] = ""
     vm_id: Annotated[
         str,
-        _meta("A GUID; derived from the name if not said.", pattern=f"^(?:{GUID})?$"),
+        _meta("A GUID; by default derived from the name.", pattern=f"^(?:{GUID})?$"),
     ] = ""
     tags: Annotated[dict[str, str], _meta("For instance metadata.", maxProperties=MAX_TAGS)] = {}
     labels: Labels = {}
 
 
 class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What the group's owner has decided beforehand."""
+    """Rules that the owner of the group has set for its events."""
 
     user_event_limit: Annotated[
         int | None,
-        _meta("How many user events may be Scheduled at a time; no limit if not said.", minimum=1),
+        _meta("How many user events may be Scheduled at a time; no limit by default.", minimum=1),
     ] = None
     auto_approve: Annotated[
         list[Annotated[EventType, Meta(extra_json_schema=_BY_USERS)]],
-        _meta("User events of these types start without being asked."),
+        _meta("User events of these types are approved at once."),
     ] = []
     all_instances_down: Annotated[
         bool, _meta("Approve users' events while all machines of the group are down?")
@@ -101,8 +102,8 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     terminate_notice: Annotated[
         str | None,
         _meta(
-            "How long before a delete the group is told of it, from 5m to 15m (or PT5M); with"
-            " kind scale-set only. Not told of deletes if not said."
+            "Notice of deletes, from 5m to 15m (or PT5M); only for groups of kind scale-set. By"
+            " default deletes are not announced."
         ),
     ] = None
 
@@ -118,22 +119,22 @@ class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
     scale_set: Annotated[
         str,
         _meta(
-            "With kind scale-set: of which this is a placement group; the group's own name if not"
-            " said."
+            "For kind scale-set: the scale set of which this is a placement group; by default the"
+            " group's own name."
         ),
     ] = ""
-    location: Annotated[str | None, _meta("For instance metadata; the fleet's if not said.")] = None
+    location: Annotated[str | None, _meta("For instance metadata; by default the fleet's.")] = None
     zone: Annotated[str, _meta("For instance metadata.")] = ""
     resource_group: Annotated[
-        str | None, _meta("For instance metadata; the fleet's if not said.")
+        str | None, _meta("For instance metadata; by default the fleet's.")
     ] = None
-    subscription: Annotated[
-        str | None, _meta("For instance metadata; the fleet's if not said.")
-    ] = None
+    subscription: Annotated[str | None, _meta("For instance metadata; by default the fleet's.")] = (
+        None
+    )
 
 
 class HostEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What machines run on. A host that needs no labels may also stand as its bare name."""
+    """What machines run on. A host without labels can also be given by its name alone."""
 
     name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
     labels: Labels = {}
@@ -147,20 +148,20 @@ class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
         list[HostEntry | Annotated[str, _meta("A host's name.", **_NAMED)]],
         _meta("What machines run on."),
     ] = []
-    location: Annotated[str, _meta("For all groups that say none.")] = "local"
-    resource_group: Annotated[str, _meta("For all groups that say none.")] = "forewarn"
-    subscription: Annotated[str, _meta("For all groups that say none.")] = (
+    location: Annotated[str, _meta("Default for all groups.")] = "local"
+    resource_group: Annotated[str, _meta("Default for all groups.")] = "forewarn"
+    subscription: Annotated[str, _meta("Default for all groups.")] = (
         "00000000-0000-0000-0000-000000000000"
     )
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a fleet file."""
-    made = msgspec.json.schema(FleetEntry)
+    """Return the JSON Schema of a fleet file."""
+    generated = msgspec.json.schema(FleetEntry)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "forewarn fleet file",
-        **made,
+        **generated,
     }
 
 

@@ -16,9 +16,11 @@ RERANK = 64  # changed hosts up to which each is ranked separately instead of al
 class HostIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._on: dict[str, dict[str, str]] = {}  # by host: machines, and their groups
-        self._about: dict[str, dict[str, str]] = {}  # by host: events, and their groups
-        self._known: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
+        self._machines_by_host: dict[
+            str, dict[str, str]
+        ] = {}  # by host: machines, and their groups
+        self._events_by_host: dict[str, dict[str, str]] = {}  # by host: events, and their groups
+        self._indexed: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
         self._ranking: list[tuple[int, str]] = []  # every host, by its number of machines
         self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
         self._unranked: set[str] = set()  # hosts whose number may have changed since
@@ -38,12 +40,12 @@ class HostIndex:
 
     def groups_on(self, host: str) -> list[str]:
         """Return the groups that have machines on a host, including gone ones, sorted by name."""
-        return sorted(set(self._on.get(host, {}).values()))
+        return sorted(set(self._machines_by_host.get(host, {}).values()))
 
     def machines_on(self, host: str) -> list[Machine]:
         """Return the machines on a host that are not gone, sorted by name."""
         machines = []
-        for name, group in sorted(self._on.get(host, {}).items()):
+        for name, group in sorted(self._machines_by_host.get(host, {}).items()):
             machine = self._store.groups[group].machine(name)
             if machine is not None and machine.alive:
                 machines.append(machine)
@@ -52,7 +54,7 @@ class HostIndex:
     def events_about(self, host: str) -> list[Event]:
         """Return the events that are planned or under way for a host itself."""
         events = []
-        for id, group in self._about.get(host, {}).items():
+        for id, group in self._events_by_host.get(host, {}).items():
             event = self._store.groups[group].event(id)
             if event is not None:
                 events.append(event)
@@ -71,7 +73,7 @@ class HostIndex:
         less_suitable: list[str] = []
         self._rank()
         for _, name in self._ranking:
-            if not hosts[name].healthy or name == current or self._about.get(name):
+            if not hosts[name].healthy or name == current or self._events_by_host.get(name):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == MAX_OFFERED:
@@ -82,7 +84,7 @@ class HostIndex:
         """Rank the hosts again that have changed: usually a few of thousands."""
         hosts = self._store.registry.hosts
         if len(self._unranked) > RERANK:
-            self._ranked = {name: len(self._on.get(name, ())) for name in hosts}
+            self._ranked = {name: len(self._machines_by_host.get(name, ())) for name in hosts}
             self._ranking = sorted((count, name) for name, count in self._ranked.items())
         else:
             for name in self._unranked:
@@ -90,7 +92,7 @@ class HostIndex:
                     before = self._ranked.pop(name), name
                     del self._ranking[bisect_left(self._ranking, before)]
                 if name in hosts:
-                    self._ranked[name] = len(self._on.get(name, ()))
+                    self._ranked[name] = len(self._machines_by_host.get(name, ()))
                     insort(self._ranking, (self._ranked[name], name))
         self._unranked.clear()
 
@@ -107,7 +109,7 @@ class HostIndex:
                     self._names = None
 
     def _index(self, group: Group) -> None:
-        machines, events = self._known.get(group.name, ((), ()))
+        machines, events = self._indexed.get(group.name, ((), ()))
         if machines is not group.machines:
             same = {id(machine) for machine in machines} & {
                 id(machine) for machine in group.machines
@@ -115,19 +117,19 @@ class HostIndex:
             for machine in machines:
                 if id(machine) in same:
                     continue
-                machines_there = self._on.get(machine.host)
-                if machines_there is not None and machines_there.get(machine.name) == group.name:
-                    del machines_there[machine.name]
+                on_host = self._machines_by_host.get(machine.host)
+                if on_host is not None and on_host.get(machine.name) == group.name:
+                    del on_host[machine.name]
                     self._unranked.add(machine.host)
             for machine in group.machines:
                 if machine.host and id(machine) not in same:
-                    self._on.setdefault(machine.host, {})[machine.name] = group.name
+                    self._machines_by_host.setdefault(machine.host, {})[machine.name] = group.name
                     self._unranked.add(machine.host)
         if events is not group.events:
             for event in events:
                 if event.host:
-                    self._about[event.host].pop(event.id, None)
+                    self._events_by_host[event.host].pop(event.id, None)
             for event in group.events:
                 if event.host:
-                    self._about.setdefault(event.host, {})[event.id] = group.name
-        self._known[group.name] = group.machines, group.events
+                    self._events_by_host.setdefault(event.host, {})[event.id] = group.name
+        self._indexed[group.name] = group.machines, group.events

@@ -39,7 +39,7 @@ class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._polls: dict[str, MachinePolls] = {}
-        self._seen: dict[str, int] = {}
+        self._last_polls: dict[str, int] = {}
         self._unsaved: set[str] = set()
         self._shown: set[str] = set()  # active events that a machine has been shown
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
@@ -49,7 +49,7 @@ class PollIndex:
 
     def seen(self, group: str) -> int:
         """Return when a machine of the group last polled, in time served."""
-        return self._seen.get(group, 0)
+        return self._last_polls.get(group, 0)
 
     def polls(self, machine: str) -> MachinePolls | None:
         return self._polls.get(machine)
@@ -73,7 +73,7 @@ class PollIndex:
 
     def alive(self, group: str, now: Now) -> None:
         """Note a poll that was not answered with a document, because it was throttled."""
-        self._seen[group] = now.served
+        self._last_polls[group] = now.served
         self._unsaved.add(group)
 
     def polled(
@@ -90,7 +90,7 @@ class PollIndex:
         Called for every poll, thousands of times a second, so it shares no code.
         """
         at = now.at
-        self._seen[group] = at - now.lost
+        self._last_polls[group] = at - now.lost
         self._unsaved.add(group)
         polls = self._polls.get(machine)
         if polls is None:
@@ -119,7 +119,7 @@ class PollIndex:
 
     async def load(self) -> PollSightings:
         sightings = await self._store.sightings()
-        self._seen.update(sightings.seen)
+        self._last_polls.update(sightings.seen)
         self._uses.update(sightings.used)
         return sightings
 
@@ -130,7 +130,7 @@ class PollIndex:
         try:
             await self._store.save(
                 PollSightings(
-                    seen={group: self._seen[group] for group in unsaved},
+                    seen={group: self._last_polls[group] for group in unsaved},
                     served_until=now.at,
                     lost=now.lost,
                     firsts=tuple(await self._records(firsts)),

@@ -1,7 +1,7 @@
-"""Explain what an event waits for.
+"""Explanations of what an event waits for.
 
 The holds of a Scheduled event come from the predicates that decide (core/deciding/holds.py,
-core/deciding/joint.py); those of a Started event are read off its attempt.
+core/deciding/joint.py); those of a Started event come from its attempt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.core import Event, Status, Time
 from forewarn.core.deciding.holds import Hold, HoldKind
-from forewarn.core.deciding.start import bound
+from forewarn.core.deciding.start import carried_out_jointly
 
 
 class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,13 +28,13 @@ def under_way(event: Event) -> tuple[Hold, ...]:
         return ()
     since, attempt = event.started_at or event.raised_at, event.attempt
     if attempt is None:
-        if not bound(event):
+        if not carried_out_jointly(event):
             return ()
         return (
             _driver(
-                f"it is carried out with the others on host '{event.host}'",
+                f"it is carried out together with the others on host '{event.host}'",
                 since,
-                "whatever moves the one that leads them",
+                "the event that leads them",
             ),
         )
     operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"
@@ -43,12 +43,14 @@ def under_way(event: Event) -> tuple[Hold, ...]:
         ends = "the driver, or an operator, by finishing the event"
         return (_driver(message, attempt.at, ends),)
     if attempt.stuck:
-        message = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"
+        message = (
+            f"it is unknown whether it was carried out (attempt {attempt.number}: {attempt.note})"
+        )
         return (_driver(message, attempt.at, operator),)
     if attempt.note:
         message = f"attempt {attempt.number} failed ({attempt.note}); the next one comes by itself"
     else:
-        message = "it is being carried out; the driver looks again whether it is done"
+        message = "it is being carried out; the driver will check again whether it is done"
     return (_driver(message, attempt.at, operator, attempt.next_at),)
 
 

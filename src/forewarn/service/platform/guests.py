@@ -1,6 +1,6 @@
-"""The verbs of guests: listen, approve, and say whether a machine is ready.
+"""The verbs of guests: listen, approve, and report whether a machine is ready.
 
-What operators can do is `platform.py`. How guests ask is the metadata endpoint's affair.
+What operators can do is `platform.py`. Requests and responses are the metadata endpoint's.
 """
 
 from __future__ import annotations

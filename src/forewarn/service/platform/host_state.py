@@ -1,4 +1,4 @@
-"""What the verbs about hosts read off the states: affected machines, and checks in the commit.
+"""Helpers of the verbs for hosts: affected machines, and checks in the commit.
 
 While a driver is asked, a host may fail, be removed or be given other labels, and machines come and
 go. So everything that a verb relies on is checked again on the states that its commit changes.
@@ -45,10 +45,12 @@ def affected_by(store: Store, host_index: HostIndex, host: str) -> Affected:
 
 def not_listening(affected: Affected) -> tuple[str, ...]:
     """Return a note for the caller about groups that cannot approve, because they do not listen."""
-    silent = [group.name for group, _ in affected if not group.enabled]
-    if not silent:
+    disabled = [group.name for group, _ in affected if not group.enabled]
+    if not disabled:
         return ()
-    return (f"not listening, so without a vote until they ask: {listing(silent)}",)
+    return (
+        f"groups that are not listening and cannot approve until they poll: {listing(disabled)}",
+    )
 
 
 def machines_changed(
@@ -73,7 +75,9 @@ def machines_changed(
         same = expected <= present and present - expected <= _leaving(states, groups)
         if same and (also_planned or not planned):
             return None
-        return conflict(f"host '{host}' has changed in this very moment; look, and try again")
+        return conflict(
+            f"host '{host}' has just been changed by somebody else; check it and try again"
+        )
 
     return check
 
@@ -110,27 +114,29 @@ def health_check(name: str, health: Health) -> Check:
     def check(states: States) -> Refused | None:
         host = states.registry.hosts.get(name)
         if host is None:
-            return unknown(f"host '{name}' has been removed in this very moment")
+            return unknown(f"host '{name}' has just been removed")
         return health_problem(host, health)
 
     return check
 
 
-def unchanged_check(seen: Host) -> Check:
+def unchanged_check(read: Host) -> Check:
     """Return a check that refuses if the host's health has changed since it was read."""
 
     def check(states: States) -> Refused | None:
-        host = states.registry.hosts.get(seen.name)
-        if host is not None and (host.health, host.since) == (seen.health, seen.since):
+        host = states.registry.hosts.get(read.name)
+        if host is not None and (host.health, host.since) == (read.health, read.since):
             return None
-        return conflict(f"host '{seen.name}' has changed in this very moment; look, and try again")
+        return conflict(
+            f"host '{read.name}' has just been changed by somebody else; check it and try again"
+        )
 
     return check
 
 
 def first_refusal(*checks: Check) -> Check:
     """Combine checks: the first refusal counts."""
-    return lambda states: next((no for check in checks if (no := check(states))), None)
+    return lambda states: next((refused for check in checks if (refused := check(states))), None)
 
 
 def with_health(
@@ -155,6 +161,6 @@ def unhealthy_warning(host: Host, machines: Sequence[str]) -> str:
     """Warn a caller who puts machines on a host that is not healthy."""
     state = "has failed" if host.health is Health.FAILED else f"is {host.health.value}"
     return (
-        f"host '{host.name}' {state}, and no event tells {listing(machines)} so: repair the host,"
-        " or put what is on it elsewhere"
+        f"host '{host.name}' {state}, and no event announces this to {listing(machines)}: repair"
+        " the host, or put its machines on another one"
     )

@@ -1,5 +1,4 @@
-"""Hosts, and what happens to the machines on them: maintenance, evacuation, degraded hardware,
-sudden failure, repair.
+"""The operators' verbs for hosts: maintenance, evacuation, degraded hardware, failure, repair.
 
 A host is worked on once: its maintenance is one event for each group on it, and all of them go
 together (core/deciding/joint.py). Machines that can go separately get separate events.
@@ -41,8 +40,8 @@ from forewarn.support.text import listing
 
 DEGRADED_NOTICE: Duration = 7 * DAY
 
-MAINTENANCE_SECONDS = 9  # what a pause for a host's update takes
-MIGRATION_SECONDS = 5  # and one for a live migration
+MAINTENANCE_SECONDS = 9  # pause of a machine during an update of its host
+MIGRATION_SECONDS = 5  # pause of a machine during a live migration
 
 DESCRIPTIONS = {
     "maintenance": "Host server is undergoing maintenance.",
@@ -126,11 +125,11 @@ class Hosts:
         affected = affected_by(self._store, self._host_index, name)
         if pending := self.events_about(name):
             return conflict(
-                f"for host '{name}' this is planned or under way already:"
+                f"for host '{name}', maintenance is already planned or under way:"
                 f" {listing([f'{event.type.value} {event.id}' for event in pending])}"
             )
         if not affected:
-            return Outcomes((), (f"no machine is on host '{name}': nobody has to be told",))
+            return Outcomes((), (f"no machine is on host '{name}': there is nothing to announce",))
         one_by_one = evacuate or mode is MaintenanceMode.LIVE_MIGRATION
         template = c.Raise(
             id="",
@@ -167,8 +166,8 @@ class Hosts:
             for machine in machines:
                 if not self._host_index.free_for(group.name, machine.name):
                     return conflict(
-                        f"machine '{machine.name}' has nowhere to go: there is no other healthy"
-                        " host that nothing is planned for"
+                        f"machine '{machine.name}' cannot move: there is no other healthy host"
+                        " for which nothing is planned"
                     )
                 commands.append((group.name, self._for_machines(template, machine.name)))
         return commands
@@ -346,9 +345,11 @@ def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) 
     started = sum(event.status is Status.STARTED for event in events)
     announced_to = {name for event in events for name in event.resources}
     later = [machine.name for machine in machines if machine.name not in announced_to]
-    untold = f"; not told, since they came later: {listing(later)}" if later else ""
-    return f"{state}; {location}; {_count(events, 'event')} about it, {started} started{untold}"
+    added_later = f"; not announced to machines added later: {listing(later)}" if later else ""
+    return (
+        f"{state}; {location}; {_count(events, 'event')} about it, {started} started{added_later}"
+    )
 
 
-def _count(things: Sequence[object], name: str) -> str:
-    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"
+def _count(items: Sequence[object], name: str) -> str:
+    return f"1 {name}" if len(items) == 1 else f"{len(items)} {name}s"

@@ -49,7 +49,7 @@ from forewarn.service.platform.host_state import host_of_gone, unhealthy_warning
 from forewarn.store.port import States, Store
 from forewarn.support.text import listing
 
-MAX_MEANT = 20  # events that are over, of which the beginning of an id may say which
+MAX_PREFIX_MATCHES = 20  # events that are over and match the beginning of an id
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class Platform:
         description: str = "",
         duration: int = UNKNOWN_DURATION,
     ) -> Outcome | Refused:
-        group = self.one_group(machines)
+        group = self.common_group(machines)
         if isinstance(group, Refused):
             return group
         command = c.Raise(
@@ -129,7 +129,7 @@ class Platform:
 
     async def user_maintenance(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
         """Announce a restart or a redeploy that a user has asked for."""
-        group = self.one_group((machine,))
+        group = self.common_group((machine,))
         if isinstance(group, Refused):
             return group
         command = c.UserMaintenance(id=self.new_id(), type=type, machine=machine, by=by)
@@ -146,8 +146,8 @@ class Platform:
             if not group.machines:
                 return self.machine_index.unknown_group(name)
             policy = change(group.policy)
-            if wrong := policy_problem(group.kind, policy):
-                return invalid(f"group '{name}': {wrong}")
+            if problem := policy_problem(group.kind, policy):
+                return invalid(f"group '{name}': {problem}")
             return CommitPlan([(name, c.SetPolicy(policy=policy, by=by))])
 
         done = await self.writer.commit(plan)
@@ -155,7 +155,7 @@ class Platform:
 
     async def restore(self, machine: str, by: str) -> tuple[str, ...] | Refused:
         """Bring a machine back that is gone, and return notes for the caller."""
-        group = self.one_group((machine,))
+        group = self.common_group((machine,))
         if isinstance(group, Refused):
             return group
         name = group.name
@@ -166,7 +166,7 @@ class Platform:
             host = host_of_gone(states, name, machine)
             if host is not None and host.health is Health.FAILED:
                 return conflict(
-                    f"machine '{machine}' would be there again on host '{host.name}', which has"
+                    f"machine '{machine}' would be restored on host '{host.name}', which has"
                     " failed; repair the host, or put the machine on another one",
                     hint=Hint.REPAIR_HOST,
                     about=host.name,
@@ -230,7 +230,7 @@ class Platform:
         if not events:
             events = list((await self._store.ended_events([prefix])).values())
         if not events:
-            ids = await self._store.event_ids(prefix, MAX_MEANT)
+            ids = await self._store.event_ids(prefix, MAX_PREFIX_MATCHES)
             events = list((await self._store.ended_events(ids)).values())
         if not events:
             active = listing([event.id for event in self.active()])
@@ -306,24 +306,26 @@ class Platform:
             ]
         if refused := await self._driver_refusal(raised):
             return refused
-        done = await self.writer.commit(
+        decisions = await self.writer.commit(
             lambda s: unless(s) or CommitPlan(commands, puts(s), notes=notes)
         )
-        if isinstance(done, Refused):
-            return done
-        all_notes = dict.fromkeys((*notes, *(note for changes in done for note in changes.notes)))
-        ids = dict.fromkeys(changes.event for changes in done if changes.event)
+        if isinstance(decisions, Refused):
+            return decisions
+        all_notes = dict.fromkeys(
+            (*notes, *(note for changes in decisions for note in changes.notes))
+        )
+        ids = dict.fromkeys(changes.event for changes in decisions if changes.event)
         return Outcomes(tuple(await self.events(ids)), tuple(all_notes))
 
     async def _driver_refusal(self, raised: Sequence[Event]) -> Refused | None:
-        asked: set[str] = set()
+        checked: set[str] = set()
         for event in raised:
             together: list[Event] = []
             if event.joint is not None:
-                if event.joint.id in asked:
+                if event.joint.id in checked:
                     continue
-                asked.add(event.joint.id)
-                together = [e for e in raised if e.joint is not None and e.joint.id in asked]
+                checked.add(event.joint.id)
+                together = [e for e in raised if e.joint is not None and e.joint.id in checked]
             if veto := await self._executor.veto(event, together):
                 names = listing(event.resources)
                 return conflict(f"the driver would not carry it out for {names}: {veto}")
@@ -357,7 +359,7 @@ class Platform:
             active.update(await self._store.ended_events(missing))
         return [active[id] for id in ids if id in active]
 
-    def one_group(self, machines: tuple[str, ...]) -> Group | Refused:
+    def common_group(self, machines: tuple[str, ...]) -> Group | Refused:
         """Return the group that all these machines are in."""
         if len(machines) > MAX_EVENT_MACHINES:
             return invalid(
@@ -375,11 +377,13 @@ class Platform:
         if len(groups) > 1:
             members = listing([f"'{name}' is in '{group}'" for group, name in groups.items()])
             return invalid(
-                f"an event's machines are of one group; {members}: schedule one event for each"
-                " group"
+                f"all machines of an event must be in one group; {members}: schedule one event"
+                " for each group"
             )
         return self._store.groups[next(iter(groups))]
 
 
 def _outcome(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refused:
-    return Outcome(events[0], notes) if events else unknown("the event is gone already")
+    return (
+        Outcome(events[0], notes) if events else unknown("the event is over and no longer stored")
+    )

@@ -1,4 +1,4 @@
-"""The operators' verbs that take machines away: evict, delete, scale in, fail suddenly."""
+"""The operators' verbs that remove machines or make them fail: evict, delete, scale in, fail."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ class Removals:
         if isinstance(groups, Refused):
             return groups
         spot = [(g.name, m.name) for g in groups for m in g.machines if m.alive and m.spot]
-        others = [m.name for g in groups for m in g.machines if m.alive and not m.spot]
+        not_spot = [m.name for g in groups for m in g.machines if m.alive and not m.spot]
         if not spot:
             return conflict(f"'{name}' has no spot machine, and only those are evicted")
         cause = f"evict/{self._platform.new_id()}"
-        notes = (f"not evicted, because they are not spot: {listing(others)}",) if others else ()
+        notes = (
+            (f"not evicted, because they are not spot: {listing(not_spot)}",) if not_spot else ()
+        )
         return await self._platform.announce_all(
             [
                 (group, c.Evict(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
@@ -60,9 +62,9 @@ class Removals:
         if isinstance(groups, Refused):
             return groups
         if any(group.kind is not GroupKind.SCALE_SET for group in groups):
-            return invalid(f"'{name}' is no scale set; delete its machines one by one")
+            return invalid(f"'{name}' is not a scale set; delete its machines one by one")
         if (count is None) == (to is None):
-            return invalid("say how many machines to delete, or how many are to stay")
+            return invalid("give either how many machines to delete or how many to keep")
         staying = [(g.name, m.name) for g in groups for m in g.machines if m.alive]
         leaving = {
             machine
@@ -75,7 +77,8 @@ class Removals:
         wanted = count if count is not None else len(staying) - (to or 0)
         if count is not None and not 1 <= count <= len(staying):
             return invalid(
-                f"'{name}' has {len(staying)} machines that stay; delete 1 to all of them"
+                f"'{name}' has {len(staying)} machines that are not being deleted; delete 1 to all"
+                " of them"
             )
         if to is not None and not 0 <= to <= len(staying):
             return invalid(f"'{name}' has {len(staying)} machines; it cannot have {to}")
@@ -93,7 +96,7 @@ class Removals:
     async def _announce(
         self, machine: str, command: Callable[[str], c.Command]
     ) -> Outcome | Refused:
-        group = self._platform.one_group((machine,))
+        group = self._platform.common_group((machine,))
         if isinstance(group, Refused):
             return group
         return await self._platform.announce(group, command(self._platform.new_id()))

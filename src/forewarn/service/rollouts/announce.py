@@ -106,7 +106,7 @@ class _Attempt:
             return outcomes
         if not outcomes.events:
             notes = "; ".join(outcomes.notes)
-            return conflict(f"nothing came of it: {notes or 'no event was raised'}")
+            return conflict(f"no event was announced: {notes or 'none was needed'}")
         return AnnounceResult.ANNOUNCED
 
     def _check(self, states: States) -> Refused | None:
@@ -114,7 +114,7 @@ class _Attempt:
         current = states.registry.rollouts.get(self._rollout.id)
         group, cause = self._step.group, self._step.cause
         active = bool(group) and any(event.cause == cause for event in states[group].events)
-        return STOPPED if current is None or not current.going or active else None
+        return STOPPED if current is None or not current.running or active else None
 
     async def _raise(self, machines: tuple[str, ...], now: Now) -> Outcomes | Refused:
         rollout, when = self._rollout, start_time(self._rollout, now)

@@ -52,7 +52,7 @@ class Gates:
     def gate_problem(self, gate: Gate) -> Refused | None:
         """Refuse a gate that cannot be evaluated."""
         if bool(gate.http) == bool(gate.command):
-            return invalid("a gate is an address or a command, one of the two")
+            return invalid("a gate is either a URL or a command")
         if not SECOND <= gate.timeout <= MAX_GATE_TIMEOUT:
             return invalid(
                 f"a gate's timeout is from 1 s to {in_words(MAX_GATE_TIMEOUT)},"
@@ -61,9 +61,9 @@ class Gates:
         if gate.http:
             return _url_problem(gate.http)
         if gate.command not in self._commands:
-            known = listing(sorted(self._commands)) if self._commands else "none"
+            names = listing(sorted(self._commands)) if self._commands else "none"
             return unknown(
-                f"no gate command '{gate.command}'; the service's settings name {known}",
+                f"no gate command '{gate.command}'; the service's settings have {names}",
                 hint=Hint.CONFIGURE_GATES,
             )
         return None
@@ -85,7 +85,7 @@ class Gates:
         """Run a command. Its exit code counts; processes that it leaves behind are killed."""
         if name not in self._commands:
             return GateResult(
-                False, f"the service's settings name no gate command '{name}' any more"
+                False, f"the service's settings no longer have a gate command '{name}'"
             )
         with _dev_null() as stdin:
             ended = await program.run(
@@ -134,16 +134,16 @@ def _connection_problem(error: OSError | ValueError) -> str:
     """Describe a failure without text from the other side."""
     match error:
         case ssl.SSLCertVerificationError():
-            return f"its certificate does not hold: {error.verify_message}"
+            return f"its certificate cannot be verified: {error.verify_message}"
         case ssl.SSLError():
-            return "no TLS could be agreed on"
+            return "the TLS handshake failed"
         case socket.gaierror():
-            return "its name leads to no address"
+            return "its host name cannot be resolved"
         case OSError(errno=int(number)):
             return os.strerror(number)
         case OSError():
             return "it could not be reached"
-    return "not HTTP"  # a first line without end
+    return "not HTTP"  # the first line is too long
 
 
 def _request(parts: SplitResult) -> bytes:
@@ -158,16 +158,16 @@ def _request(parts: SplitResult) -> bytes:
 def _url_problem(url: str) -> Refused | None:
     example = "write it like http://health.example:8080/ready"
     if len(url) > MAX_GATE_URL or not re.fullmatch(r"[!-~]+", url):
-        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
+        return invalid(f"'{url[:60]}' is not a valid URL of a gate; {example}")
     try:
         parts = urlsplit(url)
-        port_is_wrong = parts.port == 0
+        bad_port = parts.port == 0
     except ValueError:
-        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
-    if parts.scheme not in ("http", "https") or not parts.hostname or port_is_wrong:
-        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
+        return invalid(f"'{url[:60]}' is not a valid URL of a gate; {example}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or bad_port:
+        return invalid(f"'{url[:60]}' is not a valid URL of a gate; {example}")
     if "@" in parts.netloc or parts.fragment:
-        return invalid(f"a gate's address has no user name, password or fragment; {example}")
+        return invalid(f"the URL of a gate has no user name, password or fragment; {example}")
     return None
 
 

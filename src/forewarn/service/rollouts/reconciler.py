@@ -1,4 +1,4 @@
-"""Carry out rollouts: do what `core/rollouts/next_step.py` says, and decide nothing here.
+"""Carrying out rollouts: does what `core/rollouts/next_step.py` decides.
 
 A reconciler. It keeps no progress, only a copy of the events that rollouts have caused and the
 results of gates; after a crash the events are read again and the gates evaluated again. One task at
@@ -18,7 +18,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.registry import ClockAccepted, RolloutPut, RolloutRemoved
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.model import BY_ITSELF, Gate, Rollout, Step, Switch, caused
-from forewarn.core.rollouts.next_step import Next, Seen, step
+from forewarn.core.rollouts.next_step import GateAnswer, Next, next_step
 from forewarn.core.rollouts.progress import covered
 from forewarn.core.time import Time
 from forewarn.service.engine import otel
@@ -62,12 +62,12 @@ class RolloutReconciler:
         self._ledger = ledger
         self._tasks = tasks
         self._events: dict[str, dict[str, Event]] = {}  # of rollouts that are not over, by id
-        self._seen: dict[str, dict[str, Seen]] = {}
-        self._read: dict[str, Touched] = {}  # whose machines it has read
+        self._gate_answers: dict[str, dict[str, GateAnswer]] = {}
+        self._read: dict[str, Touched] = {}  # groups and hosts whose machines it has read
         self._unread: set[str] = set()  # those whose events have not been read yet
         self._working: set[str] = set()
         self._again: set[str] = set()
-        self._asking: set[str] = set()
+        self._evaluating: set[str] = set()
         store.on_commit(self._on_commit)
 
     async def resume(self) -> None:
@@ -91,8 +91,8 @@ class RolloutReconciler:
         return self._next(rollout, events.values(), self._announcer.step_machines())
 
     def _next(self, rollout: Rollout, events: Iterable[Event], machines: StepMachines) -> Next:
-        seen, now = self._seen.get(rollout.id, {}), self._writer.now()
-        return step(rollout, by_cause(events), seen, machines.present, now)
+        answers, now = self._gate_answers.get(rollout.id, {}), self._writer.now()
+        return next_step(rollout, by_cause(events), answers, machines.present, now)
 
     def withdrawn_at(self, rollout: Rollout, at: Time) -> tuple[str, ...]:
         """Return the events that were withdrawn at this very instant, but by an earlier commit."""
@@ -111,29 +111,31 @@ class RolloutReconciler:
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:
                     self._events.setdefault(rollout.id, {})
                     touched[rollout.id] = None
-                case RolloutPut(rollout=Rollout(id=id)) | RolloutRemoved(id=id):
-                    self._forget(id)
+                case RolloutPut(rollout=Rollout(id=rollout_id)) | RolloutRemoved(id=rollout_id):
+                    self._forget(rollout_id)
         for entry in commit.entries:
             for item in entry.items:
-                mine = caused(item.event.cause) if isinstance(item, EventMoved) else None
-                if isinstance(item, EventMoved) and mine is not None and mine in self._events:
-                    self._events[mine][item.event.id] = item.event
-                    touched[mine] = None
+                owner = caused(item.event.cause) if isinstance(item, EventMoved) else None
+                if isinstance(item, EventMoved) and owner is not None and owner in self._events:
+                    self._events[owner][item.event.id] = item.event
+                    touched[owner] = None
         if machines := touched_by(commit):
-            touched |= {id: None for id, read in self._read.items() if read.meets(machines)}
-        for id in touched:
-            self.wake(id)
+            touched |= {
+                rollout_id: None for rollout_id, read in self._read.items() if read.meets(machines)
+            }
+        for rollout_id in touched:
+            self.wake(rollout_id)
 
     def _correct(self, clock: Correction) -> None:
         """Correct times that were noted by a wrong clock, and evaluate gates again."""
-        self._seen.clear()
+        self._gate_answers.clear()
         if clock.error > 0:
             for events in self._events.values():
                 events.update({id: clock.event(event) for id, event in events.items()})
 
     def _forget(self, id: str) -> None:
         self._events.pop(id, None)
-        self._seen.pop(id, None)
+        self._gate_answers.pop(id, None)
         self._read.pop(id, None)
         self._scheduler.alarm(_alarm(id), None, _nothing)
 
@@ -171,7 +173,7 @@ class RolloutReconciler:
     async def _pause_after_error(self, id: str, error: Exception) -> None:
         """Pause a rollout after an unexpected error, so that the reason is visible."""
         rollout = self._store.registry.rollouts.get(id)
-        if rollout is None or not rollout.going:
+        if rollout is None or not rollout.running:
             return
         try:
             await self._pause(rollout, f"unexpected error in the service: {error!r}")
@@ -186,51 +188,53 @@ class RolloutReconciler:
         if rollout is None or rollout.ended_at is not None or id not in self._events:
             return
         machines = self._announcer.step_machines()
-        then = self._next(rollout, self._events[id].values(), machines)
+        upcoming = self._next(rollout, self._events[id].values(), machines)
         self._read[id] = machines.read
 
         async def wake() -> None:
             self.wake(id)
 
-        self._scheduler.alarm(_alarm(id), then.wake, wake)
-        if then.over:
-            await self._end(rollout, then)
+        self._scheduler.alarm(_alarm(id), upcoming.wake, wake)
+        if upcoming.over:
+            await self._end(rollout, upcoming)
             return
-        if then.pause:
-            await self._pause(rollout, then.pause)
-        if then.withdraw:
-            await self._withdraw(rollout, then.withdraw)
-        await self._announce(rollout, then.announce)
-        if then.ask and rollout.gate is not None and id not in self._asking:
-            self._asking.add(id)
+        if upcoming.pause:
+            await self._pause(rollout, upcoming.pause)
+        if upcoming.withdraw:
+            await self._withdraw(rollout, upcoming.withdraw)
+        await self._announce(rollout, upcoming.announce)
+        if upcoming.ask and rollout.gate is not None and id not in self._evaluating:
+            self._evaluating.add(id)
             self._ledger.take(_gate(id))
-            self._tasks.start(self._ask(id, rollout.gate, then.ask), _gate(id))
+            self._tasks.start(self._evaluate_gate(id, rollout.gate, upcoming.ask), _gate(id))
 
-    async def _ask(self, id: str, gate: Gate, causes: Sequence[str]) -> None:
+    async def _evaluate_gate(self, id: str, gate: Gate, causes: Sequence[str]) -> None:
         """Evaluate the gate, for every step that waits for it."""
         try:
             result = await self._evaluate(gate)
-            seen = Seen(at=self._writer.now().at, passed=result.passed, message=result.message)
+            answer = GateAnswer(
+                at=self._writer.now().at, passed=result.passed, message=result.message
+            )
             if id in self._events:
-                self._seen.setdefault(id, {}).update(dict.fromkeys(causes, seen))
-            self._asking.discard(id)
+                self._gate_answers.setdefault(id, {}).update(dict.fromkeys(causes, answer))
+            self._evaluating.discard(id)
             self.wake(id)
         finally:
-            self._asking.discard(id)
+            self._evaluating.discard(id)
             self._ledger.release(_gate(id))
 
     async def _evaluate(self, gate: Gate) -> GateResult:
         try:
             return await self._gates.evaluate(gate)
         except Exception as error:
-            log.exception("unexpected error in a gate", gate=gate.named)
-            return GateResult(False, f"it could not be asked: {error!r}")
+            log.exception("unexpected error in a gate", gate=gate.description)
+            return GateResult(False, f"it could not be evaluated: {error!r}")
 
     async def _announce(self, rollout: Rollout, steps: Sequence[Step]) -> None:
         """Announce steps one after the other, until one fails or the rollout stops."""
         for wanted in steps:
             current = self._store.registry.rollouts.get(rollout.id)
-            if current is None or not current.going:
+            if current is None or not current.running:
                 return
             attributes = {"forewarn.rollout": rollout.id, "forewarn.step": wanted.cause}
             with otel.span("rollout announce", **attributes):
@@ -242,7 +246,9 @@ class RolloutReconciler:
                     self._again.add(rollout.id)
                 case Refused(message=message):
                     name = wanted.host or wanted.group
-                    await self._pause(rollout, f"{name} could not go on: {message}")
+                    await self._pause(
+                        rollout, f"the next step of {name} could not be announced: {message}"
+                    )
             return
 
     async def _withdraw(self, rollout: Rollout, events: Sequence[Event]) -> None:
@@ -258,15 +264,15 @@ class RolloutReconciler:
 
         def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)
-            if current is None or not current.going:
+            if current is None or not current.running:
                 return CommitPlan()
             return CommitPlan(puts=[put(current, "paused", BY_ITSELF, paused=switch)])
 
         log.warning("a rollout has paused itself", rollout=rollout.id, why=why)
         await self._writer.commit(plan)
 
-    async def _end(self, rollout: Rollout, then: Next) -> None:
-        over = sum(step.state.over for lane in then.lanes for step in lane.steps)
+    async def _end(self, rollout: Rollout, upcoming: Next) -> None:
+        over = sum(step.state.over for lane in upcoming.lanes for step in lane.steps)
 
         def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)

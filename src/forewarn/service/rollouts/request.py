@@ -77,7 +77,7 @@ def draft_rollout(
     )
     if appointment(draft, now) is None:
         return invalid(
-            f"none of the windows opens within {in_words(LOOK_AHEAD)}; look at their days and hours"
+            f"none of the windows opens within {in_words(LOOK_AHEAD)}; check their days and hours"
         )
     return draft
 
@@ -99,7 +99,7 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
             hint=Hint.SHORT_NOTICE,
         )
     if not 1 <= wanted.at_once <= MAX_AT_ONCE:
-        return invalid(f"from 1 to {MAX_AT_ONCE} can go at once, not {wanted.at_once}")
+        return invalid(f"at_once is from 1 to {MAX_AT_ONCE}, not {wanted.at_once}")
     if not 0 <= wanted.bake <= MAX_BAKE:
         return invalid(f"a bake time is from 0 s to {in_words(MAX_BAKE)}")
     if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
@@ -115,4 +115,4 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
 def reason_problem(text: str) -> Refused | None:
     if len(text) <= MAX_DESCRIPTION:
         return None
-    return invalid(f"these are {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")
+    return invalid(f"the text has {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")

@@ -15,7 +15,7 @@ from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import Event
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rollouts.forecast import TYPICAL, Forecast, forecast
+from forewarn.core.rollouts.forecast import TYPICAL_DURATION, Forecast, forecast
 from forewarn.core.rollouts.model import Rollout, Switch
 from forewarn.core.rollouts.next_step import ABORTED as WAS_ABORTED
 from forewarn.core.rollouts.next_step import DONE, Next
@@ -32,7 +32,7 @@ from forewarn.support import guard
 from forewarn.support.text import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
-KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are removed
+MAX_ROLLOUTS = 1_000  # in all; the oldest that are over are removed
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 
 
@@ -106,13 +106,13 @@ class Rollouts:
         return Rollouts(self._store, platform, self._reconciler, self._gates)
 
     async def plan(
-        self, wanted: RolloutRequest, lasts: Duration | None = None
+        self, wanted: RolloutRequest, event_duration: Duration | None = None
     ) -> tuple[Rollout, Forecast] | Refused:
         """Forecast what would happen, and when, if the rollout were started now."""
         draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
-        typical = TYPICAL if lasts is None else lasts
+        typical = TYPICAL_DURATION if event_duration is None else event_duration
         if not 0 <= typical <= DAY:
             return invalid(f"an event lasts from 0 s to {in_words(DAY)}, not {in_words(typical)}")
         # A pure function that may take long, so it runs in a thread.
@@ -124,16 +124,16 @@ class Rollouts:
             return draft
 
         def plan(states: States) -> CommitPlan | Refused:
-            known = states.registry.rollouts
-            running = [rollout for rollout in known.values() if rollout.ended_at is None]
+            rollouts = states.registry.rollouts
+            running = [rollout for rollout in rollouts.values() if rollout.ended_at is None]
             if len(running) >= MAX_RUNNING:
-                return conflict(f"{MAX_RUNNING} rollouts are under way, the most there can be")
+                return conflict(f"{MAX_RUNNING} rollouts are under way, which is the maximum")
             over = sorted(
                 (rollout.ended_at, id)
-                for id, rollout in known.items()
+                for id, rollout in rollouts.items()
                 if rollout.ended_at is not None
             )
-            surplus = max(0, len(known) + 1 - KEPT_ROLLOUTS)
+            surplus = max(0, len(rollouts) + 1 - MAX_ROLLOUTS)
             removed = [RolloutRemoved(id) for _, id in over[:surplus]]
             return CommitPlan(puts=[RolloutPut(draft, "started", wanted.by), *removed])
 
@@ -150,35 +150,37 @@ class Rollouts:
 
     async def resume(self, id: str, by: str) -> RolloutReport | Refused:
         """Continue after a pause, and announce again what an operator has cancelled."""
-        found = await self.find(id)
-        if isinstance(found, Refused):
-            return found
-        report = await self._report(found.id)
+        existing = await self.find(id)
+        if isinstance(existing, Refused):
+            return existing
+        report = await self._report(existing.id)
         if report.state == "running":
-            self._reconciler.wake(found.id)  # in case it missed a reason to go on
-            return conflict(f"rollout {found.id} is neither paused nor blocked; nothing to resume")
+            self._reconciler.wake(existing.id)  # in case it missed a reason to continue
+            return conflict(
+                f"rollout {existing.id} is neither paused nor blocked; nothing to resume"
+            )
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
             covers = self._reconciler.withdrawn_at(rollout, switch.at)
             return put(rollout, "resumed", by, paused=None, resumed=switch, covers=covers)
 
-        return await self._switch(found.id, by, "", resumed)
+        return await self._switch(existing.id, by, "", resumed)
 
     async def abort(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
         """Withdraw all events that have not started, in one commit; started ones continue."""
-        found = await self.find(id)
-        if isinstance(found, Refused):
-            return found
+        existing = await self.find(id)
+        if isinstance(existing, Refused):
+            return existing
 
         def plan(states: States) -> CommitPlan | Refused:
-            rollout = states.registry.rollouts.get(found.id)
+            rollout = states.registry.rollouts.get(existing.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
-                return _over(rollout or found)
+                return _over(rollout or existing)
             caused = {
                 event.id: event
                 for group in states.values()
                 for event in group.events
-                if event.cause.startswith(found.prefix)
+                if event.cause.startswith(existing.prefix)
             }
             switch = Switch(by=by, at=self._writer.now().at, why=why)
             reason = f"{ABORTED}: {why}" if why else ABORTED
@@ -186,7 +188,7 @@ class Rollouts:
             return CommitPlan(commands, [put(rollout, "aborted", by, aborted=switch)])
 
         done = reason_problem(why) or await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else await self._report(found.id)
+        return done if isinstance(done, Refused) else await self._report(existing.id)
 
     # Queries.
 
@@ -210,8 +212,8 @@ class Rollouts:
         return matches[0]
 
     async def report(self, id: str) -> RolloutReport | Refused:
-        found = await self.find(id)
-        return found if isinstance(found, Refused) else await self._report(found.id)
+        existing = await self.find(id)
+        return existing if isinstance(existing, Refused) else await self._report(existing.id)
 
     async def explain(self, id: str) -> RolloutExplanation | Refused:
         """Explain what a rollout waits for, and what its events wait for."""
@@ -253,39 +255,39 @@ class Rollouts:
         why: str,
         change: Callable[[Rollout, Switch], RolloutPut | Refused],
     ) -> RolloutReport | Refused:
-        found = reason_problem(why) or await self.find(id)
-        if isinstance(found, Refused):
-            return found
+        existing = reason_problem(why) or await self.find(id)
+        if isinstance(existing, Refused):
+            return existing
 
         def plan(states: States) -> CommitPlan | Refused:
-            rollout = states.registry.rollouts.get(found.id)
+            rollout = states.registry.rollouts.get(existing.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
-                return _over(rollout or found)
+                return _over(rollout or existing)
             changed = change(rollout, Switch(by=by, at=self._writer.now().at, why=why))
             return changed if isinstance(changed, Refused) else CommitPlan(puts=[changed])
 
         done = await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else await self._report(found.id)
+        return done if isinstance(done, Refused) else await self._report(existing.id)
 
 
 def _over(rollout: Rollout) -> Refused:
-    how = "was aborted" if rollout.aborted else "is over"
-    return conflict(f"rollout {rollout.id} {how}; start a new one")
+    state = "was aborted" if rollout.aborted else "is over"
+    return conflict(f"rollout {rollout.id} {state}; start a new one")
 
 
 def _message(report: RolloutReport) -> str:
     rollout, steps = report.rollout, report.rollout.steps
-    far = f"{report.steps_over} of {len(steps)} steps are over"
+    progress = f"{report.steps_over} of {len(steps)} steps are over"
     match report.state:
         case "done":
-            return f"it is done: {far}"
+            return f"it is done: {progress}"
         case "aborted" | "aborting" as state:
             assert rollout.aborted is not None
             why = f": {rollout.aborted.why}" if rollout.aborted.why else ""
-            rest = "" if state == "aborted" else "; what has started goes on to its end"
-            return f"aborted by {rollout.aborted.by}{why}; {far}{rest}"
+            suffix = "" if state == "aborted" else "; events that have started continue"
+            return f"aborted by {rollout.aborted.by}{why}; {progress}{suffix}"
         case "paused":
-            return f"it is paused; {far}"
+            return f"it is paused; {progress}"
         case "blocked":
-            return f"somebody has cancelled one of its events; {far}"
-    return f"it is under way; {far}"
+            return f"one of its events was cancelled; {progress}"
+    return f"it is under way; {progress}"

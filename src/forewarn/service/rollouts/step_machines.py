@@ -1,7 +1,7 @@
 """The machines that the steps of a rollout have now, and the groups and hosts this depends on.
 
-A rollout has to be looked at again when one of those machines comes, goes or moves: what was read
-is remembered, and can be compared with what a commit touches.
+The next step of a rollout has to be computed again when one of these machines is added, removed or
+moved: what was read is remembered, and compared with what a commit touches.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Touched:
 
 def touched_by(commit: Commit) -> Touched:
     """Return the groups and hosts whose machines a commit adds, removes, moves, or begins or ceases
-    to delete. It does not name the host that a machine has left; but whoever has read that host
-    has read the machine's group as well."""
+    to delete. The host that a machine has left is not included; but a reader of that host has
+    read the machine's group as well."""
     groups, hosts = set[str](), set[str]()
     for entry in commit.entries:
         for item in entry.items:

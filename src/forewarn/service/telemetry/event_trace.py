@@ -76,7 +76,7 @@ class EventTrace:
                 if isinstance(item, EventMoved) and item.what in STAGES:
                     self._stage(item.what, item.event, commit.at)
                 match item:
-                    case EventMoved(what=Move.STRIKE, event=event):
+                    case EventMoved(what=Move.FAIL, event=event):
                         raised.append(event)
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
@@ -193,7 +193,7 @@ class FileEventTrace(EventTrace):
             before = os.fstat(self._file.fileno()).st_size
             if self._file.write(line) != len(line):
                 self._file.truncate(before)  # the trace ends with a whole line
-                raise OSError(errno.ENOSPC, "there is no room for the whole line")
+                raise OSError(errno.ENOSPC, "not enough space for the whole line")
         except OSError as error:  # evidence is lost, but the service goes on
             self._broken = True
             log.error(

@@ -122,7 +122,7 @@ class FleetCounts:
             "forewarn_notice_seconds",
             "Notice with which events were announced, by type",
             ("type",),
-            [((type,), spread) for type, spread in self._notice.items()],
+            [((type,), histogram) for type, histogram in self._notice.items()],
         )
         yield counter(
             "forewarn_events_raised",
@@ -166,12 +166,12 @@ class FleetCounts:
     def _moved(self, item: EventMoved) -> None:
         event = item.event
         type = event.type.value
-        if item.what in (Move.RAISE, Move.STRIKE):
+        if item.what in (Move.RAISE, Move.FAIL):
             self._raised[type, event.source.value] += 1
         if item.what is Move.RAISE:
             self._notice[type].add((event.not_before - event.raised_at) / SECOND)
-        given = item.what is Move.APPROVE or item.what is Move.RAISE
-        if given and event.approved is not None:
+        may_approve = item.what is Move.APPROVE or item.what is Move.RAISE
+        if may_approve and event.approved is not None:
             self._approvals[event.approved.kind.value] += 1
         self._count_event(event)
 
@@ -192,16 +192,16 @@ class FleetCounts:
         (self._held.add if stuck else self._held.discard)(event.id)
 
     def _count(self, group: Group) -> None:
-        known = self._groups.get(group.name)
-        if known is not None and known[0] is group.machines and known[1] is group.enabled:
+        before = self._groups.get(group.name)
+        if before is not None and before[0] is group.machines and before[1] is group.enabled:
             return
-        if known is not None:
-            self._sum(known, -1)
+        if before is not None:
+            self._sum(before, -1)
             del self._groups[group.name]
         if not group.machines:
             return
-        if known is not None and known[0] is group.machines:
-            counted = (group.machines, group.enabled, *known[2:])
+        if before is not None and before[0] is group.machines:
+            counted = (group.machines, group.enabled, *before[2:])
         else:
             alive = [machine for machine in group.machines if machine.alive]
             callers = sum(len(machine.addresses) for machine in alive)

@@ -19,7 +19,7 @@ from forewarn.store.port import Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-LOOK_EVERY = 1.0  # seconds of guard time between two checks
+CHECK_EVERY = 1.0  # seconds of guard time between two checks
 LOOP_PATIENCE = 10.0  # seconds since the last check after which the loop counts as blocked
 OVERDUE_PATIENCE = 30.0  # seconds that a deadline may be overdue
 STORE_PATIENCE = 30.0  # seconds that the store may take to answer
@@ -70,7 +70,7 @@ class ServiceHealth:
                 self._store_asked_at = guard.monotonic()
                 tasks.start(self._ask_store(), "asking the store")
             self._log_changes()
-            await guard.pause(LOOK_EVERY)
+            await guard.pause(CHECK_EVERY)
 
     def check(self, now: float) -> None:
         """Note that the loop runs, and which deadline is overdue."""

@@ -142,8 +142,8 @@ class ServiceLog:
                 self._write(commit, _line(group, event), **fields)
 
     def _write(self, commit: Commit, text: str, **fields: Any) -> None:
-        known = {key: value for key, value in fields.items() if value != ""}
-        log.info(text, **{_CHANGE: True}, at=to_datetime(commit.at), commit=commit.seq, **known)
+        given = {key: value for key, value in fields.items() if value != ""}
+        log.info(text, **{_CHANGE: True}, at=to_datetime(commit.at), commit=commit.seq, **given)
 
 
 def _by(item: EventMoved) -> str:
@@ -159,14 +159,16 @@ def _line(group: Group, event: Event) -> str:
     names = ", ".join(event.resources)
     match event.status:
         case Status.SCHEDULED:
-            what = f"not before {to_datetime(event.not_before):%H:%M:%S}"
+            detail = f"not before {to_datetime(event.not_before):%H:%M:%S}"
         case Status.STARTED:
-            what = f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
-            what = "a failure" if event.failure else what
+            detail = (
+                f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
+            )
+            detail = "a failure" if event.failure else detail
         case _:
-            what = event.ending
+            detail = event.ending
     status = event.status.value
-    return f"{group.name}: {status} {event.type.value} of {names} ({what}; {document}) {event.id}"
+    return f"{group.name}: {status} {event.type.value} of {names} ({detail}; {document}) {event.id}"
 
 
 # Processing of a line.

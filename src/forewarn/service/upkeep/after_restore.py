@@ -1,7 +1,7 @@
-"""The first commit after a restore, when the state is a copy and what was done since is unknown.
+"""The first commit after a restore, when the state is a backup and later changes are unknown.
 
 Numbers continue beyond all that can have been shown since, rollouts are paused for an operator, and
-the restore is recorded. Time since the copy counts as an outage, as after any stop; events from
+the restore is recorded. Time since the backup counts as an outage, as after any stop; events from
 before wait for `start_grace`, since they may have been cancelled (`core/deciding/holds.py`), and
 are observed before they are carried out (`engine/executor.py`).
 """
@@ -35,7 +35,7 @@ log = logger("forewarn")
 async def take_up(
     store: Store, writer: Writer, sightings: PollSightings, ends: Time
 ) -> Time | None:
-    """Return when a copy last became the state: now, if it has not been served before. `ends` is
+    """Return when a backup was last restored; record it now if that has not been done. `ends` is
     the last instant in the state."""
     if sightings.copied is None:
         restored, rules = sightings.restored, writer.rules

@@ -60,7 +60,7 @@ class ClockAcceptance:
             return conflict(TRUSTED)
         # First sights are dated when they are noticed, but stored only from time to time.
         await self._poll_index.save(self._writer.now())
-        done: list[AcceptedClock] = []
+        results: list[AcceptedClock] = []
         undo: list[Callable[[], None]] = []
 
         def work(states: States) -> Batch:
@@ -70,7 +70,7 @@ class ClockAcceptance:
             before = now.at
             undo.append(clock.accept())
             now = self._writer.now()
-            done.append(AcceptedClock(before, now.at, announced_after(states.values(), now.at)))
+            results.append(AcceptedClock(before, now.at, announced_after(states.values(), now.at)))
             entries: list[Entry] = []
             puts: list[Put] = [ClockAccepted(before, by)]
             if before > now.at:
@@ -83,12 +83,12 @@ class ClockAcceptance:
         try:
             await self._store.transact(work)
         except StoreFailed:
-            for take_back in undo:
-                take_back()
+            for revert in undo:
+                revert()
             raise
-        if not done:
+        if not results:
             return conflict(TRUSTED)
-        accepted = done[-1]
+        accepted = results[-1]
         log.warning(
             "an operator has accepted the wall clock",
             by=by,

@@ -29,7 +29,7 @@ HISTORY_LEAST: Duration = 24 * HOUR  # the shortest time that can be configured
 PRUNE_EVERY = 600.0  # seconds of guard time between two prunings
 EXPORT_PAGE = 500  # records of an export in memory at a time
 SHOWN_ID = 40  # characters of an unknown id in a message
-MEANT_AT_MOST = 10  # events that are named if the beginning of an id is ambiguous
+MAX_AMBIGUOUS = 10  # events that are named if the beginning of an id is ambiguous
 
 
 _ID = re.compile(r"[0-9A-F-]{1,36}", re.ASCII)  # or the beginning of one
@@ -46,17 +46,17 @@ class History:
         store: Store,
         machine_index: MachineIndex,
         writer: Writer,
-        kept: Duration | None = HISTORY,
+        retention: Duration | None = HISTORY,
     ) -> None:
         self._store = store
         self._machine_index = machine_index
         self._writer = writer
         self.pruned = 0  # records, since the process started
-        self._kept = kept
+        self._retention = retention
 
-    def keep(self, kept: Duration | None) -> None:
+    def keep(self, retention: Duration | None) -> None:
         """Change how long the history is kept; None for ever."""
-        self._kept = kept
+        self._retention = retention
 
     async def page(self, query: HistoryQuery) -> HistoryPage | Refused:
         resolved = await self._resolve(query)
@@ -99,9 +99,9 @@ class History:
     async def prune(self) -> int:
         """Remove records that are older than the history is kept, and return how many. While the
         wall clock is untrusted, the age of records is unknown and nothing is removed."""
-        if self._kept is None or self._writer.now().untrusted is not None:
+        if self._retention is None or self._writer.now().untrusted is not None:
             return 0
-        cutoff = self._writer.now().at - self._kept
+        cutoff = self._writer.now().at - self._retention
         rollouts = self._store.registry.rollouts.values()
         over = [r.id for r in rollouts if r.ended_at is not None and r.ended_at < cutoff]
         tokens = forgettable(self._store.registry.tokens.values(), self._writer.now().at)
@@ -126,7 +126,7 @@ class History:
         if not prefix:
             return invalid("pass the ID of an event, or a prefix of it")
         ids = (
-            await self._store.event_ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
+            await self._store.event_ids(prefix, MAX_AMBIGUOUS + 1) if _ID.fullmatch(prefix) else ()
         )
         if not ids:
             return unknown(

@@ -13,11 +13,11 @@ import msgspec
 import sqlalchemy as sa
 
 from forewarn.core import Event, Time
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.store.port import Mark
 from forewarn.store.sqlite import schema as s
 
-_ENDS = frozenset(what.value for what in What if what.ends)
+_ENDS = frozenset(what.value for what in RecordKind if what.ends)
 _event = msgspec.json.Decoder(Event)
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from forewarn.core import Event, Group, Machine
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, What
+from forewarn.core.history import Record, RecordKind
 from forewarn.core.registry import Registry
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import HistoryQuery
@@ -108,7 +108,7 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
         record = Record(
             seq=row.seq,
             at=row.at,
-            what=What(row.what),
+            what=RecordKind(row.what),
             by=row.who,
             group=row.group_name or "",
             event=row.event or "",
@@ -124,4 +124,4 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
             continue
         if row.event not in events:
             events[row.event] = _event.decode(row.event_body)
-        yield record.of(events[row.event])
+        yield record.with_event(events[row.event])

@@ -153,7 +153,7 @@ def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
     machines: list[Row] = []
     for item in _moves(commits):
         latest[item.event.id] = item.event
-        if item.what in (Move.RAISE, Move.STRIKE):
+        if item.what in (Move.RAISE, Move.FAIL):
             machines += [(machine, item.event.id) for machine in item.event.resources]
     rows = [(e.id, e.group, e.status.over, e.cause, _encode(e)) for e in latest.values()]
     _execute_many(connection, _EVENT, rows)
@@ -217,7 +217,7 @@ def _write_commits(
     records: list[Row] = []
     for commit in commits:
         records += [_row(r) for r in history.records(commit.at, _changes(commit), commit.puts)]
-        stored = msgspec.structs.replace(commit, words=history.words())
+        stored = msgspec.structs.replace(commit, replay_notes=history.replay_notes())
         bodies.append((commit.seq, commit.at, _encode(stored)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
         if accepted is not None:  # later commits have the right time already

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from forewarn.core.time import LAST, Duration, Time
-from forewarn.service.engine.catch_up import ATTENTIVE, Stopped
+from forewarn.core.time import MAX_TIME, Duration, Time
+from forewarn.service.engine.catch_up import POLL_PATIENCE, Stopped
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.instants import to_datetime
 from forewarn.support.text import parse_duration
@@ -62,7 +62,7 @@ class Clock:
         by: Span,
         *,
         until: Callable[[], bool] | None = None,
-        patience: float = ATTENTIVE,
+        patience: float = POLL_PATIENCE,
     ) -> bool:
         """Move ahead as `advance` does, but wait at every visible change until each machine that
         polled in the last `patience` real seconds has fetched it and polled again."""
@@ -122,7 +122,7 @@ class Clock:
 
     def _after(self, by: Span) -> Time:
         to = self._virtual_time.clock.at + _duration(by)
-        if to > LAST:
+        if to > MAX_TIME:
             raise RefusedByService("the clock cannot be moved beyond the year 9000")
         return to
 

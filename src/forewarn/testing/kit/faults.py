@@ -66,7 +66,7 @@ class Fault:
         self._faults.remove(self)
 
     def __repr__(self) -> str:
-        return f"<fault {self.id} {self.kind}: {self.account.says}, {self.state}>"
+        return f"<fault {self.id} {self.kind}: {self.account.consumption}, {self.state}>"
 
 
 class Faults:

@@ -193,7 +193,7 @@ def _define(
     )
     builder = FleetBuilder(fleet, without=name)
     builder.group(entry, ())
-    new = builder.finished(e.FleetEntry(groups=[]), fleet.hosts).groups[name]
+    new = builder.finish(e.FleetEntry(groups=[]), fleet.hosts).groups[name]
     if before is None:
         return new
     has_policy = spec.terminate_notice is not None or spec.auto_approve

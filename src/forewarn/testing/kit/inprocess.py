@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from forewarn.metadata.endpoint.reply import CUT, FAULT, IN_PROCESS, UNWOUND
-from forewarn.metadata.faults.delay import MAX_UNWOUND
+from forewarn.metadata.endpoint.reply import CLOCK_STOPPED, CUT, FAULT, IN_PROCESS
+from forewarn.metadata.faults.delay import MAX_STOPPED_WAIT
 from forewarn.testing.session import Session
 
 SOCKET_TIMEOUT = 30.0  # seconds for a response over a socket
@@ -75,7 +75,7 @@ async def _call(app: Any, address: str, scope: Mapping[str, Any], body: bytes) -
     own = {**scope, "client": ("127.0.0.1", 0), "server": (address, 80)}
     own |= {IN_PROCESS: True, CUT: cut.append}
     await app(own, receive, send)
-    if UNWOUND in own:
+    if CLOCK_STOPPED in own:
         raise _not_advanced()
     if cut:
         raise _broken_off(start, bytes(received), stalled=own.get(FAULT) == "stalled")
@@ -94,8 +94,8 @@ def _broken_off(start: Mapping[str, Any], received: bytes, *, stalled: bool) -> 
 
 def _not_advanced() -> Exception:
     return TimeoutError(
-        f"a fault delays the response, and the clock was not advanced within {MAX_UNWOUND:g} s;"
-        " send the request in a thread or task, and advance the clock meanwhile"
+        f"a fault delays the response, and the clock was not advanced within {MAX_STOPPED_WAIT:g}"
+        " s; send the request in a thread or task, and advance the clock meanwhile"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forewarn.core.time import Durations
-from forewarn.service.engine.catch_up import ATTENTIVE
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.model import Scenario
@@ -22,7 +22,7 @@ def run_scenario(
     record: Path | None = None,
     wait: float = FIRST_POLL_WITHIN,
     react: float = 0.0,
-    patience: float = ATTENTIVE,
+    patience: float = POLL_PATIENCE,
     program: Program | None = None,
     on_ready: Callable[[Service], None] = lambda _: None,
     on_step: Callable[[str], None] = lambda _: None,

@@ -19,7 +19,7 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.config import Tls
 from forewarn.node.dev import on_loopback
-from forewarn.service.engine.catch_up import ATTENTIVE
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.platform.platform import new_id
@@ -82,7 +82,7 @@ class Service(Requests):
             state=state,
             rules=rules or Durations(silence=None),
             virtual=None if real_time else start,
-            identity=Identity.ASKED,
+            identity=Identity.TARGET,
             speak_as=default_machine or next(iter(names), None),
             limits=limits or Limits(),
             metadata=LOOPBACK if sockets else None,
@@ -237,7 +237,7 @@ class Service(Requests):
         client: Callable[[], object] | None = None,
         wait: float = 30.0,
         react: float = 0.0,
-        patience: float = ATTENTIVE,
+        patience: float = POLL_PATIENCE,
     ) -> Result:
         """Play a scenario, given by the name of a shipped one, by its file or as a value.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from forewarn.core import Refused
-from forewarn.service.engine.catch_up import ATTENTIVE
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.support.text import listing
@@ -51,7 +51,7 @@ def play(
     client: Callable[[], object] | None = None,
     wait: float = FIRST_POLL_WITHIN,
     react: float = 0.0,
-    patience: float = ATTENTIVE,
+    patience: float = POLL_PATIENCE,
     program: Program | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Result:

@@ -151,7 +151,7 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
             "hook.f/g: a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a"
             " digit or '_', and has at most 64 characters",
             "hook.f/g.prepare: a program and its arguments are expected; omit it for none",
-            "rule[0].machine: text is expected, not a whole number; write it in quotes",
+            "rule[0].machine: expected text, not a whole number; write it in quotes",
             "rule[0].hooks: there is no hook 'drian'; did you mean 'drain'?",
             "rule[0].hooks: listed twice: c",
             "rule[0].max_duration: '10x' is not a duration; write for example 90s, 15m, 1h30m or"
@@ -168,13 +168,13 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rule = 5", "rule: a list is expected, not a whole number"),
+        ("rule = 5", "rule: expected a list, not a whole number"),
         ("[rule]", "rule: write [[rule]], with two brackets; there may be several rules"),
         ("rule = [5]", "rule[0]: a table is expected"),
-        ("agent = []", "agent: a mapping is expected, not a list"),
+        ("agent = []", "agent: expected a mapping, not a list"),
         ("[hook]\na = 5", "hook.a: a table is expected, with commands or a built-in hook"),
-        ("[hook.a]\nlog = 5", "hook.a.log: a mapping is expected, not a whole number"),
-        ("[hook.a]\nprepare = [1]", "hook.a.prepare: text is expected, not a whole number; write"),
+        ("[hook.a]\nlog = 5", "hook.a.log: expected a mapping, not a whole number"),
+        ("[hook.a]\nprepare = [1]", "hook.a.prepare: expected text, not a whole number; write"),
         ("a = ", "Invalid value (at "),
         ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': the endpoint uses"),
         (

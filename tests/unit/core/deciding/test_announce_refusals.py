@@ -115,14 +115,14 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "platform", "Reboot or Redeploy"]),
-        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "platform", "Reboot or Redeploy"]),
+        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "Platform", "Reboot or Redeploy"]),
+        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "Platform", "Reboot or Redeploy"]),
         ({"source": Source.USER, "duration": 5}, ["-1", "leave the duration out"]),
         ({"duration": -2}, ["-2", "from 0", "-1 for unknown"]),
         ({"duration": 86_401}, ["86401", "86400", "-1 for unknown"]),
         ({"description": "x" * 1_025}, ["1025", "at most 1024"]),
         ({"notice": MINUTE, "not_before": START + DAY}, ["not both"]),
-        ({"not_before": START - 90 * SECOND}, ["1 min 30 s in the past", "to come"]),
+        ({"not_before": START - 90 * SECOND}, ["1 min 30 s in the past", "future time"]),
         ({"notice": -1, "short_notice": True}, ["negative"]),
         ({"notice": 91 * DAY}, ["91 d", "at most 90 d"]),
         ({"not_before": START + 91 * DAY}, ["91 d", "at most 90 d"]),

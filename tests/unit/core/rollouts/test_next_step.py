@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from forewarn.core.events import MAX_NOTICE, Event, EventType, Source, Status
 from forewarn.core.rollouts.model import Gate, Lane, Rollout, Step, Switch
-from forewarn.core.rollouts.next_step import GATE_EVERY, Next, Seen, appointment, step
+from forewarn.core.rollouts.next_step import GATE_EVERY, GateAnswer, Next, appointment, next_step
 from forewarn.core.rollouts.progress import StepState, WaitKind, covered
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
@@ -59,7 +59,7 @@ class World:
         self.rollout = rollout
         self.now = Now(at=START)
         self.events: dict[str, list[Event]] = {}
-        self.seen: dict[str, Seen] = {}
+        self.gate_answers: dict[str, GateAnswer] = {}
         self.gone: set[str] = set()
         self.count = 0
 
@@ -67,7 +67,7 @@ class World:
         return [name for name in wanted.machines if name not in self.gone]
 
     def look(self) -> Next:
-        return step(self.rollout, self.events, self.seen, self.there, self.now)
+        return next_step(self.rollout, self.events, self.gate_answers, self.there, self.now)
 
     def at(self, at: Time) -> None:
         self.now = msgspec.structs.replace(self.now, at=at)
@@ -167,13 +167,15 @@ def test_it_bakes_and_then_asks_the_gate() -> None:
     assert (then.announce, then.ask, then.wake) == ((), (), START + 5 * MINUTE)
     world.at(START + 5 * MINUTE)
     assert world.look().ask == ("rollout/R/g0/0",)
-    world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=False, message="status 503")
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(
+        at=world.now.at, passed=False, message="status 503"
+    )
     then = world.look()
     assert (then.announce, then.ask, then.wake) == ((), (), world.now.at + GATE_EVERY)
     assert "status 503" in then.waits[0].message
     world.at(world.now.at + GATE_EVERY)
     assert world.look().ask == ("rollout/R/g0/0",)
-    world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=True)
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=world.now.at, passed=True)
     assert causes(world.look()) == ["g0/1"]
 
 
@@ -181,7 +183,9 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_what_it_said(
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START + 9 * MINUTE, passed=False, message="status 503")
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(
+        at=START + 9 * MINUTE, passed=False, message="status 503"
+    )
     world.at(START + 10 * MINUTE - 1)
     assert not world.look().pause
     world.at(START + 10 * MINUTE)
@@ -208,13 +212,13 @@ def test_what_came_after_a_gate_proves_that_it_passed() -> None:
     world = World(a_rollout(2, 2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=True)
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=True)
     world.carry_out()
     world.finish("rollout/R/g0/1")
-    world.seen["rollout/R/g0/1"] = Seen(at=START, passed=True)
+    world.gate_answers["rollout/R/g0/1"] = GateAnswer(at=START, passed=True)
     world.at(START + MINUTE)
     world.carry_out()
-    world.seen.clear()  # a restart
+    world.gate_answers.clear()  # a restart
     assert world.look().ask == ()
     assert [wait.lane for wait in world.look().waits] == ["g1"]
 
@@ -224,11 +228,11 @@ def test_the_last_steps_gate_counts_too() -> None:
     world.carry_out()
     world.finish("rollout/R/g0/0")
     assert causes(world.carry_out()) == []
-    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=True)
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=True)
     world.carry_out()
     world.finish("rollout/R/g1/0")
     assert world.look().over == ""
-    world.seen["rollout/R/g1/0"] = Seen(at=START, passed=True)
+    world.gate_answers["rollout/R/g1/0"] = GateAnswer(at=START, passed=True)
     assert world.look().over == "done"
 
 
@@ -238,10 +242,10 @@ def test_a_beginning_proves_nothing_while_there_was_room_for_it_anyway() -> None
     world.carry_out()
     world.at(START + HOUR)
     world.finish("rollout/R/g0/0", "rollout/R/g1/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=True)
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=world.now.at, passed=True)
     world.carry_out()
     assert [event.group for event in world.active()] == ["g2"]
-    world.seen.clear()
+    world.gate_answers.clear()
     assert world.look().ask == ("rollout/R/g0/0", "rollout/R/g1/0")
 
 
@@ -249,7 +253,7 @@ def test_what_a_gate_answered_before_somebody_resumed_no_longer_counts() -> None
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=False, message="status 503")
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=False, message="status 503")
     world.at(START + 5 * SECOND)
     assert world.look().ask == ()
     world.switch(resumed=Switch(by="x", at=world.now.at))
@@ -294,11 +298,11 @@ def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> N
     world.carry_out()
     assert [event.group for event in world.active()] == ["g2"]
     world.finish("rollout/R/g2/0")
-    world.seen["rollout/R/g2/0"] = Seen(at=world.now.at, passed=True)
+    world.gate_answers["rollout/R/g2/0"] = GateAnswer(at=world.now.at, passed=True)
     world.resume()
     world.carry_out()
     assert [event.group for event in world.active()] == ["g0"]
-    world.seen.clear()
+    world.gate_answers.clear()
     assert "rollout/R/g1/0" in world.look().ask
 
 
@@ -334,7 +338,7 @@ def test_the_gate_is_asked_after_each_of_several_steps_that_end_at_one_instant()
         cause = f"rollout/R/g0/{domain}"
         world.finish(cause)
         assert (causes(world.look()), world.look().ask) == ([], (cause,))
-        world.seen[cause] = Seen(at=START, passed=True)
+        world.gate_answers[cause] = GateAnswer(at=START, passed=True)
     assert world.look().over == "done"
 
 
@@ -342,10 +346,10 @@ def test_what_came_after_a_gate_at_the_same_instant_proves_that_it_passed() -> N
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=True)
+    world.gate_answers["rollout/R/g0/0"] = GateAnswer(at=START, passed=True)
     world.carry_out()
     world.withdraw(world.active()[0], world.rollout.name)
-    world.seen.clear()
+    world.gate_answers.clear()
     assert causes(world.look()) == ["g0/1"]
 
 
@@ -516,7 +520,7 @@ class RollingMachine(RuleBasedStateMachine):
     @rule()
     def forget(self) -> None:
         """A restart: what gates answered is forgotten, and service is steady from now on."""
-        self.world.seen.clear()
+        self.world.gate_answers.clear()
         self.world.now = msgspec.structs.replace(self.world.now, steady_since=self.world.now.at)
 
     # What happens to its events.
@@ -644,7 +648,9 @@ class RollingMachine(RuleBasedStateMachine):
     def _answer(self, then: Next) -> None:
         for cause in then.ask:
             says = "status 200" if self.healthy else "status 503"
-            self.world.seen[cause] = Seen(at=self.world.now.at, passed=self.healthy, message=says)
+            self.world.gate_answers[cause] = GateAnswer(
+                at=self.world.now.at, passed=self.healthy, message=says
+            )
             if self.healthy:
                 self.passed[cause] = True
 

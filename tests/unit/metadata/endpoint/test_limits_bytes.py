@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.metadata.endpoint.limits import STRANGER, BufferLimits, Limits, share_of
+from forewarn.metadata.endpoint.limits import UNKNOWN_CALLER, BufferLimits, Limits, share_of
 
 LIMITS = Limits(max_buffered_per_machine=100, max_buffered=300, max_body=80)
 ONE, TWO, THREE = object(), object(), object()  # connections
@@ -82,4 +82,4 @@ def test_whoever_has_gone_is_not_woken() -> None:
 
 def test_callers_that_are_no_machines_share_one_part() -> None:
     assert share_of("web_0") == "web_0"
-    assert share_of(f"{STRANGER}10.0.0.1") == share_of(f"{STRANGER}10.0.0.2")
+    assert share_of(f"{UNKNOWN_CALLER}10.0.0.1") == share_of(f"{UNKNOWN_CALLER}10.0.0.2")

@@ -9,6 +9,6 @@ from forewarn.metadata.workers import hub, remote_upstream
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "GATHER", 0.3)
-    monkeypatch.setattr(hub, "HEARD_WITHIN", 0.3)
-    monkeypatch.setattr(remote_upstream, "HOLD_MOST", 1.0)
+    monkeypatch.setattr(hub, "RECONNECT_PATIENCE", 0.3)
+    monkeypatch.setattr(hub, "CONFIRM_TIMEOUT", 0.3)
+    monkeypatch.setattr(remote_upstream, "MAX_HOLD", 1.0)

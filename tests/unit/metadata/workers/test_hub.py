@@ -103,10 +103,10 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 )
                 await answering.wait()
                 node.hub._members[0].stream.cut()
-                with pytest.raises(OutcomeUnknown, match="nobody knows"):
+                with pytest.raises(OutcomeUnknown, match="it is unknown whether"):
                     await asked
             await until(lambda: not face.upstream.connected)
-            with pytest.raises(NotDurable, match="control process is away"):
+            with pytest.raises(NotDurable, match="control process is not available"):
                 await face.upstream.approve("web_1", "web", [id])
             with pytest.raises(NotDurable):
                 await face.upstream.enable("web")
@@ -304,9 +304,9 @@ def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_e
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:
     """What a held group shows must not look like an enabled group without events."""
     view = GroupView(name="g", kind=GroupKind.STANDALONE, enabled=True, incarnation=4, events=())
-    from forewarn.metadata.workers.staged_views import _nothing_yet
+    from forewarn.metadata.workers.staged_views import _without_document
 
-    assert not _nothing_yet(view).enabled
+    assert not _without_document(view).enabled
 
 
 def test_workers_go_by_the_time_of_control_and_not_by_a_wall_clock_that_is_wrong(

@@ -54,8 +54,8 @@ from helpers.worker_hub import (
 )
 
 # As they are in earnest, before a fixture makes them shorter.
-AT_MOST = hub.HEARD_WITHIN + hub.GATHER + availability.ENDED_WITHIN
-HOLD_MOST = remote_upstream.HOLD_MOST
+AT_MOST = hub.CONFIRM_TIMEOUT + hub.RECONNECT_PATIENCE + availability.KILL_TIMEOUT
+MAX_HOLD = remote_upstream.MAX_HOLD
 
 A_WORKER = """
 import asyncio, sys
@@ -110,8 +110,8 @@ def gone(process: int) -> bool:
 def test_control_waits_less_long_than_workers_do_and_notices_silence_before_it_is_an_outage() -> (
     None
 ):
-    assert AT_MOST < remote_upstream.ANSWERED_WITHIN < HOLD_MOST
-    assert remote_upstream.REPORT_EVERY < hub.QUIET < hub.SILENT < STALL / 1e6
+    assert AT_MOST < remote_upstream.CALL_TIMEOUT < MAX_HOLD
+    assert remote_upstream.REPORT_EVERY < hub.NOT_SERVING_AFTER < hub.KILL_AFTER < STALL / 1e6
 
 
 def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "WATCH_EVERY", 0.05)
-    monkeypatch.setattr(hub, "QUIET", 2.0)  # it talks once a second
+    monkeypatch.setattr(hub, "NOT_SERVING_AFTER", 2.0)  # it talks once a second
     control = Control(tmp_path, 2)
 
     async def body() -> None:
@@ -173,7 +173,7 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
             await until(lambda: node.hub is not None and node.hub.serving == 1)
             assert "1 of 2 workers are away" in node._endpoint_problem()
             assert not gone(watched)
-            monkeypatch.setattr(hub, "SILENT", 2.5)
+            monkeypatch.setattr(hub, "KILL_AFTER", 2.5)
             await until(lambda: gone(watched))
             os.close(watched)
 
@@ -183,7 +183,7 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
 def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "SILENT", 3_600.0)
+    monkeypatch.setattr(hub, "KILL_AFTER", 3_600.0)
     control = Control(tmp_path, 2)
 
     async def body() -> None:
@@ -255,7 +255,7 @@ async def led_by(puppet: Puppet) -> AsyncIterator[WorkerView]:
 def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_control_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_upstream, "HOLD_MOST", 0.1)
+    monkeypatch.setattr(remote_upstream, "MAX_HOLD", 0.1)
     monkeypatch.setattr(remote_upstream, "REPORT_EVERY", 0.02)
 
     async def body() -> None:
@@ -268,7 +268,7 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
             puppet.stream.send(News(2, (Changed(_news(2).view),)))
             await until(lambda: puppet.says(Held) == 2)
             pulses = puppet.says(Pulse)
-            await until(lambda: puppet.says(Pulse) > pulses + 20)  # many times HOLD_MOST
+            await until(lambda: puppet.says(Pulse) > pulses + 20)  # many times MAX_HOLD
             assert not face.of["web"].view.enabled
             await puppet.__aexit__()
             await until(lambda: face.of["web"].view.incarnation == 2)
@@ -279,7 +279,7 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
 def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_upstream, "ANSWERED_WITHIN", 0.1)
+    monkeypatch.setattr(remote_upstream, "CALL_TIMEOUT", 0.1)
 
     async def body() -> None:
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
@@ -300,11 +300,11 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
 def test_a_worker_that_cannot_reach_control_says_so_now_and_then_and_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_upstream, "DIAL_MOST", 0.05)
+    monkeypatch.setattr(remote_upstream, "MAX_DIAL_PAUSE", 0.05)
     path = tmp_path / "nowhere"
 
     async def body() -> None:
-        monkeypatch.setattr(remote_upstream, "TELL_FIRST", 0.1)
+        monkeypatch.setattr(remote_upstream, "LOG_AFTER", 0.1)
         with structlog.testing.capture_logs() as said:
             async with led_by(Puppet(path)):
                 await until(lambda: bool(said))
@@ -331,7 +331,7 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
                 await Node(config).__aenter__()
             lost = await ManualWorker.connected(control, 0, service=other.service)
             said = await lost.until(Unwelcome)
-            assert "an upstream of its own" in said.reason
+            assert "its own upstream" in said.reason
             assert other.service in said.reason
             await reboot(node)
             assert face.upstream.connected

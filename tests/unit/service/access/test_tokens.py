@@ -167,19 +167,19 @@ def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
         ({"name": "a b"}, "a token's name has"),
         ({"name": "-a"}, "begins with a letter or digit"),
         ({"name": "x" * 65}, "a token's name has 1 to 64"),
-        ({"name": "Operator"}, "somebody else in the history"),
-        ({"name": "driver"}, "somebody else in the history"),
+        ({"name": "Operator"}, "has another meaning in the history"),
+        ({"name": "driver"}, "has another meaning in the history"),
         ({"name": "web-0"}, "a machine is called 'web-0'"),
         ({"name": "fw_0123abcd_" + "a" * 43}, "that name is a token itself"),
-        ({"limit": Limit(groups=("web",))}, "an admin is not limited"),
-        ({"limit": Limit(labels=parse("tier=web"))}, "an admin is not limited"),
+        ({"limit": Limit(groups=("web",))}, "a token of an admin cannot be limited"),
+        ({"limit": Limit(labels=parse("tier=web"))}, "a token of an admin cannot be limited"),
         ({"role": Role.VIEWER, "limit": Limit(groups=("g",) * 101)}, "at most 100 groups"),
         ({"role": Role.VIEWER, "limit": Limit(groups=("",))}, "by their names"),
         ({"lasts": 0}, "within 3650 d"),
         ({"lasts": -MINUTE}, "within 3650 d"),
         ({"lasts": 3_651 * DAY}, "within 3650 d"),
         ({"expires_at": 1}, "within 3650 d"),
-        ({"lasts": DAY, "expires_at": 1}, "one of the two"),
+        ({"lasts": DAY, "expires_at": 1}, "not both"),
     ],
 )
 def test_what_no_token_can_be_is_refused_and_changes_nothing(
@@ -282,17 +282,17 @@ def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
     created(service)
     old = created(service, "one", Role.VIEWER)
     created(service, "two", Role.VIEWER)
-    assert "3 tokens, the most there can be" in says(asked(service, "three", Role.VIEWER))
+    assert "3 tokens, which is the maximum" in says(asked(service, "three", Role.VIEWER))
     revoked(service, "one")
     created(service, "three", Role.VIEWER)
     assert old.token.id not in [token.id for token in service.node.tokens.all()]
 
 
 def _tokens() -> Any:
-    from forewarn.core.history import What
+    from forewarn.core.history import RecordKind
     from forewarn.store.port import HistoryQuery
 
-    return HistoryQuery(what=(What.TOKEN_CREATED, What.TOKEN_REVOKED))
+    return HistoryQuery(what=(RecordKind.TOKEN_CREATED, RecordKind.TOKEN_REVOKED))
 
 
 def test_names_that_people_would_take_for_one_another_are_refused(service: Service) -> None:
@@ -300,7 +300,7 @@ def test_names_that_people_would_take_for_one_another_are_refused(service: Servi
     assert f"there is a token of that name, {made.token.id}" in says(asked(service, "Alice"))
     assert "a machine is called 'web-0'" in says(asked(service, "WEB-0"))
     for name in (made.token.id, "0a1b2c3d", "DEADBEEF"):
-        assert "is of the form of a token's id" in says(asked(service, name))
+        assert "has the form of a token's id" in says(asked(service, name))
     assert created(service, "0a1b2c3d4").token.name == "0a1b2c3d4"
 
 

@@ -78,7 +78,7 @@ def test_a_process_that_stood_still_was_not_serving() -> None:
     watches.pass_(10 * MINUTE)
     now = watches.clock.now(RULES)
     assert (now.at, now.steady_since, now.lost) == (START + 10 * MINUTE, now.at, 10 * MINUTE)
-    assert [told.what for told in watches.told] == ["the process stood still"]
+    assert [told.what for told in watches.told] == ["the process was stalled"]
 
 
 def test_it_takes_up_where_an_earlier_run_ended() -> None:

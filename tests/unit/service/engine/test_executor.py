@@ -124,7 +124,7 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
         id = started(service)
         service.clock.advance("7d")
         assert status(service, id) is Status.STARTED
-        assert "nobody knows whether it happened" in says(service, id)
+        assert "it is unknown whether it was carried out" in says(service, id)
         (event,) = service.node.platform.active()
         assert core.event(event).held.endswith("no record")
         service.run(service.node.platform.retry(id, "operator"))

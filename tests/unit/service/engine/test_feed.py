@@ -211,7 +211,7 @@ def test_a_commit_told_again_has_the_words_that_the_history_had(
 
 def retold(commit: Commit) -> list[Any]:
     changed = [(entry.group, entry.items) for entry in commit.entries]
-    return list(HistoryReplayer(commit.words).records(commit.at, changed, commit.puts))
+    return list(HistoryReplayer(commit.replay_notes).records(commit.at, changed, commit.puts))
 
 
 def _page(found: Any) -> list[FeedEntry]:

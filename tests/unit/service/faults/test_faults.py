@@ -39,7 +39,7 @@ def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None
     fault = service.faults.add("gone", machine="web_0", times=3)
     assert (fault.consumed, fault.left, fault.state) == (0, 3, "active")
     assert statuses(service, 2) == [410, 410]
-    assert fault.account.says == "2 of 3 consumed"
+    assert fault.account.consumption == "2 of 3 consumed"
     assert statuses(service, 3) == [410, 200, 200]
     assert (fault.consumed, fault.left, fault.state) == (3, 0, "used up")
     assert fault.matched == 3, "what is used up is not asked any more"
@@ -48,7 +48,7 @@ def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None
 def test_without_a_number_it_stays_until_it_is_cleared(service: Service) -> None:
     fault = service.faults.add("error")
     assert statuses(service, 4) == [500] * 4
-    assert (fault.left, fault.account.says) == (None, "4 consumed")
+    assert (fault.left, fault.account.consumption) == (None, "4 consumed")
     fault.clear()
     assert statuses(service, 1) == [200]
     assert fault.consumed == 4, "what was is still known"
@@ -165,15 +165,15 @@ def test_all_are_listed_in_order_and_cleared_together(service: Service) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "gonne"}, "'gonne' is no kind of fault; did you mean 'gone'?"),
+    ({"kind": "gonne"}, "'gonne' is not a kind of fault; did you mean 'gone'?"),
     ({"kind": "gone", "machine": "web_9"}, "no machine 'web_9'; did you mean 'web_"),
     ({"kind": "gone", "group": "wep"}, "no group 'wep'; did you mean 'web'?"),
     ({"kind": "gone", "times": 0}, "times is from 1 to 1000000, not 0"),
-    ({"kind": "gone", "skip": -1}, "so many are spared first: from 0 to 1000000, not -1"),
+    ({"kind": "gone", "skip": -1}, "skip is from 0 to 1000000, not -1"),
     ({"kind": "gone", "probability": 0}, "a probability is above 0 and at most 1, not 0"),
     ({"kind": "gone", "probability": float("nan")}, "a probability is above 0"),
     ({"kind": "gone", "seed": -1}, "a seed is a whole number from 0"),
-    ({"kind": "gone", "lasts": 0}, "it has to last for some time"),
+    ({"kind": "gone", "lasts": 0}, "a fault must last for some time"),
     ({"kind": "gone", "starts_in": "91d"}, "a fault begins, and lasts, within 7776000 seconds"),
     ({"kind": "gone", "method": "PUT"}, "a method is GET or POST, not 'PUT'"),
     ({"kind": "empty", "method": "POST"}, "a fault 'empty' is about documents"),
@@ -181,11 +181,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "gone", "seconds": 1}, "takes no seconds; those that do are slow, stalled"),
     ({"kind": "slow", "seconds": 121}, "takes from 0 to 120 seconds, not 121"),
     ({"kind": "slow", "seconds": float("inf")}, "takes from 0 to 120 seconds, not inf"),
-    ({"kind": "gone", "status": 500}, "has a status of its own; only 'error' takes one"),
+    ({"kind": "gone", "status": 500}, "is fixed; only 'error' takes one"),
     ({"kind": "error", "status": 404}, "an error is a status from 500 to 599, not 404"),
     ({"kind": "gone", "body": "x"}, "takes no body; those that do are error, plain"),
     ({"kind": "error", "body": "x" * 65_537}, "the body of a fault has at most 65536 characters"),
-    ({"kind": "slow", "takes_effect": False}, "cannot be said of a fault 'slow'; it can of"),
+    (
+        {"kind": "slow", "takes_effect": False},
+        "a fault 'slow' has no choice whether an approval takes effect",
+    ),
     ({"kind": "error", "method": "GET", "takes_effect": True}, "only an approval can take effect"),
     ({"kind": "gone", "machines": ["web_0"] * 1_001}, "for at most 1000 machines and groups"),
     ({"kind": "gone", "times": "3"}, "invalid fault: Expected `int | null`, got `str`"),
@@ -214,7 +217,7 @@ def test_there_is_a_limit_to_how_many_there_are(
     service.faults.add("gone", times=1)
     service.faults.add("gone", times=1)
     assert statuses(service, 2) == [410, 410]
-    with pytest.raises(RefusedByService, match="2 faults, the most there can be; clear some"):
+    with pytest.raises(RefusedByService, match="2 faults, which is the maximum; clear some"):
         service.faults.add("gone")
 
 
@@ -270,4 +273,4 @@ def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service
 
 def test_every_kind_is_described() -> None:
     assert [kind.value for kind in FaultKind] == [kind.value for kind in KINDS]
-    assert kinds.MAX_HELD == 120
+    assert kinds.MAX_DELAY == 120

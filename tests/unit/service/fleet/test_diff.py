@@ -225,7 +225,7 @@ def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied)
     applied.service.clock.advance("1h")
     assert applied.machine("w1").host == "c"
     text = FLEET.replace("[a, b, c]", "[a, b]")
-    assert "to which these were moved: w1" in applied.refusal(text, force=True)
+    assert "to which machines were moved: w1" in applied.refusal(text, force=True)
     applied(text.replace("w1, host: b", "w1, host: a"))
     assert (applied.machine("w1").host, applied.machine("w1").moved_from) == ("a", "")
 
@@ -284,7 +284,7 @@ def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> 
         return str(done) if isinstance(done, Refused) else told(done)
 
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
-        "line 2: machines[0].name: machine 'w0' stands twice: group 'web' has it"
+        "line 2: machines[0].name: machine 'w0' occurs twice: group 'web' has it"
     )
     assert "is not under hosts" in change(
         edit.put_group("g", "kind: standalone\nmachines: [{name: x, host: z}]")
@@ -294,7 +294,7 @@ def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> 
         ("machine", "added", "x"),
     ]
     assert change(edit.put_group("g", "name: h\nkind: standalone\nmachines: []")) == (
-        "line 1: name: this is about 'g'; leave the name out or say the same"
+        "line 1: name: this request is for 'g'; leave the name out or give the same"
     )
     assert change(edit.remove_machine("x")) == [
         ("group", "removed", "g"),

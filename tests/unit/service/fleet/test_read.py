@@ -76,16 +76,19 @@ WRONG = [
     ("groups: []\nfoo: 1", "line 2: foo: unknown key; there are groups, hosts"),
     ("groups: []\nHosts: []", "line 2: Hosts: unknown key; did you mean 'hosts'?"),
     ("groups: []\nhosts: [a, {nam: b}]", "line 2: hosts[1].nam: unknown key; did you mean 'name'?"),
-    ("groups: []\nhosts: [a,\n a]", "line 3: hosts[1]: host 'a' stands twice"),
+    ("groups: []\nhosts: [a,\n a]", "line 3: hosts[1]: host 'a' occurs twice"),
     (
         "groups: []\nhosts: [3]",
-        "line 2: hosts[0]: text or a mapping is expected, not a whole number",
+        "line 2: hosts[0]: expected text or a mapping, not a whole number",
     ),
-    ("groups: 3", "line 1: groups: a list is expected, not a whole number"),
-    ("groups:\n- 3", "line 2: groups[0]: a mapping is expected"),
+    ("groups: 3", "line 1: groups: expected a list, not a whole number"),
+    ("groups:\n- 3", "line 2: groups[0]: expected a mapping"),
 ]
 WRONG_GROUPS = [
-    ("kind: heap, machines: []", "groups[0].kind: 'heap' is none of standalone, cloud-service"),
+    (
+        "kind: heap, machines: []",
+        "groups[0].kind: unknown value 'heap'; expected one of standalone, cloud-service",
+    ),
     ("kind: scaleset, machines: []", "did you mean 'scale-set'?"),
     (
         "kind: standalone, machines: []",
@@ -99,7 +102,7 @@ WRONG_GROUPS = [
     ),
     (
         "kind: cloud-service, scale_set: s, machines: []",
-        "groups[0].scale_set: goes with kind scale-set only",
+        "groups[0].scale_set: is only for groups of kind scale-set",
     ),
     (
         "kind: cloud-service, machines: [], policy: {user_event_limit: 0}",
@@ -111,28 +114,29 @@ WRONG_GROUPS = [
     ),
     (
         "kind: cloud-service, machines: [], policy: {auto_approve: [Rebot]}",
-        "groups[0].policy.auto_approve[0]: 'Rebot' is none of Reboot, Redeploy; did you mean",
+        "groups[0].policy.auto_approve[0]: unknown value 'Rebot'; expected one of Reboot, Redeploy;"
+        " did you mean",
     ),
     (
         "kind: cloud-service, machines: [], policy: {terminate_notice: 5m}",
-        "groups[0].policy.terminate_notice: goes with kind scale-set only",
+        "groups[0].policy.terminate_notice: is only for groups of kind scale-set",
     ),
     (
         "kind: scale-set, machines: [], policy: {terminate_notice: 4m}",
-        "is from 5 min to 15 min, not 4 min",
+        "must be from 5 min to 15 min, not 4 min",
     ),
     (
         "kind: scale-set, machines: [], policy: {terminate_notice: 16m}",
-        "is from 5 min to 15 min, not 16 min",
+        "must be from 5 min to 15 min, not 16 min",
     ),
     ("kind: scale-set, machines: [], policy: {terminate_notice: soon}", "'soon' is not a duration"),
     (
         "kind: cloud-service, machines: [], labels: {a: 1}",
-        "groups[0].labels.a: text is expected, not a whole number; write it in quotes",
+        "groups[0].labels.a: expected text, not a whole number; write it in quotes",
     ),
     (
         "kind: cloud-service, machines: [], labels: {-a: b}",
-        "groups[0].labels.-a: '-a' is no name of a label",
+        "groups[0].labels.-a: '-a' is not a valid label name",
     ),
     (
         "kind: scale-set, machines: [{name: other_0}]",
@@ -141,42 +145,45 @@ WRONG_GROUPS = [
     ("kind: scale-set, machines: [{name: g_01}]", "is named 'g_0'"),
 ]
 WRONG_MACHINES = [
-    ("{name: a}, {name: a}", "machines[1].name: machine 'a' stands twice: group 'g' has it"),
+    ("{name: a}, {name: a}", "machines[1].name: machine 'a' occurs twice: group 'g' has it"),
     ("{name: a, adress: 1.2.3.4}", "machines[0].adress: unknown key; did you mean 'address'?"),
     ("{name: a, address: 1.2.3}", "machines[0].address: '1.2.3' is not an IP address"),
     ("{name: a, addresses: [10.0.0.1, x]}", "machines[0].addresses[1]: 'x' is not an IP address"),
     ("{name: a, address: 'fe80::1%eth0'}", "leave out the interface behind the %"),
     ("{name: a, host: h}", "machines[0].host: host 'h' is not under hosts"),
-    ("{name: a, update_domain: -1}", "machines[0].update_domain: is from 0 to 999, not -1"),
-    ("{name: a, fault_domain: 1000}", "machines[0].fault_domain: is from 0 to 999, not 1000"),
+    ("{name: a, update_domain: -1}", "machines[0].update_domain: must be from 0 to 999, not -1"),
+    ("{name: a, fault_domain: 1000}", "machines[0].fault_domain: must be from 0 to 999, not 1000"),
     (
         "{name: a, update_domain: x}",
-        "machines[0].update_domain: a whole number is expected, not text",
+        "machines[0].update_domain: expected a whole number, not text",
     ),
-    ("{name: 7}", "machines[0].name: text is expected, not a whole number; write it in quotes"),
-    ("{name: 'a b'}", "machines[0].name: 'a b' is no name: that has 1 to 80 letters"),
-    ("{name: a, spot: maybe}", "machines[0].spot: true or false is expected, not text"),
-    ("{name: a, tags: [b]}", "machines[0].tags: a mapping is expected, not a list"),
+    ("{name: 7}", "machines[0].name: expected text, not a whole number; write it in quotes"),
+    ("{name: 'a b'}", "machines[0].name: 'a b' is not a valid name: use 1 to 80 letters"),
+    ("{name: a, spot: maybe}", "machines[0].spot: expected true or false, not text"),
+    ("{name: a, tags: [b]}", "machines[0].tags: expected a mapping, not a list"),
     (
         "{name: a, address: 10.0.0.1}, {name: b, address: '::ffff:10.0.0.1'}",
-        "machines[1].address: address '10.0.0.1' stands twice: machine 'a' has it",
+        "machines[1].address: address '10.0.0.1' occurs twice: machine 'a' has it",
     ),
     (
         f"{{name: a, vm_id: {ID}}}, {{name: b, vm_id: {ID.upper()}}}",
-        f"machines[1].vm_id: vm_id '{ID.upper()}' stands twice: machine 'a' has it",
+        f"machines[1].vm_id: vm_id '{ID.upper()}' occurs twice: machine 'a' has it",
     ),
-    ("{name: a, vm_id: x}", "groups[0].machines[0].vm_id: 'x' is no GUID; write it as in"),
+    ("{name: a, vm_id: x}", "groups[0].machines[0].vm_id: 'x' is not a GUID; write it like"),
     ("{name: a, address: 0.0.0.0}", "machines[0].address: '0.0.0.0' is no address of one machine"),
     ("{name: a, address: 224.0.0.1}", "'224.0.0.1' is no address of one machine"),
     ("{name: a, addresses: ['ff02::1']}", "machines[0].addresses[0]: 'ff02::1' is no address of"),
     ("{name: a, addresses: [10.0.0.1, '::']}", "machines[0].addresses[1]: '::' is no address of"),
-    ("{name: a, 2: x}", "groups[0].machines[0]: a key is text, which 2 is not; write it in quotes"),
-    ("{name: a, labels: {yes: x}}", "machines[0].labels: a key is text, which true is not"),
-    ("{name: a, tags: {~: x}}", "machines[0].tags: a key is text, which null is not"),
-    ("{name: a.}", "begins with a letter or digit, and ends with a letter, digit or '_'"),
-    (f"{{name: a, update_domain: {'1' * 5_000}}}", f"'{'1' * 40}…' is no whole number"),
-    (f"{{name: a, update_domain: 0x{'f' * 5_000}}}", f"'0x{'f' * 38}…' is no whole number"),
-    ("{name: a, spot: !!timestamp foo}", "machines[0].spot: 'foo' is no timestamp"),
+    ("{name: a, 2: x}", "groups[0].machines[0]: a key must be text, not 2; write it in quotes"),
+    ("{name: a, labels: {yes: x}}", "machines[0].labels: a key must be text, not true"),
+    ("{name: a, tags: {~: x}}", "machines[0].tags: a key must be text, not null"),
+    ("{name: a.}", "beginning with a letter or digit and ending with a letter, digit or '_'"),
+    (f"{{name: a, update_domain: {'1' * 5_000}}}", f"'{'1' * 40}…' is not a valid whole number"),
+    (
+        f"{{name: a, update_domain: 0x{'f' * 5_000}}}",
+        f"'0x{'f' * 38}…' is not a valid whole number",
+    ),
+    ("{name: a, spot: !!timestamp foo}", "machines[0].spot: 'foo' is not a valid timestamp"),
 ]
 
 

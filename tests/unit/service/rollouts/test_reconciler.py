@@ -317,7 +317,7 @@ def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> No
 def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
     class Broken(Gates):
         async def evaluate(self, gate: Gate) -> GateResult:
-            raise RuntimeError(f"no idea what {gate.named} is")
+            raise RuntimeError(f"no idea what {gate.description} is")
 
     service.node.reconciler._gates = Broken()
     id = start(service, gate=Gate(http="http://localhost/", timeout=MINUTE))

@@ -153,7 +153,7 @@ def test_it_goes_over_a_group_one_domain_at_a_time(service: Service) -> None:
     assert active(service)[0].status is Status.STARTED
     service.clock.advance("10m")
     assert active(service) == []
-    assert "it bakes for 5 min" in waits(service, id)
+    assert "its bake time is 5 min" in waits(service, id)
     service.clock.advance("5m")
     assert [event.resources for event in active(service)] == [("web_1",)]
     service.clock.advance("30m")
@@ -481,7 +481,7 @@ def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Servic
         port = listener.getsockname()[1]
     for url, told in (
         (f"http://127.0.0.1:{port}/", "Connection refused"),
-        ("http://nowhere.invalid/", "its name leads to no address"),
+        ("http://nowhere.invalid/", "its host name cannot be resolved"),
     ):
         answer = service.run(Gates().evaluate(Gate(http=url)))
         assert (answer.passed, answer.message) == (False, told)
@@ -508,11 +508,11 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"bake": -1}, "a bake time is from"),
         ({"duration": -2}, "not a length of impact"),
         ({"description": "x" * 2_000}, "2000 characters"),
-        ({"gate": Gate()}, "an address or a command"),
-        ({"gate": Gate(http="http://x/", command="y")}, "one of the two"),
-        ({"gate": Gate(http="ftp://x/")}, "no address of a gate"),
-        ({"gate": Gate(http="http://x:99999/")}, "no address of a gate"),
-        ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "no address of a gate"),
+        ({"gate": Gate()}, "either a URL or a command"),
+        ({"gate": Gate(http="http://x/", command="y")}, "either a URL or a command"),
+        ({"gate": Gate(http="ftp://x/")}, "not a valid URL of a gate"),
+        ({"gate": Gate(http="http://x:99999/")}, "not a valid URL of a gate"),
+        ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "not a valid URL of a gate"),
         ({"gate": Gate(http="http://me:secret@x/")}, "no user name"),
         ({"gate": Gate(http="http://x/", timeout=0)}, "timeout is from"),
     ],
@@ -557,7 +557,7 @@ def test_a_plan_is_what_happens(service: Service) -> None:
 def test_the_oldest_that_are_over_are_forgotten_and_too_many_are_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_rollouts, "KEPT_ROLLOUTS", 2)
+    monkeypatch.setattr(service_rollouts, "MAX_ROLLOUTS", 2)
     monkeypatch.setattr(service_rollouts, "MAX_RUNNING", 2)
     first = start(service)
     service.clock.advance("2h")

@@ -14,7 +14,7 @@ from forewarn.core import Change, Event, EventType, GroupKind, Machine, Status
 from forewarn.core.changes import Enabled, EventMoved, GroupDefined, MachinePut
 from forewarn.core.events import Approval, ApprovalKind, Attempt, Source
 from forewarn.core.fleet import Host, Place, Policy
-from forewarn.core.history import What
+from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Entry
@@ -106,7 +106,7 @@ def test_the_history_is_written_with_the_commits_and_once(tmp_path: Path) -> Non
             ("raised", "operator", "B", ("web_0", "web_1")),
         ]
         assert history[8].note == "from rack-1 to rack-2"
-        of_machine = await store.history(HistoryQuery(machine="web_1", what=(What.RAISED,)))
+        of_machine = await store.history(HistoryQuery(machine="web_1", what=(RecordKind.RAISED,)))
         assert [record.event for record in of_machine] == ["A", "B"]
         # The state is what the commits lead to.
         assert [(e.id, e.status) for e in store.groups["web"].events] == [("B", Status.SCHEDULED)]
@@ -157,7 +157,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "wanted",
     [
         HistoryQuery(machine="m7"),
-        HistoryQuery(machine="m7", since=AT + 5, what=(What.RAISED,), newest_first=True),
+        HistoryQuery(machine="m7", since=AT + 5, what=(RecordKind.RAISED,), newest_first=True),
         HistoryQuery(group="g7"),
         HistoryQuery(group="g7", since=AT + 500, before=(AT + 90_000, 90_000), newest_first=True),
         HistoryQuery(host="h7"),

@@ -16,7 +16,7 @@ import pytest
 from forewarn.core import Event, Group, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
-from forewarn.core.history import HistoryWriter, Record, What
+from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
 from forewarn.store.port import Commit, HistoryQuery, KeyedRequest, PollSightings
@@ -169,7 +169,7 @@ def test_replaying_the_commits_gives_the_history(tmp_path: Path, schema: str) ->
     in_history = [
         msgspec.structs.replace(record, seq=0)
         for record in contents.history
-        if record.what is not What.SEEN
+        if record.what is not RecordKind.SEEN
     ]
     assert replayed == in_history
 
@@ -195,13 +195,13 @@ def test_the_history_of_an_event_is_complete(tmp_path: Path) -> None:
         if event.type.value == "Reboot" and event.resources == ("web_0",)
     ]
     history = [(r.what, r.by) for r in contents.history if r.event == reboot.id]
-    assert [record for record in history if record[0] is not What.SEEN] == [
-        (What.RAISED, "test"),
-        (What.APPROVED, "web_1"),
-        (What.STARTED, "web_1"),
-        (What.ANSWERED, "driver"),
-        (What.ATTEMPTED, ""),
-        (What.FINISHED, "driver"),
+    assert [record for record in history if record[0] is not RecordKind.SEEN] == [
+        (RecordKind.RAISED, "test"),
+        (RecordKind.APPROVED, "web_1"),
+        (RecordKind.STARTED, "web_1"),
+        (RecordKind.ANSWERED, "driver"),
+        (RecordKind.ATTEMPTED, ""),
+        (RecordKind.FINISHED, "driver"),
     ]
 
 

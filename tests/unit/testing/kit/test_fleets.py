@@ -140,17 +140,17 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.availability_set("web", 5)
     with refused(service, "group 'web' exists already"):
         service.machine("web")
-    with refused(service, "machine 'web_0' stands twice: group 'web' has it"):
+    with refused(service, "machine 'web_0' occurs twice: group 'web' has it"):
         service.machine("web_0")
-    with refused(service, "'b ad' is no name"):
+    with refused(service, "'b ad' is not a valid name"):
         service.scale_set("b ad", 2)
-    with refused(service, "'{0}' is no name"):
+    with refused(service, "'{0}' is not a valid name"):
         service.scale_set("{0}", 2)
     with refused(service, "terminate_notice: is from 5 min to 15 min, not 1 min"):
         service.scale_set("told", 2, terminate_notice="1m")
     with refused(service, "unknown event type 'Boot'; expected one of Freeze, Reboot"):
         service.scale_set("auto", 2, auto_approve=["Boot"])
-    with refused(service, "'a b' is no name"):
+    with refused(service, "'a b' is not a valid name"):
         service.hosts("a b")
     with pytest.raises(TypeError, match="a group's machines take spot, update_domains, hosts"):
         service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]

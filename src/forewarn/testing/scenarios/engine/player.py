@@ -129,7 +129,7 @@ class Player:
         outcome = self._session.run(verbs.do(node, step, event_ids, self._paced, faults))
         self._session.settle()
         if isinstance(outcome, Refused):
-            refused = outcome.in_words(HINTS)
+            refused = outcome.with_hint(HINTS)
             self._on_step(f"{text}: refused: {refused}")
             played = StepResult(line=step.line, step=text, at=at, refused=refused)
         else:

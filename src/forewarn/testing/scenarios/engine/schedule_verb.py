@@ -27,7 +27,7 @@ class SupportsLength(Protocol):
 async def schedule(node: Node, entry: timeline_shapes.Schedule) -> Outcome | Refused:
     platform = node.platform
     machines = tuple(entry.machines) or (entry.machine,)
-    group = platform.one_group(machines)
+    group = platform.common_group(machines)
     if isinstance(group, Refused):
         return group
     id, length = platform.new_id(), _duration(entry.lasts)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from forewarn.core.time import Duration
-from forewarn.support.suggest import IN_WORDS, instead_of, nearest
+from forewarn.support.suggest import KIND_NAMES, instead_of, nearest
 from forewarn.support.text import listing, parse_duration
 from forewarn.support.yaml_positions import Where, YamlError
 
@@ -31,7 +31,7 @@ def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
         raise YamlError(f"{what} is a mapping", at)
     for key in raw:
         if not isinstance(key, str):
-            raise YamlError(f"a key is text, which {key!r} is not; write it in quotes", at)
+            raise YamlError(f"a key must be text, not {key!r}; write it in quotes", at)
     return raw
 
 
@@ -84,7 +84,7 @@ def _check_number(value: float, bounds: Mapping[str, Any], at: Where) -> None:
         expected = f"at least {minimum}"
     else:
         expected = f"from {minimum} to {maximum}"
-    raise YamlError(f"{expected} is expected, not {value}", at)
+    raise YamlError(f"expected {expected}, not {value}", at)
 
 
 def _problem(message: str, raw: Any, kind: Any, at: Where) -> YamlError:
@@ -106,12 +106,17 @@ def _problem(message: str, raw: Any, kind: Any, at: Where) -> YamlError:
     if choices := _choices(kind, steps):
         suggested = nearest(str(value), choices)
         suggestion = f"; did you mean '{suggested}'?" if suggested else ""
-        return YamlError(f"'{value}' is none of {listing(choices)}{suggestion}", (*at, *steps))
+        return YamlError(
+            f"unknown value '{value}'; expected one of {listing(choices)}{suggestion}",
+            (*at, *steps),
+        )
     text = message.split(" - at `")[0]
     if expected := _EXPECTED.search(message):
         wanted = [word.strip() for word in expected[1].split("|")]
-        expected_types = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
-        text = f"{expected_types} is expected, not {IN_WORDS.get(expected[2], expected[2])}"
+        expected_types = " or ".join(
+            KIND_NAMES.get(word, word) for word in wanted if word != "null"
+        )
+        text = f"expected {expected_types}, not {KIND_NAMES.get(expected[2], expected[2])}"
         if "str" in wanted and expected[2] in ("int", "float", "bool"):
             text += "; write it in quotes"
     return YamlError(text, (*at, *steps))
