@@ -79,7 +79,7 @@ class Running:
     def stop(self) -> int:
         """Terminate, and kill what does not heed it; the exit status."""
         if self.process.poll() is None:
-            end([os.pidfd_open(self.process.pid)], signal.SIGTERM)
+            end([os.pidfd_open(self.process.pid)], signal.SIGTERM, patience=10.0)
             self.process.kill()
         return self.wait()
 

@@ -195,7 +195,7 @@ def test_a_second_restart_while_one_is_scheduled_is_the_same_event(
     assert service.restart(group[0].name).id != first.id, "the first has started"
 
 
-def test_while_the_group_is_not_listening_it_happens_at_once_unannounced(
+def test_while_the_group_is_not_enabled_it_happens_at_once_unannounced(
     groups: Groups, service: Service
 ) -> None:
     group = groups.unpolled()

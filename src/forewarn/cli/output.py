@@ -25,7 +25,7 @@ Url = Annotated[
         help="URL of the service's control API. Default: the service on this machine.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 # What the hints of the service mean on the command line.

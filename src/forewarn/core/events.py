@@ -24,9 +24,8 @@ class Source(enum.Enum):
 class Status(enum.Enum):
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    FINISHED = (
-        "Finished"  # these two are never shown: guests see that the event is no longer listed
-    )
+    # The last two are never shown: guests see that the event is no longer listed.
+    FINISHED = "Finished"
     WITHDRAWN = "Withdrawn"
 
     @property

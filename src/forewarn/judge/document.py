@@ -54,9 +54,8 @@ class Document:
     ids: frozenset[str] = frozenset()
     scheduled: frozenset[str] = frozenset()
     first_due: int | None = None  # the earliest NotBefore shown
-    array: tuple[tuple[str, str, str], ...] = field(
-        default=()
-    )  # id, status and type of each event: what an incarnation identifies
+    # Id, status and type of each event: what an incarnation identifies.
+    array: tuple[tuple[str, str, str], ...] = field(default=())
 
 
 class _Object(list[tuple[str, object]]):

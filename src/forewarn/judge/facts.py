@@ -30,9 +30,8 @@ class EventFacts:
     facts: dict[str, object] = field(default_factory=dict)
     resources: tuple[str, ...] | None = None  # in later versions, if known
     preview_resources: tuple[str, ...] | None = None  # in the preview version
-    groups: dict[str, str] = field(
-        default_factory=dict
-    )  # group -> a machine of it that was shown the event
+    # Group -> a machine of it that was shown the event.
+    groups: dict[str, str] = field(default_factory=dict)
     seen: float | None = None  # time of the first document that lists it
 
     @property

@@ -1,7 +1,7 @@
 """Every promise the judge can find broken, by name.
 
-The names are stable: scripts and tests rely on them. What a rule takes for proof stands where
-it is applied; here stands only what was promised.
+The names are stable: scripts and tests rely on them. Only what was promised is listed here;
+what counts as proof is decided where a rule is applied.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ _DOCUMENTS = {
     "not-a-document": "A 200 to a GET is a JSON document with DocumentIncarnation and Events.",
     "not-compact": "A document is compact JSON without a trailing newline.",
     "keys": "An event has exactly the keys of its api-version, no more and no fewer.",
-    "key-order": "Keys stand in the documented order.",
+    "key-order": "Keys are in the documented order.",
     "incarnation-form": "DocumentIncarnation is an integer, 1 or more.",
     "event-id-form": "EventId is an upper-case GUID.",
-    "duplicate-event": "An event stands in a document once.",
+    "duplicate-event": "An event is in a document only once.",
     "event-status": "EventStatus is Scheduled or Started.",
     "event-type": "EventType is Freeze, Reboot, Redeploy, Preempt or Terminate.",
     "hidden-type": "A version does not list event types that are newer than itself.",
@@ -52,8 +52,8 @@ _COURSE = {
     "changed-facts": "What an event says of itself never changes, in any document or version.",
     "backwards": "A Started event is never Scheduled again.",
     "came-back": "An event that is gone does not come back.",
-    "events-order": "Events stand in the order they were raised, new ones at the end.",
-    "incarnation-same": "One incarnation stands for one array of events.",
+    "events-order": "Events are in the order in which they were raised, new ones at the end.",
+    "incarnation-same": "One incarnation identifies one array of events.",
     "incarnation-down": "The incarnation goes down only when a group was disabled in between.",
     "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
     "incarnation-start": "A newly enabled group starts at incarnation 1 (where changes are known).",

@@ -16,6 +16,7 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.service.engine.clock import ClockLimits
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.upkeep.history import HISTORY
+from forewarn.store.engines import State
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
     force_fleet: bool = True  # apply it even if machines with an active event are removed
-    state: Path | None = None  # the SQLite file; None: nothing is stored
+    state: State | None = None  # None: nothing is stored
     migrate: bool = True  # upgrade the schema of an older state file
     rules: Durations = Durations()
     clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always

@@ -16,9 +16,8 @@ MINUTE: Duration = 60 * SECOND
 HOUR: Duration = 60 * MINUTE
 DAY: Duration = 24 * HOUR
 
-LONGEST: Duration = (
-    221_845_392_000 * SECOND
-)  # from 1970 to the year 9000, in which every clock stops
+# From 1970 to the year 9000, in which every clock stops.
+LONGEST: Duration = 221_845_392_000 * SECOND
 MAX_LISTED = 10
 MAX_DURATION_TEXT = 40  # characters of a duration
 

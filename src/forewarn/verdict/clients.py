@@ -53,9 +53,8 @@ class Client:
         self._longest: float | None = None
         self._real: deque[float] = deque(maxlen=MAX_INTERVALS)
         self._on_clock: deque[float] = deque(maxlen=MAX_INTERVALS)
-        self._gaps: deque[float] = deque(
-            maxlen=MAX_INTERVALS
-        )  # from an answer to the next poll, by the slower clock
+        # From an answer to the next poll, by the slower clock.
+        self._gaps: deque[float] = deque(maxlen=MAX_INTERVALS)
         self._versions: dict[str, int] = {}
         self._approval_versions: dict[str, int] = {}
         self._headers: dict[str, str] = {}

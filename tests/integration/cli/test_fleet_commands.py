@@ -414,17 +414,17 @@ def test_a_withdrawn_event_is_gone(service: Service) -> None:
 def test_a_group_that_does_not_listen_is_told_of_by_the_command(service: Service) -> None:
     service.disable("jump")
     outcome = told(service, "machine", "restart", "jump")
-    assert "not listening" in outcome["notes"][0]
+    assert "not enabled" in outcome["notes"][0]
     assert outcome["status"] == "Started"
     service.clock.advance("20m")
     service.disable("split")
     outcome = told(service, "host", "maintain", "h3", "--evacuate")
     assert (
-        "groups that are not listening and cannot approve until they poll: jump, split"
+        "groups that are not enabled and cannot approve until they poll: jump, split"
         in outcome["notes"]
     )
     service.disable("batch")
-    assert "not listening" in told(service, "machine", "evict", "batch_0")["notes"][0]
+    assert "not enabled" in told(service, "machine", "evict", "batch_0")["notes"][0]
 
 
 def test_a_policy_is_shown_and_changed(service: Service) -> None:

@@ -144,9 +144,9 @@ def test_a_page_of_past_events_goes_on_though_the_last_one_is_forgotten(service:
         ("host=h1&gone=true", ["web_2"]),
         ("gone=false", ["db-9", "db-10", "web_0", "web_1", "web_10"]),
         ("health=degraded", ["db-9", "web_1"]),
-        ("listening=true", ["web_0", "web_1", "web_2", "web_10"]),
-        ("listening=false&health=healthy", []),
-        ("listening=false&limit=1", ["db-9", "db-10"]),
+        ("enabled=true", ["web_0", "web_1", "web_2", "web_10"]),
+        ("enabled=false&health=healthy", []),
+        ("enabled=false&limit=1", ["db-9", "db-10"]),
     ],
 )
 def test_machines_by(service: Service, query: str, found: list[str]) -> None:

@@ -72,7 +72,7 @@ def test_whose_connection_could_not_be_handed_over_is_told(
         line.send(ODD)
         assert line.over() == b""
         until(lambda: bool(lines))
-    assert [line["who"] for line in lines] == ["web0_0"]
+    assert [line["caller"] for line in lines] == ["web0_0"]
     assert service.node.endpoint.connections.total == 0
 
 

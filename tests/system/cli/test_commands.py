@@ -127,7 +127,7 @@ def test_restart_and_redeploy_are_a_users(service: Service) -> None:
 
 def test_a_command_says_so_when_nobody_listens(service: Service) -> None:
     result = typed(service, "machine", "restart", "sql-1")
-    assert "not listening" in result.stderr
+    assert "not enabled" in result.stderr
     assert "at once, or as soon as the machine is free, unannounced" in result.stderr
     (event,) = told(service, "event", "list", "--group", "sql")
     assert (event["status"], event["unannounced"], event["listed"]) == ("Started", True, False)

@@ -94,7 +94,7 @@ def test_a_recording_outlives_a_kill_and_becomes_a_scenario(
     made = tmp_path / "made.yaml"
     assert runner.invoke(app, ["scenario", "from", str(path), "-o", str(made)]).exit_code == 0
     checked = runner.invoke(app, ["scenario", "check", str(made)])
-    assert "scenario seen: 1 on the timeline" in checked.output, made.read_text()
+    assert "scenario seen: steps: 1, expectations: 0" in checked.output, made.read_text()
 
     with Service() as again:
         lines = []

@@ -189,7 +189,7 @@ asyncio.run(main())
         ),
         ('driver = "rack"\n[rack]\nslots = 2', "rack.url is missing: the rack's address, for exa"),
         ('driver = "rack"\n[rack]\nurl = ""\nslot = 2', "rack.slot: unknown key; did you mean 'sl"),
-        ('driver = "rack"\n[rack]\nurl = 7', "rack.url: text is expected, not"),
+        ('driver = "rack"\n[rack]\nurl = 7', "rack.url: expected text, not"),
         ('driver = "rack"\n[rack]\nurl = ""\nslots = 0', ":6: rack.slots: must be at least 1"),
         ('[rack]\nurl = ""', '[rack] is only used with driver = "rack"; set that, or remove it'),
         ('driver = "gone"', "rack_driver.gone:DRIVER of rack-driver cannot be imported"),

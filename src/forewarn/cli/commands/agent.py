@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.output import Json
+from forewarn.support.text import either_of
+from forewarn.wire.versions import TYPE_NAMES
 
 ConfigFile = Annotated[
     Path,
@@ -66,9 +68,7 @@ def check(context: typer.Context, config: OwnConfigFile = None, json: Json = Fal
 @app.command("test")
 def explain(
     context: typer.Context,
-    type: Annotated[
-        str, typer.Argument(help="Event type: Freeze, Reboot, Redeploy, Preempt or Terminate.")
-    ],
+    type: Annotated[str, typer.Argument(help=f"Event type: {either_of(TYPE_NAMES)}.")],
     source: Annotated[
         str, typer.Option(help="Source of the event: Platform or User.")
     ] = "Platform",

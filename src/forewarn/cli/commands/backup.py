@@ -59,7 +59,10 @@ def backup(
 def restore(
     backup: Annotated[Path, typer.Argument(help="Backup file.", metavar="BACKUP")],
     state: Annotated[Path, typer.Option(help="State file to write.")],
-    force: Force = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace an existing state; it is kept under another name."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Restore a backup as the state file of a stopped service."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -22,12 +23,17 @@ from forewarn.cli.output import (
 )
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
-from forewarn.core.events import EventType
+from forewarn.core.events import EventType, TypeTraits, types_that
 from forewarn.core.time import SECOND
-from forewarn.support.text import parse_duration
+from forewarn.support.text import either_of, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)
+
+
+def type_names(trait: Callable[[TypeTraits], bool]) -> str:
+    """Return the names of the event types with a trait, as alternatives, for help texts."""
+    return either_of([type.value for type in types_that(trait)])
 
 
 def _id(text: str) -> str:
@@ -140,7 +146,7 @@ def schedule(
 
 @app.command()
 def approve(id: Id, json: Json = False, url: Url = None) -> None:
-    """Approve an event as an operator: it starts without waiting for its notice."""
+    """Approve an event as an operator: it need not wait for its notice."""
     with service(url) as client:
         print_outcome(client.on_event("approve", id), json, client)
 

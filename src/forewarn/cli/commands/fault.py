@@ -55,11 +55,17 @@ def add(
         int | None, typer.Option(help="Seed of the random numbers, for reproducible faults.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Seconds, for slow, stalled, vanish and short-notice.")
+        float | None,
+        typer.Option(
+            help="Number of seconds; for the kinds slow, stalled, vanish and short-notice."
+        ),
     ] = None,
-    status: Annotated[int | None, typer.Option(help="Status code, for error: 500 to 599.")] = None,
+    status: Annotated[
+        int | None, typer.Option(help="Status code from 500 to 599; for the kind error.")
+    ] = None,
     body: Annotated[
-        Path | None, typer.Option(help="File with the response body, for error and plain.")
+        Path | None,
+        typer.Option(help="Response body, from a file; for the kinds error and plain."),
     ] = None,
     takes_effect: Annotated[
         bool | None,
@@ -106,7 +112,7 @@ def add(
 
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
-    """List all faults, and how much of each was consumed."""
+    """List all faults, and how often each was applied."""
     with service(url) as client:
         faults = client.faults()
     _show(faults, json, "there are no faults")
@@ -118,7 +124,7 @@ def clear(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Remove a fault, or all of them, and show what was consumed."""
+    """Remove a fault, or all of them, and show how often they were applied."""
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
     _show(cleared, json, "there were no faults")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.event import parse_time, print_holds, print_outcomes
+from forewarn.cli.commands.event import parse_time, print_holds, print_outcomes, type_names
 from forewarn.cli.output import (
     Json,
     Url,
@@ -24,6 +24,7 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
+HOST_TYPES = type_names(lambda traits: traits.host_maintenance)
 Name = Annotated[str, typer.Argument(help="Name of the host.")]
 Note = Annotated[str, typer.Option(help="Note for the history.")]
 
@@ -83,7 +84,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 def maintain(
     name: Name,
     mode: Annotated[
-        str, typer.Option("--type", help="Type: Freeze, Reboot or live-migration.")
+        str, typer.Option("--type", help=f"Event type ({HOST_TYPES}), or live-migration.")
     ] = "Freeze",
     evacuate: Annotated[
         bool, typer.Option("--evacuate", help="Move the machines away one by one instead.")

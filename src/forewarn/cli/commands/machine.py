@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.event import print_outcome
+from forewarn.cli.commands.event import print_outcome, type_names
 from forewarn.cli.output import (
     Json,
     Url,
@@ -22,6 +22,7 @@ from forewarn.cli.output import (
 from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
+FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
 Name = Annotated[str, typer.Argument(help="Name of the machine.")]
 
 
@@ -105,7 +106,7 @@ def delete(name: Name, json: Json = False, url: Url = None) -> None:
 @app.command()
 def fail(
     name: Name,
-    type: Annotated[str, typer.Option(help="Event type: Redeploy, Reboot or Freeze.")] = "Redeploy",
+    type: Annotated[str, typer.Option(help=f"Event type: {FAILURE_TYPES}.")] = "Redeploy",
     json: Json = False,
     url: Url = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from forewarn.cli.commands.event import type_names
 from forewarn.cli.commands.rollout_output import (
     continuing_events,
     print_plan,
@@ -34,6 +35,7 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
+ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
 
 
 def _id(text: str) -> str:
@@ -44,7 +46,7 @@ def _id(text: str) -> str:
 
 Id = Annotated[str, typer.Argument(callback=_id, help="ID of the rollout, or a prefix of it.")]
 Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
-Type = Annotated[str, typer.Option("--type", help="Event type: Freeze, Reboot or Redeploy.")]
+Type = Annotated[str, typer.Option("--type", help=f"Event type: {ROLLOUT_TYPES}.")]
 Group = Annotated[list[str] | None, typer.Option("--group", help="Group. Repeatable.")]
 Label = Annotated[
     list[str] | None,

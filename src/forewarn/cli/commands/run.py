@@ -49,7 +49,8 @@ def run(
         list[str], typer.Argument(help="Program to run, and its arguments.", metavar="CMD")
     ],
     machine: Annotated[
-        str | None, typer.Option(help="Machine to run as. Default: the one the service answers as.")
+        str | None,
+        typer.Option(help="Machine to run as. Default: the service's default machine."),
     ] = None,
     network: Annotated[
         Network,

@@ -77,9 +77,8 @@ class Admission:
         except Exception as error:
             if (ended := _token_ended(error)) is None:
                 raise
-            log.warning(
-                "a response was aborted", why=str(ended)
-            )  # the server closes the connection
+            # The server closes the connection.
+            log.warning("a response was aborted", why=str(ended))
         finally:
             self._keys.release(scope)
 

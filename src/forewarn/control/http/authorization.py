@@ -17,7 +17,7 @@ from litestar.exceptions import NotAuthorizedException, PermissionDeniedExceptio
 from litestar.handlers import BaseRouteHandler
 
 from forewarn.control.http.context import CallContext, Caller
-from forewarn.control.http.operation import Creates, operation_of
+from forewarn.control.http.operation import KeyedResponse, operation_of
 from forewarn.core import Event, Machine, Refused
 from forewarn.core.access import Limit, Role
 from forewarn.core.deciding.holds import Hold
@@ -220,18 +220,18 @@ def require_selection(call: CallContext, request: RolloutRequest) -> None:
 
 
 async def require_replay(
-    call: CallContext, creates: Creates | None, response: Any, path: str, name: str
+    call: CallContext, kind: KeyedResponse | None, response: Any, path: str, name: str
 ) -> None:
     """Require what a stored response is about, before it is sent again. A group may have other
     labels by now than when the request was carried out."""
     if not call.limited:
         return
-    match creates:
-        case Creates.OUTCOME | Creates.RESTORED:
+    match kind:
+        case KeyedResponse.OUTCOME | KeyedResponse.RESTORED:
             groups = [response["group"]]
-        case Creates.GROUP:
+        case KeyedResponse.GROUP:
             groups = [response["name"]]
-        case Creates.OUTCOMES:
+        case KeyedResponse.OUTCOMES:
             groups = [event["group"] for event in response["events"]]
         case _:
             groups = []
@@ -241,7 +241,7 @@ async def require_replay(
             f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; what was done under"
             " this key is no longer within that limit"
         )
-    if creates is Creates.OUTCOMES and not groups:
+    if kind is KeyedResponse.OUTCOMES and not groups:
         (require_host if path.startswith("/v1/hosts/") else require_scale_set)(call, name)
 
 

@@ -26,7 +26,7 @@ class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
     labels: Selector = ()
     host: str | None = None
     gone: bool | None = None
-    listening: bool | None = None
+    enabled: bool | None = None
     health: Health | None = None  # of the host it is on
 
 
@@ -42,7 +42,7 @@ def machines(
         group_key = natural_key(group.name)
         if last is not None and group_key < last[0]:
             continue
-        if criteria.listening not in (None, group.enabled):
+        if criteria.enabled not in (None, group.enabled):
             continue
         members = sorted(group.machines, key=lambda machine: natural_key(machine.name))
         for machine in members:

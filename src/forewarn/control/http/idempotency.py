@@ -65,7 +65,9 @@ class IdempotencyKeys:
             return None
         operation = operation_of(request.route_handler)
         if not operation.keyed:
-            raise ProblemError("invalid", f"this operation takes no {HEADER}: {operation.keyless}")
+            raise ProblemError(
+                "invalid", f"this operation takes no {HEADER}: {operation.why_no_key}"
+            )
         if len(values) > 1 or re.match(PATTERN, values[0]) is None:
             raise ProblemError(
                 "invalid",
@@ -113,7 +115,7 @@ class IdempotencyKeys:
             await self._store(key, status, body)
         call, path = self._context.call(request.scope["state"]["caller"], {}), request.url.path
         decoded = msgspec.json.decode(body)
-        await authorization.require_replay(call, operation.creates, decoded, path, name)
+        await authorization.require_replay(call, operation.keyed_response, decoded, path, name)
         self.release(request.scope)
         raise Replayed(status, body, path)
 

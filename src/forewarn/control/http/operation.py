@@ -22,8 +22,9 @@ CHANGES_NOTHING = "it changes nothing"
 _OPTION = "operation"  # in a handler's `opt`
 
 
-class Creates(enum.Enum):
-    """What the response of an operation with idempotency keys contains; used to rebuild it."""
+class KeyedResponse(enum.Enum):
+    """What the response to a request with an Idempotency-Key contains, so that it can be rebuilt
+    when the request is repeated."""
 
     OUTCOME = "outcome"
     OUTCOMES = "outcomes"
@@ -60,8 +61,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     role: Role | None = None  # None: viewer to read, operator for everything else
     public: bool = False  # needs no token
     respects_limits: bool = False  # the handler checks the limit of the caller's token
-    creates: Creates | None = None  # accepts an Idempotency-Key
-    keyless: str = CHANGES_NOTHING  # otherwise, why it needs no key
+    keyed_response: KeyedResponse | None = None  # accepts an Idempotency-Key
+    why_no_key: str = CHANGES_NOTHING  # otherwise, why it needs no key
     tagged: bool = False  # the response has an ETag
     conditional: bool = False  # accepts If-Match
     paged: bool = False  # the response may have a Link to the next page
@@ -75,7 +76,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keyed(self) -> bool:
-        return self.creates is not None
+        return self.keyed_response is not None
 
     @property
     def options(self) -> Options:

@@ -9,7 +9,7 @@ import msgspec
 
 from forewarn.control.http.context import Context
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.http.operation import Creates, Operation
+from forewarn.control.http.operation import KeyedResponse, Operation
 from forewarn.control.schema import core as s
 from forewarn.control.views import core, rollouts
 from forewarn.core import Event, Refused
@@ -25,18 +25,18 @@ async def rebuild_response(
     """Return the response body; `name` is the resource that the path names, if it names one."""
     commit = await _commit(context, keyed)
     platform, notes = context.platform, list(commit.notes)
-    match operation.creates:
-        case Creates.OUTCOME:
+    match operation.keyed_response:
+        case KeyedResponse.OUTCOME:
             event = _event_of_path(await platform.events(commit.about), operation, name)
             return core.outcome(Outcome(_existing(event, "its event"), commit.notes))
-        case Creates.OUTCOMES:
+        case KeyedResponse.OUTCOMES:
             events = await platform.events(commit.about)
             return core.outcomes(Outcomes(tuple(events), commit.notes))
-        case Creates.ROLLOUT:
+        case KeyedResponse.ROLLOUT:
             ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
             report = await context.rollouts.report(ids[0] if ids else name)
             return rollouts.report(_existing(report, "its rollout"))
-        case Creates.GROUP:
+        case KeyedResponse.GROUP:
             return core.group(_existing(platform.machine_index.group(name), "its group"))
         case _:
             group, machine = _existing(platform.machine_index.machine(name), "its machine")

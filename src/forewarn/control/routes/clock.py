@@ -49,7 +49,7 @@ def get_clock(call: Call) -> s.Clock:
         id="advanceClock",
         tag="service",
         summary="Advance a virtual clock",
-        keyless="nothing of it is stored",
+        why_no_key="nothing of it is stored",
         refuses=(409,),
         commands=("clock advance",),
         command_example="clock advance 10m",
@@ -74,7 +74,7 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
         id="playClock",
         tag="service",
         summary="Play a virtual clock forward, waiting for clients at every change",
-        keyless="nothing of it is stored",
+        why_no_key="nothing of it is stored",
         refuses=(409,),
         commands=("clock play",),
         command_example="clock play 15m",
@@ -105,7 +105,7 @@ async def play_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
         id="resumeClock",
         tag="service",
         summary="Resume a virtual clock",
-        keyless="nothing of it is stored",
+        why_no_key="nothing of it is stored",
         refuses=(409,),
         commands=("clock resume",),
         command_example="clock resume --speed 60",
@@ -129,7 +129,7 @@ async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Cl
         id="pauseClock",
         tag="service",
         summary="Pause a virtual clock",
-        keyless="nothing of it is stored",
+        why_no_key="nothing of it is stored",
         refuses=(409,),
         commands=("clock pause",),
         command_example="clock pause",
@@ -149,7 +149,7 @@ async def pause_clock(call: Call) -> s.Clock:
         tag="service",
         summary="Accept the wall clock after the service has stopped trusting it",
         role=Role.ADMIN,
-        keyless="a second request is refused, because the clock is trusted by then",
+        why_no_key="a second request is refused, because the clock is trusted by then",
         refuses=(409,),
         commands=("clock accept",),
         command_example="clock accept",
@@ -174,9 +174,8 @@ def _advanced(call: CallContext, since: Now) -> s.Clock:
 def clock_of(call: CallContext, now: Now | None = None) -> s.Clock:
     now = now or context().platform.writer.now()
     virtual_time = context().virtual_time
-    due = (
-        None if call.limited else context().next_due()
-    )  # it may be about a group outside the limit
+    # It may be about a group outside the limit.
+    due = None if call.limited else context().next_due()
     return s.Clock(
         now=to_datetime(now.at),
         virtual=virtual_time is not None,

@@ -20,7 +20,7 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.filters import EventFilter
-from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
+from forewarn.control.http.operation import EVENT_LINKS, KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import TimedAfter, add_next_link, parse_time_cursor
 from forewarn.control.http.parameters import (
     ByGroup,
@@ -116,7 +116,7 @@ async def list_events(
         summary="Announce an event",
         status=201,
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         refuses=(404,),
         links=EVENT_LINKS,
         commands=("event schedule",),
@@ -173,7 +173,7 @@ async def get_event(call: Call, id: Id) -> s.Event:
         tag="events",
         summary="Approve an event",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=links_to("getEvent", parameter="id", place="id"),
         commands=("event approve",),
@@ -193,7 +193,7 @@ async def approve_event(call: Call, id: Id) -> s.Outcome:
         tag="events",
         summary="Cancel an event that has not started",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=links_to("getEvent", parameter="id", place="id"),
         commands=("event cancel",),
@@ -212,7 +212,7 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
         tag="events",
         summary="Retry a started event that waits for an operator",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=links_to("getEvent", parameter="id", place="id"),
         commands=("event retry",),
@@ -232,7 +232,7 @@ async def retry_event(call: Call, id: Id) -> s.Outcome:
         tag="events",
         summary="Declare a started event finished",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=links_to("getEvent", parameter="id", place="id"),
         commands=("event finish",),

@@ -18,7 +18,7 @@ from forewarn.control.http.errors import (
     parse_selector,
     unwrap,
 )
-from forewarn.control.http.operation import FIRST_EVENT_LINKS, Creates, Operation, links_to
+from forewarn.control.http.operation import FIRST_EVENT_LINKS, KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -130,7 +130,7 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
         tag="hosts",
         summary="Schedule maintenance of a host",
         respects_limits=True,
-        creates=Creates.OUTCOMES,
+        keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
         commands=("host maintain",),
@@ -166,7 +166,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
         tag="hosts",
         summary="Report that a host is expected to fail, and redeploy its machines",
         respects_limits=True,
-        creates=Creates.OUTCOMES,
+        keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
         commands=("host degrade",),
@@ -189,7 +189,7 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
         tag="hosts",
         summary="Report that a host has failed",
         respects_limits=True,
-        creates=Creates.OUTCOMES,
+        keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
         commands=("host fail",),
@@ -210,7 +210,7 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
         tag="hosts",
         summary="Report that a host is repaired",
         respects_limits=True,
-        creates=Creates.OUTCOMES,
+        keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         commands=("host repair",),
         command_example="host repair host-a",

@@ -20,7 +20,7 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.filters import MachineFilter
-from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
+from forewarn.control.http.operation import EVENT_LINKS, KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import (
     MAX_PAGE,
     After,
@@ -71,7 +71,7 @@ async def list_machines(
     gone: Annotated[
         bool | None, query("True: only machines that no longer exist; false: only those that do.")
     ] = None,
-    listening: Annotated[
+    enabled: Annotated[
         bool | None, query("True: only machines of enabled groups; false: only the others.")
     ] = None,
     limit: Limit = MAX_PAGE,
@@ -87,7 +87,7 @@ async def list_machines(
         labels=parse_selector(label) or (),
         host=host,
         gone=gone,
-        listening=listening,
+        enabled=enabled,
         health=None if health is None else parse_enum(Health, "health", health),
     )
     if group is None:
@@ -151,7 +151,7 @@ def get_machine(call: Call, name: Name) -> s.Machine:
         tag="machines",
         summary="Restart a machine as its user, announced as a Reboot",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
         commands=("machine restart",),
@@ -171,7 +171,7 @@ async def restart_machine(call: Call, name: Name) -> s.Outcome:
         tag="machines",
         summary="Redeploy a machine as its user, announced as a Redeploy",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
         commands=("machine redeploy",),
@@ -191,7 +191,7 @@ async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
         tag="machines",
         summary="Restore a machine that was evicted or deleted",
         respects_limits=True,
-        creates=Creates.RESTORED,
+        keyed_response=KeyedResponse.RESTORED,
         conditional=True,
         links=links_to("getMachine", parameter="name", place="name"),
         commands=("machine restore",),
@@ -211,7 +211,7 @@ async def restore_machine(call: Call, name: Name) -> s.Restored:
         tag="machines",
         summary="Evict a spot machine, announced as a Preempt",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
         commands=("machine evict",),
@@ -230,7 +230,7 @@ async def evict_machine(call: Call, name: Name) -> s.Outcome:
         tag="machines",
         summary="Delete a machine, announced as a Terminate if the group's policy requires it",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
         commands=("machine delete",),
@@ -249,7 +249,7 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
         tag="machines",
         summary="Make a machine fail without notice",
         respects_limits=True,
-        creates=Creates.OUTCOME,
+        keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
         commands=("machine fail",),

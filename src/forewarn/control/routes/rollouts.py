@@ -10,7 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
-from forewarn.control.http.operation import Creates, Operation, links_to
+from forewarn.control.http.operation import KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import (
     MAX_PAGE,
     Limit,
@@ -89,7 +89,7 @@ async def list_rollouts(
         summary="Start a rollout",
         status=201,
         respects_limits=True,
-        creates=Creates.ROLLOUT,
+        keyed_response=KeyedResponse.ROLLOUT,
         refuses=(404,),
         links=links_to(
             "getRollout",
@@ -179,7 +179,7 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
         tag="rollouts",
         summary="Pause a rollout",
         respects_limits=True,
-        creates=Creates.ROLLOUT,
+        keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
         commands=("rollout pause",),
@@ -201,7 +201,7 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> 
         tag="rollouts",
         summary="Resume a rollout after a pause, or after one of its events was cancelled",
         respects_limits=True,
-        creates=Creates.ROLLOUT,
+        keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
         commands=("rollout resume",),
@@ -220,7 +220,7 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
         tag="rollouts",
         summary="Abort a rollout",
         respects_limits=True,
-        creates=Creates.ROLLOUT,
+        keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
         commands=("rollout abort",),

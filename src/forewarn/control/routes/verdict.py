@@ -54,7 +54,7 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
         id="forgetVerdict",
         tag="verdict",
         summary="Start the verdict over",
-        keyless="nothing of it is stored",
+        why_no_key="nothing of it is stored",
         refuses=(409,),
         commands=("verdict",),
         command_example="verdict --forget",

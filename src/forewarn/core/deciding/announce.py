@@ -35,7 +35,7 @@ TIGHT_NOTICE: Duration = 5 * SECOND  # less is hardly enough for a client that p
 
 REPEATED_UNANNOUNCED = "it is unannounced and starts as soon as the machine is free"
 REPEATED_ANNOUNCED = (
-    "it was announced before the group stopped listening and keeps its NotBefore;"
+    "it was announced before the group was disabled and keeps its NotBefore;"
     " an operator's approval starts it now"
 )
 
@@ -102,7 +102,7 @@ def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         not group.enabled and not event.host
     ):  # for a host, `platform/hosts.py` adds one note about all groups
         notes.append(
-            f"group '{group.name}' is not listening yet; it will see the event once it asks"
+            f"group '{group.name}' is not enabled yet; it will see the event after its first poll"
         )
     return tuple(notes)
 
@@ -184,7 +184,7 @@ def _user_terms(group: Group, type: EventType, not_before: Time, now: Now) -> di
     """
     if group.enabled:
         return {"not_before": not_before, "approved": _by_policy(group, type, now)}
-    approved = Approval("nobody: the group is not listening", now.at, ApprovalKind.NOBODY)
+    approved = Approval("nobody: the group is not enabled", now.at, ApprovalKind.NOBODY)
     return {
         "not_before": ceil_second(now.at),
         "approved": approved,
@@ -195,7 +195,7 @@ def _user_terms(group: Group, type: EventType, not_before: Time, now: Now) -> di
 
 def _unannounced_note(group: Group) -> str:
     return (
-        f"group '{group.name}' is not listening (none of its machines has asked for events):"
+        f"group '{group.name}' is not enabled (none of its machines has polled):"
         " this happens at once, or as soon as the machine is free, unannounced"
     )
 

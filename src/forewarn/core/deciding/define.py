@@ -50,9 +50,8 @@ def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     after = apply(group, tuple(items))
     items += moot(after, now)
     if not after.machines and (group.enabled or group.enabling_until is not None):
-        items.append(
-            Disabled("it has no machines", by)
-        )  # a later group of this name has not been polled
+        # A later group of this name has not been polled.
+        items.append(Disabled("it has no machines", by))
     return Changes(tuple(items))
 
 

@@ -177,7 +177,7 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
     first = next(iter(active.values()))
     unapproved = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
     missing = (
-        f"group {listing(unapproved)}" if unapproved else "its groups, none of which is listening"
+        f"group {listing(unapproved)}" if unapproved else "its groups, none of which is enabled"
     )
     return Hold(
         kind=HoldKind.JOINT,

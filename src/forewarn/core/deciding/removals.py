@@ -121,7 +121,7 @@ def _not_before(notice: Duration, now: Now) -> int:
 def _raised(group: Group, event: Event, by: str) -> Changes:
     notes: tuple[str, ...] = ()
     if not group.enabled:
-        notes = (f"group '{group.name}' is not listening; it will see the event once it asks",)
+        notes = (f"group '{group.name}' is not enabled; it will see the event after its next poll",)
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), by)
     return Changes((raised,), event.id, notes)
 

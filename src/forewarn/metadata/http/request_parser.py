@@ -32,10 +32,11 @@ _SMALL_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,3})\r\n")  # of a chunk smaller
 _PART_OF_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{0,%d}(?:;[\t -~\x80-\xff]*)?\r?" % _MAX_SIZE_DIGITS)
 _TRAILER = re.compile(_TOKEN + rb"+:[\t -~\x80-\xff]*")
 _PART_OF_TRAILER = re.compile(rb"(?:" + _TOKEN + rb"+(?::[\t -~\x80-\xff]*)?)?\r?")
+# They would change the framing of the message.
 _NOT_IN_TRAILERS = (
     b"content-length",
     b"transfer-encoding",
-)  # they would change the framing of the message
+)
 
 
 class Malformed(Exception):
@@ -136,9 +137,8 @@ class RequestParser:
             if consumed < 0:
                 return at
             at += consumed
-        split = (self._tail + data[at : at + len(END)]).find(
-            END
-        )  # END may be split between two reads
+        # END may be split between two reads.
+        split = (self._tail + data[at : at + len(END)]).find(END)
         if split >= 0:
             end = at + split + len(END) - len(self._tail)
         else:

@@ -321,9 +321,8 @@ class Hub:
             stream.send(SnapshotEnd(self._visible_seq))
             await self._caught_up(member)
             while any(m.catching_up for m in self._members.values()):
-                await self._wait_for_change(
-                    CONFIRM_TIMEOUT
-                )  # their own tasks make sure that they do
+                # Their own tasks make sure that they do.
+                await self._wait_for_change(CONFIRM_TIMEOUT)
             while (left := self._fencing.left()) > 0:
                 await self._wait_for_change(left)
         except BrokenConnection:

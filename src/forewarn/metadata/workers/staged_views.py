@@ -106,9 +106,8 @@ class StagedViews:
         change, shown = self._changes.get(name), self._shown.get(name)
         if news is not None and shown is not None:
             if news.machines == shown.machines:
-                news = msgspec.structs.replace(
-                    news, machines=shown.machines
-                )  # keep one of two equal tuples
+                # Keep one of two equal tuples.
+                news = msgspec.structs.replace(news, machines=shown.machines)
             if change is None and news.view == shown.view:  # no change of the document
                 self._shown[name] = news
                 self._sink(news)

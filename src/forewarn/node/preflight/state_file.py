@@ -17,7 +17,7 @@ from forewarn.node.listening.sockets import local
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.store import StoreUnusable
-from forewarn.store.engines import stored_state
+from forewarn.store.engines import State, stored_state
 from forewarn.support import guard
 
 # Settings whose directory is created by the systemd unit, if it is directly in one of these.
@@ -28,26 +28,32 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     state = config.state
     if state is None:
         return
-    yield from directory_findings(loaded, "state", state)
     problem = ""
-    if state.is_dir():
-        problem = f"{state} is a directory; pass a file in it"
-    elif state.exists() and not os.access(state, os.R_OK | os.W_OK):
-        problem = f"{state} cannot be read and written by {_current_user()}"
-    elif state.exists() and stat.S_IMODE(state.stat().st_mode) & 0o077:
-        yield warning(loaded, "state", f"{state} can be read by other users: chmod 600 {state}")
+    if isinstance(state, Path):
+        yield from directory_findings(loaded, "state", state)
+        problem = _file_problem(state)
+        if not problem and state.exists() and stat.S_IMODE(state.stat().st_mode) & 0o077:
+            yield warning(loaded, "state", f"{state} can be read by other users: chmod 600 {state}")
     problem = problem or stored_state(state).problem()
     if problem:
         yield fatal(loaded, "state", problem)
     elif config.control is not None and not local(config.control.host):
         yield from _token_findings(loaded, config.control, state)
-    if state.parent.is_dir() and writable_by_others(state.parent):
+    if isinstance(state, Path) and state.parent.is_dir() and writable_by_others(state.parent):
         yield warning(
             loaded,
             "state",
             f"the directory {state.parent.absolute()} can be written by other users, who could"
             f" replace the state file: chmod go-w {state.parent.absolute()}",
         )
+
+
+def _file_problem(file: Path) -> str:
+    if file.is_dir():
+        return f"{file} is a directory; pass a file in it"
+    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+        return f"{file} cannot be read and written by {_current_user()}"
+    return ""
 
 
 def directory_findings(loaded: LoadedSettings, key: str, path: Path | None) -> Iterator[Finding]:
@@ -71,7 +77,7 @@ def directory_findings(loaded: LoadedSettings, key: str, path: Path | None) -> I
         yield fatal(loaded, key, f"{_current_user()} cannot write to {directory}")
 
 
-def _token_findings(loaded: LoadedSettings, control: Address, state: Path) -> Iterator[Finding]:
+def _token_findings(loaded: LoadedSettings, control: Address, state: State) -> Iterator[Finding]:
     """Check the tokens of a control API that can be reached from other machines."""
     tokens, now = _tokens(state), guard.wall_us()
     command = f"forewarn token create NAME --role admin --state {state}"
@@ -91,8 +97,8 @@ def _token_findings(loaded: LoadedSettings, control: Address, state: Path) -> It
         )
 
 
-def _tokens(state: Path) -> list[Token]:
-    if not state.exists():
+def _tokens(state: State) -> list[Token]:
+    if isinstance(state, Path) and not state.exists():
         return []
     try:
         return [token for token, _ in stored_state(state).tokens()]

@@ -235,9 +235,8 @@ def _signals() -> Iterator[int]:
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, *FORWARDED):
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, FORWARDED
-    )  # blocked before this program was executed
+    # Blocked before this program was executed.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     try:
         yield reader
     finally:

@@ -36,6 +36,7 @@ from forewarn.node.settings.model import (
     Source,
 )
 from forewarn.node.settings.toml_lines import lines
+from forewarn.store.engines import is_url
 from forewarn.support.suggest import instead_of, value_problem
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
@@ -126,7 +127,8 @@ def _relative_to(directory: Path, key: str, value: Any) -> Any:
     table, dot, option = key.partition(".")
     options = options_type(table) if dot and is_driver_table(table) else None
     paths, programs = (options.paths, options.programs) if options else ((), ())
-    if (key in PATHS or option in paths) and isinstance(value, str) and value:
+    is_path = key in PATHS or option in paths
+    if is_path and isinstance(value, str) and value and not (key == "state" and is_url(value)):
         return str(directory / value)
     if option in programs or key.startswith("gates."):
         first = value[0] if isinstance(value, list) and value else None

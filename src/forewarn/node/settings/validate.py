@@ -36,7 +36,7 @@ from forewarn.service.engine.clock import STEP, ClockLimits
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
-from forewarn.store.engines import local_path
+from forewarn.store.engines import State, local_path, parse_state
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
 
@@ -112,11 +112,12 @@ class _Validation:
                     f"control = {control}: this is an address for guests (metadata = {metadata});"
                     " choose another port for operators",
                 )
+        state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
             fleet=self._get("fleet", self._fleet, None),
             fleet_file=settings.fleet,
             force_fleet=False,
-            state=Path(settings.state),
+            state=state,
             rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
@@ -138,7 +139,7 @@ class _Validation:
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
             workers=settings.workers,
-            upstream=self._get("upstream", self._upstream, None),
+            upstream=self._get("upstream", lambda: self._upstream(state), None),
             record=Path(settings.record) if settings.record else None,
             driver=self._driver(),
             gates=self._gates(),
@@ -243,11 +244,17 @@ class _Validation:
             )
         return duration
 
-    def _upstream(self) -> Path:
+    def _state(self) -> State:
+        try:
+            return parse_state(self._settings.state)
+        except ValueError as error:
+            raise SettingsError(f"state = '{self._settings.state}': {error}") from error
+
+    def _upstream(self, state: State) -> Path:
         path = (
             Path(self._settings.upstream)
             if self._settings.upstream
-            else local_path(Path(self._settings.state), ".upstream")
+            else local_path(state, ".upstream")
         )
         if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
             raise SettingsError(

@@ -31,12 +31,13 @@ MAX_TOKEN_NAME = 64  # characters
 MAX_TOKEN_GROUPS = 100  # to which one token can be limited by name
 MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of a token that expires
 LOCAL_NAME = "operator"  # in the history: local programs, while there is no token
+# Names with another meaning in the history.
 RESERVED_NAMES = (
     LOCAL_NAME,
     "driver",
     "start",
     "restore",
-)  # names with another meaning in the history
+)
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_TOKEN_NAME - 1}}}", re.ASCII)
 

@@ -47,9 +47,8 @@ class Executor:
         """`restored` is the time at which a backup was last restored."""
         self._restored = restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
-        self._not_done: set[str] = (
-            set()
-        )  # older than a restored backup, and known not to be carried out
+        # Older than a restored backup, and known not to be carried out.
+        self._not_done: set[str] = set()
         self._not_stored = LogThrottle()
         self.on_attempt: Callable[[str, float], None] = lambda *_: None  # result, and seconds
         self._store = store

@@ -31,9 +31,8 @@ from forewarn.support.logs import logger
 
 log = logger("forewarn")
 
-SINGLE_GROUP_ONLY = frozenset(
-    {FaultKind.SUDDEN, FaultKind.SHORT_NOTICE}
-)  # not for events of several groups
+# Not for events of several groups.
+SINGLE_GROUP_ONLY = frozenset({FaultKind.SUDDEN, FaultKind.SHORT_NOTICE})
 
 
 class FaultedCommands:

@@ -29,9 +29,8 @@ from forewarn.support.yaml_positions import Where, YamlError
 
 DEFAULT_DOMAINS = 5  # over which machines without a domain are spread
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
-MEMBER = re.compile(
-    r"_(0|[1-9]\d{0,8})", re.ASCII
-)  # after the name of the scale set in the name of a member
+# After the name of the scale set in the name of a member.
+MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
 PLACED = ("location", "resource_group", "subscription")
 

@@ -43,14 +43,12 @@ def affected_by(store: Store, host_index: HostIndex, host: str) -> Affected:
     return affected
 
 
-def not_listening(affected: Affected) -> tuple[str, ...]:
+def not_enabled(affected: Affected) -> tuple[str, ...]:
     """Return a note for the caller about groups that cannot approve, because they do not listen."""
     disabled = [group.name for group, _ in affected if not group.enabled]
     if not disabled:
         return ()
-    return (
-        f"groups that are not listening and cannot approve until they poll: {listing(disabled)}",
-    )
+    return (f"groups that are not enabled and cannot approve until they poll: {listing(disabled)}",)
 
 
 def machines_changed(

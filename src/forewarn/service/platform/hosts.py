@@ -30,7 +30,7 @@ from forewarn.service.platform.host_state import (
     health_check,
     health_problem,
     machines_changed,
-    not_listening,
+    not_enabled,
     unchanged_check,
     with_health,
 )
@@ -156,7 +156,7 @@ class Hosts:
         if isinstance(commands, Refused):
             return commands
         unless = first_refusal(unless, machines_changed(self._host_index, name, affected))
-        return await self._platform.announce_all(commands, not_listening(affected), unless=unless)
+        return await self._platform.announce_all(commands, not_enabled(affected), unless=unless)
 
     def _one_by_one(
         self, affected: Affected, template: c.Raise
@@ -233,7 +233,7 @@ class Hosts:
         ]
         return await self._platform.announce_all(
             commands,
-            not_listening(affected) if affected else ("no machine is on it",),
+            not_enabled(affected) if affected else ("no machine is on it",),
             puts=self._with_health(name, Health.DEGRADED, by, note),
             unless=self._check(name, Health.DEGRADED, affected),
         )
@@ -262,7 +262,7 @@ class Hosts:
                 commands.append((group.name, failure))
         return await self._platform.announce_all(
             commands,
-            not_listening(affected) if affected else ("no machine is on it",),
+            not_enabled(affected) if affected else ("no machine is on it",),
             puts=self._with_health(name, Health.FAILED, by, note),
             unless=self._check(name, Health.FAILED, affected),
         )
@@ -327,7 +327,8 @@ class Hosts:
 def _impact_seconds(mode: MaintenanceMode, one_by_one: bool) -> int:
     if one_by_one:
         return MIGRATION_SECONDS
-    return MAINTENANCE_SECONDS if mode is MaintenanceMode.FREEZE else UNKNOWN_DURATION
+    keeps_memory = EventType(mode.value).traits.keeps_memory
+    return MAINTENANCE_SECONDS if keeps_memory else UNKNOWN_DURATION
 
 
 def _degraded_cause(host: str) -> str:

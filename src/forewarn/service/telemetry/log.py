@@ -122,11 +122,9 @@ class ServiceLog:
                     case EventMoved(what=Move.APPROVE, event=event):
                         waiting[event.id] = event
                     case Enabled():
-                        self._write(
-                            commit, f"{group.name}: listening, document 1", group=group.name
-                        )
+                        self._write(commit, f"{group.name}: enabled, document 1", group=group.name)
                     case Disabled(why=why, by=by):
-                        text = f"{group.name}: no longer listening ({why})"
+                        text = f"{group.name}: no longer enabled ({why})"
                         self._write(commit, text, group=group.name, by=by)
             for event in [e for id, e in waiting.items() if id not in moved]:
                 by = event.approved.by if event.approved else "nobody"
@@ -154,7 +152,7 @@ def _by(item: EventMoved) -> str:
 
 
 def _line(group: Group, event: Event) -> str:
-    document = f"document {group.incarnation}" if group.enabled else "not listening"
+    document = f"document {group.incarnation}" if group.enabled else "not enabled"
     document = "unannounced" if event.unannounced else document
     names = ", ".join(event.resources)
     match event.status:

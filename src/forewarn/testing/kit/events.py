@@ -98,7 +98,7 @@ class Event:
 
     @property
     def type(self) -> str:
-        """Freeze, Reboot, Redeploy, Preempt or Terminate."""
+        """The EventType in documents, such as Reboot."""
         return self._raised.type.value
 
     @property

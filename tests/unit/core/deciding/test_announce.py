@@ -112,7 +112,7 @@ def test_evicting_a_machine_that_is_not_spot_is_remarked_upon() -> None:
 def test_what_is_raised_for_a_group_that_does_not_listen_stays_pending() -> None:
     w = world(enabled=False)
     done = w.do(raising(w))
-    assert "not listening" in done.notes[0]
+    assert "not enabled" in done.notes[0]
     assert w.view.events == ()
     assert w.status(done.event) is Status.SCHEDULED
     assert [event.id for event in w.poll().events] == [done.event]

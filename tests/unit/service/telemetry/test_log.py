@@ -219,8 +219,8 @@ def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO
         assert line["at"].startswith("2027-01-15T")
     held = next(line for line in lines if "has to wait" in line["event"])
     assert (held["event_id"], held["by"]) == (waiting.id, "web_1")
-    assert lines[0]["event"] == "web: listening, document 1"
-    assert lines[-1]["event"].startswith("web: no longer listening (")
+    assert lines[0]["event"] == "web: enabled, document 1"
+    assert lines[-1]["event"].startswith("web: no longer enabled (")
     assert lines[-1]["by"] == "test"
 
 
@@ -232,7 +232,7 @@ def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.
         event = service.schedule("Reboot", "web_0")
         structlog.configure(processors=[_drop])
     assert said.getvalue() == (
-        "08:00:00  web: listening, document 1\n"
+        "08:00:00  web: enabled, document 1\n"
         f"08:00:00  web: Scheduled Reboot of web_0 (not before 08:15:00; document 2) {event.id}\n"
     )
 

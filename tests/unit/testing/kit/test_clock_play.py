@@ -79,7 +79,7 @@ def test_a_client_that_approves_what_it_sees_is_in_time(service: Service) -> Non
 
 
 def test_a_version_that_hides_an_event_is_waited_for_all_the_same(service: Service) -> None:
-    with Client(service, "web_0", version="2017-08-01") as old, Client(service, "web_0") as new:
+    with Client(service, "web_0", version="2017-08-01") as old, Client(service, "web_1") as new:
         service.schedule("Preempt", "web_2")
         service.clock.play("10m")
         assert new.statuses[:3] == [[], ["Scheduled"], ["Started"]]

@@ -146,7 +146,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.scale_set("b ad", 2)
     with refused(service, "'{0}' is not a valid name"):
         service.scale_set("{0}", 2)
-    with refused(service, "terminate_notice: is from 5 min to 15 min, not 1 min"):
+    with refused(service, "terminate_notice: must be from 5 min to 15 min, not 1 min"):
         service.scale_set("told", 2, terminate_notice="1m")
     with refused(service, "unknown event type 'Boot'; expected one of Freeze, Reboot"):
         service.scale_set("auto", 2, auto_approve=["Boot"])

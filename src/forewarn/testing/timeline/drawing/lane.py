@@ -120,9 +120,8 @@ class LaneDrawing:
             impact_positions = [
                 self._x(impact.t) for impact in event.impacts if name in impact.machines
             ]
-            shifted = any(
-                abs(x - at) < symbols.REACH for at in impact_positions
-            )  # or one would hide the other
+            # Or one would hide the other.
+            shifted = any(abs(x - at) < symbols.REACH for at in impact_positions)
             elements.append(symbols.approved(x - symbols.REACH * shifted, bar_top + BAR / 2))
             self.used.add("approved")
         sighting = event.sighting(name)
