@@ -14,7 +14,7 @@ from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "wire.md").read_text("utf-8")
 EXTENSIONS = {"BAD_TIMEOUT", "BAD_READINESS"}  # answers on paths of our own
-SERVER = {"BUSY", "STOPPING", "NOT_CARRIED_OUT"}  # of the server as a whole: only their status is told
+SERVER = {"BUSY", "STOPPING", "NOT_CARRIED_OUT"}  # of the whole server: only the status is listed
 PROBLEMS = {
     name: value
     for name, value in vars(errors).items()
