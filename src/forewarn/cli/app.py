@@ -55,11 +55,11 @@ COMMANDS = {
         "rollout", "Plan, start and follow rollouts over groups, labels or hosts."
     ),
     "clock": CommandModule("clock", "Show and control the service's clock."),
-    "fault": CommandModule("fault", "Inject faults, and see which were consumed."),
+    "fault": CommandModule("fault", "Inject faults, and see how often each was applied."),
     "token": CommandModule("token", "Create, list and revoke access tokens."),
     "scenario": CommandModule("scenario", "List, check and run scenarios: maintenance as a test."),
     "agent": CommandModule(
-        "agent", "Run inside a machine: prepare it for events, and undo that afterwards."
+        "agent", "Run the agent inside a machine: prepare it for events, and undo that afterwards."
     ),
 }
 

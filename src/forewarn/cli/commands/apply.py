@@ -46,7 +46,7 @@ def apply(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Apply a fleet file: create, change and remove hosts, groups and machines at once."""
+    """Apply a fleet file: create, change and remove hosts, groups and machines in one step."""
     if schema:
         from forewarn.service.fleet.shapes import schema_text
 

@@ -39,7 +39,9 @@ def dev(
     ] = "real",
     as_: Annotated[
         str | None,
-        typer.Option("--as", help="Machine for loopback addresses that no machine has."),
+        typer.Option(
+            "--as", help="Machine for requests from loopback addresses that no machine has."
+        ),
     ] = None,
     metadata: Metadata = None,
     control: Control = None,
@@ -49,7 +51,9 @@ def dev(
         int,
         typer.Option(help="Maximum number of requests per machine and second. 0: no limit.", min=0),
     ] = 0,
-    enable_delay: Annotated[str, typer.Option(help="Delay of a group's first response.")] = "0s",
+    enable_delay: Annotated[
+        str, typer.Option(help="Delay before a group's first response.")
+    ] = "0s",
     driver_command: Annotated[
         str | None, typer.Option(help="Program that carries events out, with its arguments.")
     ] = None,

@@ -146,7 +146,7 @@ def schedule(
 
 @app.command()
 def approve(id: Id, json: Json = False, url: Url = None) -> None:
-    """Approve an event as an operator: it need not wait for its notice."""
+    """Approve an event as an operator, so that it can start before its notice has passed."""
     with service(url) as client:
         print_outcome(client.on_event("approve", id), json, client)
 

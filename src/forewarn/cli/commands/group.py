@@ -165,7 +165,7 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
 
 @app.command()
 def disable(name: Name, json: Json = False, url: Url = None) -> None:
-    """Disable Scheduled Events for a group, as after a day without a poll."""
+    """Disable Scheduled Events for a group, as happens after a day without a poll."""
     with service(url) as client:
         group = client.disable(name)
         if json:

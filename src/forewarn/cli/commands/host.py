@@ -87,7 +87,8 @@ def maintain(
         str, typer.Option("--type", help=f"Event type ({HOST_TYPES}), or live-migration.")
     ] = "Freeze",
     evacuate: Annotated[
-        bool, typer.Option("--evacuate", help="Move the machines away one by one instead.")
+        bool,
+        typer.Option("--evacuate", help="Move the machines to other hosts one by one instead."),
     ] = False,
     notice: Annotated[
         str | None,

@@ -54,7 +54,7 @@ def record(
 ) -> None:
     """Poll a Scheduled Events endpoint and record its responses. Approves nothing.
 
-    Exits with 0, also after Ctrl-C; with 1 if no document was received or could be written."""
+    Exits with 0, even after Ctrl-C, and with 1 if no document was received or could be written."""
     from forewarn.testing.recording.endpoint import DEFAULT_URL, BadUrl, Endpoint
     from forewarn.testing.recording.file import RecordingFile, RecordingFileError
     from forewarn.testing.recording.recorder import Ending, Recorder
@@ -148,7 +148,7 @@ def from_(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Recordings, traces, or texts that contain documents; - for standard input."
+            help="Recordings, traces, or text files that contain documents; - for standard input."
         ),
     ],
     output: Annotated[
@@ -156,7 +156,7 @@ def from_(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the scenario.")] = None,
 ) -> None:
-    """Create a scenario from a recording, or from documents in a text."""
+    """Create a scenario from a recording, or from documents in a text file."""
     if output is not None and output in files:
         raise typer.BadParameter(
             "this would overwrite the recording; choose another file", param_hint="--output"

@@ -38,7 +38,7 @@ def serve(
     record: Record = None,
     no_front: NoFront = False,
     migrate: Annotated[
-        bool, typer.Option("--migrate", help="Upgrade a state file of an older version.")
+        bool, typer.Option("--migrate", help="Upgrade the state file if an older version wrote it.")
     ] = False,
 ) -> None:
     """Run the service. Machines are identified by their source address."""

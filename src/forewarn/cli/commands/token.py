@@ -41,7 +41,7 @@ State = Annotated[
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Name of its user, as shown in the history.")],
+    name: Annotated[str, typer.Argument(help="Name of the token's user, as shown in the history.")],
     role: Annotated[str, typer.Option(help="Role: viewer, operator or admin.")],
     group: Annotated[
         list[str] | None, typer.Option(help="Restrict the token to this group. Repeatable.")

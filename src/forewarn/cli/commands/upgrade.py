@@ -23,7 +23,7 @@ def upgrade(
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Upgrade a state file of an older version while the service is stopped."""
+    """Upgrade a state file that an older version wrote, while the service is stopped."""
     need_server()
     from forewarn.store import StoreUnusable
     from forewarn.store.engines import stored_state

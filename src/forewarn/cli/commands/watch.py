@@ -49,7 +49,7 @@ def watch(
 ) -> None:
     """Print the events of this machine and its group as they change, until Ctrl-C.
 
-    Approves nothing. Exits with 0, also after Ctrl-C; with 1 if --once found no endpoint."""
+    Approves nothing. Exits with 0, even after Ctrl-C, and with 1 if --once found no endpoint."""
     with _until_stopped(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
         run: Callable[[ChangeLine], None] = _ignore

@@ -207,7 +207,7 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     mode: Annotated[
         w.MaintenanceMode, doc("Effect of the maintenance on the machines of the host.")
     ]
-    evacuate: Annotated[bool, doc("Move the machines away one by one instead.")] = False
+    evacuate: Annotated[bool, doc("Move the machines to other hosts one by one instead.")] = False
     notice: Annotated[
         w.Notice | None,
         doc("Seconds between announcement and start; by default, the least notice of the type."),
