@@ -123,7 +123,9 @@ class ClientProtocol:
                     tracker.unmark_approved(id)
                 refusal = response.body[:MAX_QUOTED].decode("utf-8", "replace")
                 quoted = text.visible(f"{', '.join(ids)}: {refusal}")
-                raise NotApproved(f"the service answered {response.status} to approving {quoted}")
+                raise NotApproved(
+                    f"the service answered {response.status} to the approval of {quoted}"
+                )
             yield self._retry(retries, response)
 
     def identity(self, timeout: float) -> Steps[Identity]:
@@ -145,7 +147,7 @@ class ClientProtocol:
         is no `/ready`, or the event is not listed."""
         if report is not None and len(report.note) > MAX_NOTE:
             raise ValueError(
-                f"a note has at most {MAX_NOTE:,} characters, not {len(report.note):,}"
+                f"a note may have at most {MAX_NOTE:,} characters, not {len(report.note):,}"
             )
         retries = Retries(self._clock, timeout)
         target = f"{extensions.READY}/{quote(id, safe='')}"

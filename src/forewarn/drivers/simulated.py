@@ -154,7 +154,7 @@ class SimulatedDriver(Driver):
         if any(self._journal.impact(event) is None for event in _machines_by_event(task)):
             return NotYet()
         if task.started_at is None:
-            return Unknown("it was carried out, though it has not started")
+            return Unknown("it was carried out, but it has not started")
         return Happened(_moved(task)) if task.now >= self._end(task) else NotYet()
 
     async def perform(self, task: Task) -> Performed:

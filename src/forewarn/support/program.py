@@ -50,18 +50,18 @@ def find_program(words: Sequence[str], seen_from: Path | None = None) -> tuple[s
     if not hasattr(os, "pidfd_open"):
         raise ProgramUnusable("programs can only be watched on Linux 5.3 or newer")
     if not words or not words[0]:
-        raise ProgramUnusable("no program is named")
+        raise ProgramUnusable("the command is empty; it must begin with the name of a program")
     name = words[0]
     if "/" not in name:
         path = shutil.which(name)
         if path is None:
-            raise ProgramUnusable(f"no program '{name}' in PATH; give its whole path")
+            raise ProgramUnusable(f"no program '{name}' in PATH; give its full path")
         return (path, *words[1:])
     file = (seen_from or Path()) / name
     if not file.exists():
         raise ProgramUnusable(f"there is no program {file}")
     if not file.is_file() or not os.access(file, os.X_OK):
-        raise ProgramUnusable(f"{file} is not executable; say chmod +x {file}")
+        raise ProgramUnusable(f"{file} is not executable; run chmod +x {file}")
     return (str(file.absolute()), *words[1:])
 
 

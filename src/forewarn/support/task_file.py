@@ -52,7 +52,7 @@ def _open(file: Path | None) -> IO[bytes]:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return file.open("a+b")
     except OSError as error:
-        raise NotStarted(f"the program's task could not be written down: {error}") from error
+        raise NotStarted(f"the task file of the program could not be written: {error}") from error
 
 
 def _write(stream: IO[bytes], task: bytes) -> None:
@@ -61,7 +61,7 @@ def _write(stream: IO[bytes], task: bytes) -> None:
         stream.write(task)
         stream.seek(0)  # which also flushes the buffer
     except OSError as error:
-        raise NotStarted(f"the program's task could not be written down: {error}") from error
+        raise NotStarted(f"the task file of the program could not be written: {error}") from error
 
 
 def _remove(file: Path | None) -> None:
@@ -79,7 +79,7 @@ async def _lock(stream: IO[bytes], timeout: float) -> None:
                         await asyncio.Event().wait()
     except TimeoutError:
         raise StillAtWork(
-            "a program that was started for this before the service was restarted is still at work"
+            "a program that was started for this before the service was restarted is still running"
         ) from None
 
 

@@ -83,7 +83,8 @@ class Events:
         event = self.next()
         if type(event) is not yaml.StreamEndEvent:
             raise YamlError(
-                f"there is a second document; {self._kind} is one", mark=event.start_mark
+                f"there is a second document; {self._kind} must be a single one",
+                mark=event.start_mark,
             )
 
     def items(self) -> Iterator[Any]:
@@ -130,7 +131,9 @@ class Events:
         if kind is yaml.AliasEvent:
             return self._alias(event)
         if event.tag not in _COLLECTIONS:
-            raise YamlError(f"tag '{event.tag}' has no meaning here", mark=event.start_mark)
+            raise YamlError(
+                f"tag '{event.tag}' is not supported; write a plain value", mark=event.start_mark
+            )
         before = self._values
         if event.anchor:
             self._define_anchor(event)  # an alias inside it is refused: the value is not complete
@@ -155,7 +158,7 @@ class Events:
         self._aliased += size
         if self._aliased > MAX_ALIASED:
             raise YamlError(
-                f"its aliases stand for more than {MAX_ALIASED:,} values", mark=event.start_mark
+                f"its aliases expand to more than {MAX_ALIASED:,} values", mark=event.start_mark
             )
         return value
 

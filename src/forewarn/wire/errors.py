@@ -65,7 +65,7 @@ def note_too_long(limit: int) -> Problem:
 
 
 def changed_too_often(limit: int) -> Problem:
-    message = f"Too many changes. A machine may change its word on one event {limit} times"
+    message = f"Too many changes. A machine may change its readiness for one event {limit} times"
     return Problem(429, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 

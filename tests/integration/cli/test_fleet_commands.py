@@ -190,7 +190,7 @@ def test_a_delete_is_announced_where_the_scale_set_asked_for_it(service: Service
     [
         ("batch_2", "batch_0", "sets no terminate notice"),
         ("batch_1", "batch_0", "spot"),
-        ("db-b", "db-a", "only deletes of scale set members"),
+        ("db-b", "db-a", "only deletions of scale set members"),
     ],
 )
 def test_any_other_delete_happens_at_once_and_unannounced(
@@ -223,7 +223,7 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
     service.clock.advance("1m")
     left = told(service, "group", "scale-in", "web", "--to", "1")
     assert left["events"] == []
-    assert "1 machines already" in left["notes"][0]
+    assert "already has 1 machines" in left["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_a_host_fails_all_of_a_sudden(service: Service) -> None:
     service.clock.advance("20m")
     host = told(service, "host", "show", "h3")
     assert (host["health"], host["machines"]) == ("failed", [])
-    assert "failed already" in refused(service, "host", "fail", "h3")
+    assert "already failed" in refused(service, "host", "fail", "h3")
 
 
 def test_a_withdrawn_event_is_gone(service: Service) -> None:

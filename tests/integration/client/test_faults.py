@@ -184,7 +184,7 @@ def test_a_step_of_this_machines_own_clock_does_not_matter(
 def test_an_unknown_event_is_not_approved(
     face: ClientVariant, service: Service, web: Group
 ) -> None:
-    with pytest.raises(NotApproved, match=r"answered 400 to approving nobody: .*error"):
+    with pytest.raises(NotApproved, match=r"answered 400 to the approval of nobody: .*error"):
         face.approve("nobody")
     face.approve()
 

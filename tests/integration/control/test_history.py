@@ -332,7 +332,7 @@ def test_what_cannot_be_meant_is_refused_with_one_line(
 def test_an_id_cut_too_short_names_those_it_could_be(service: Service) -> None:
     for id in ("AAA1", "AAA2"):
         submit(service, "jump", c.Fail(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
-    assert "'AAA' could be AAA1, AAA2" in typed(service, "--event", "AAA").stderr
+    assert "'AAA' is ambiguous; it could be AAA1, AAA2" in typed(service, "--event", "AAA").stderr
     assert typed(service, "--event", "AAA1").exit_code == 0
 
 

@@ -136,7 +136,8 @@ def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_
             said = put_ready(guest, id, note)
             assert said.status == 429
             assert json.loads(said.body) == {
-                "error": "Too many changes. A machine may change its word on one event 16 times"
+                "error": "Too many changes."
+                " A machine may change its readiness for one event 16 times"
             }
         assert put_ready(guest, id, "last").status == 200  # which is no change
         taken_back = guest.say(request("PUT", f"{READY}/{id}", METADATA, body=b'{"ready":false}'))

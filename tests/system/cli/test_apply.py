@@ -250,7 +250,7 @@ def test_a_host_that_only_the_inventory_still_uses_is_told_so(service: Service) 
     status, problem = asked(service, "DELETE", "/v1/hosts/a")
     assert (status, problem["detail"]) == (
         409,
-        "the inventory still puts web_0 on a, though it is on b now; put it there first (host: b)",
+        "the inventory still puts web_0 on a, but it is on b now; put it there first (host: b)",
     )
 
 

@@ -142,7 +142,7 @@ def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None
 def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     shown = run("show", env={"FOREWARN_THROTTLE": "x"})
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert "throttle is a whole number" in shown.stderr
+    assert "throttle must be a whole number" in shown.stderr
 
 
 # The machine.

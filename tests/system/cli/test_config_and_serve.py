@@ -212,5 +212,5 @@ def test_words_that_cannot_be_read_are_not_repeated() -> None:
     for name in ("FOREWARN_COMMAND__PROGRAM", "FOREWARN_GATES__well"):
         refused = typed("config", "check", env={name: "curl, hush"})
         assert refused.exit_code == 1
-        assert "is written as in the file, or as JSON" in refused.stderr
+        assert "must be a list or table, written as in the file or as JSON" in refused.stderr
         assert "hush" not in refused.output

@@ -90,7 +90,7 @@ def test_what_a_token_may_not_is_one_clear_line(service: Service) -> None:
     line = refused(typed(service, "machine", "restart", "web_0", token=viewer))
     assert line == "forewarn: this needs the role operator; token 'v' has viewer"
     line = refused(typed(service, "token", "revoke", "alice", token=admin))
-    assert "the last one of an admin" in line
+    assert "the last admin token" in line
     line = refused(typed(service, "token", "create", "x", "--role", "amdin", token=admin))
     assert "unknown role 'amdin'; expected one of viewer, operator, admin" in line
 
@@ -179,7 +179,7 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
     listed = on_state("list", "--json", state=state)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
     assert json.loads(listed.stdout)[0]["last_used"]
-    assert "the last one of an admin" in on_state("revoke", "alice", state=state).stderr
+    assert "the last admin token" in on_state("revoke", "alice", state=state).stderr
     assert on_state("revoke", "alice", "--force", state=state).exit_code == 0
 
 

@@ -156,7 +156,8 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -
         assert attempt.stuck
         assert attempt.note == (
             "the program ended with exit code 3: half way;"
-            " asked what became of it: the program cannot tell (exit code 40): no trace"
+            " the driver does not know what happened: the program cannot tell"
+            " (exit code 40): no trace"
         )
         assert notes(service, event) == ["half way\nno trace"]
         assert "half way" in typed(service, "event", "explain", event.id)
@@ -261,7 +262,10 @@ def test_the_settings_choose_the_program(tmp_path: Path) -> None:
         ('[command]\nprogram = ["./carry"]', 'only used with driver = "command"'),
         ('driver = "command"\n[command]\nprogam = []', "did you mean 'program'?"),
         ('driver = "command"\n[command]\ntimeout = "1m"', "command.program is missing"),
-        ('driver = "command"\n[command]\nprogram = []', "no program is named"),
+        (
+            'driver = "command"\n[command]\nprogram = []',
+            "the command is empty; it must begin with the name of a program",
+        ),
         ('driver = "command"\n[command]\nprogram = ["./gone"]', "there is no program"),
         ('driver = "command"\n[command]\nprogram = ["./fleet.yaml"]', "is not executable"),
         ('driver = "command"\n[command]\nprogram = ["sh"]\ntimeout = "0s"', "more than 0"),

@@ -201,7 +201,7 @@ def _target(at: Time, data: s.AdvanceRequest, past_allowed: bool = False) -> Tim
         raise RefusedError(invalid("give either 'by' or 'to'"))
     to = instant(data.to) if data.to is not None else at + duration_of("by", data.by or 0)
     if to < at and not past_allowed:
-        raise RefusedError(invalid("time does not go back"))
+        raise RefusedError(invalid("the clock cannot be set back"))
     if to > MAX_TIME:
         raise RefusedError(invalid("a clock cannot be advanced beyond the year 9000"))
     return to

@@ -94,7 +94,7 @@ def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         group.kind is not GroupKind.SCALE_SET or any(machine.spot for machine in machines)
     ):
         notes.append(
-            "in a cloud, only deletes of scale set members that are not spot are announced"
+            "in a cloud, only deletions of scale set members that are not spot are announced"
         )
     if event.approved:
         notes.append(_policy_note(group))
@@ -113,7 +113,7 @@ def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
         return problem
     if command.type.traits.deletes:
         types = either_of([t.value for t in types_that(lambda traits: not traits.deletes)])
-        return invalid(f"a failure is a {types}, not a {command.type.value}")
+        return invalid(f"a failure can be a {types}, not a {command.type.value}")
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
     event = draft(
@@ -226,7 +226,7 @@ def _limit_reached(group: Group) -> Refused | None:
 
 
 def id_problem(group: Group, id: str) -> Refused | None:
-    return conflict(f"there is an event {id} already") if group.event(id) else None
+    return conflict(f"event {id} already exists") if group.event(id) else None
 
 
 def _too_long(description: str) -> Refused:
@@ -303,8 +303,8 @@ def _values_problem(command: c.Raise) -> Refused | None:
         return invalid("a user's event has duration -1 (unknown); leave the duration out")
     if not UNKNOWN_DURATION <= command.duration <= MAX_DURATION_SECONDS:
         return invalid(
-            f"duration {command.duration} is not a length of impact: give whole seconds from 0"
-            f" to {MAX_DURATION_SECONDS}, or -1 for unknown"
+            f"duration {command.duration} is not a valid duration of the impact; give whole seconds"
+            f" from 0 to {MAX_DURATION_SECONDS}, or -1 for unknown"
         )
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
@@ -328,12 +328,13 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
             return invalid("a notice cannot be negative")
     if notice > MAX_NOTICE:
         return invalid(
-            f"{in_words(notice)} ahead is too far; at most {in_words(MAX_NOTICE)} is allowed"
+            f"{in_words(notice)} ahead is too far in the future; at most"
+            f" {in_words(MAX_NOTICE)} is allowed"
         )
     if notice < promised and not command.short_notice:
         return invalid(
-            f"a {command.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}",
+            f"a {command.type.value} needs at least {in_words(promised)} of notice,"
+            f" not {in_words(notice)}",
             hint=Hint.SHORT_NOTICE,
         )
     return not_before

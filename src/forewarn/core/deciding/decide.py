@@ -242,9 +242,9 @@ def _operator_approve(group: Group, command: c.OperatorApprove, now: Now) -> Cha
     if event is None:
         return unknown(f"event {command.id} is not active")
     if event.status is Status.STARTED:
-        return Changes((), event.id, ("it had started already",))
+        return Changes((), event.id, ("it had already started",))
     if event.approved is not None:
-        return Changes((), event.id, (f"it had been approved already, by {event.approved.by}",))
+        return Changes((), event.id, (f"it had already been approved, by {event.approved.by}",))
     return Changes((_approved(event, command.by, now, ApprovalKind.OPERATOR),), event.id)
 
 
@@ -322,7 +322,7 @@ def follows(event: Event) -> bool:
 def _lead_refusal(event: Event) -> Refused:
     return conflict(
         f"event {event.id} is carried out together with the others on host '{event.host}'; use the"
-        " event that leads them",
+        " lead event instead",
         hint=Hint.EXPLAIN_HOST,
         about=event.host,
     )

@@ -40,7 +40,7 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
             about=machine.name,
         )
     if existing := _existing_event(group, EventType.PREEMPT, machine.name):
-        return Changes((), existing.id, ("it is being evicted already; this is the same event",))
+        return Changes((), existing.id, ("it is already being evicted; this is the same event",))
     event = draft(
         group,
         command,
@@ -59,7 +59,7 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
     if not isinstance(machine, Machine):
         return machine
     if existing := _existing_event(group, EventType.TERMINATE, machine.name):
-        return Changes((), existing.id, ("it is being deleted already; this is the same event",))
+        return Changes((), existing.id, ("it is already being deleted; this is the same event",))
     notice = group.policy.terminate_notice
     reason = _unannounced_reason(group, machine)
     event = draft(
@@ -85,9 +85,9 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
 def _unannounced_reason(group: Group, machine: Machine) -> str:
     """Return why this delete is not announced; empty if it is."""
     if group.kind is not GroupKind.SCALE_SET:
-        return "only deletes of scale set members are announced"
+        return "only deletions of scale set members are announced"
     if machine.spot:
-        return "deletes of spot machines are not announced"
+        return "deletions of spot machines are not announced"
     if group.policy.terminate_notice is None:
         return f"the policy of group '{group.name}' sets no terminate notice"
     return ""
@@ -102,7 +102,7 @@ def _removable(group: Group, command: c.Evict | c.Delete) -> Machine | Refused |
             and event.status is Status.STARTED
             and command.machine in event.resources
         ):
-            return Changes((), event.id, ("it is being deleted already; this is the same event",))
+            return Changes((), event.id, ("it is already being deleted; this is the same event",))
     problem = id_problem(group, command.id) or machines_problem(group, (command.machine,))
     if problem:
         return problem

@@ -57,7 +57,10 @@ def lanes(
         return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
     if type.traits.deletes:
         kinds = listing([t.value for t in types_that(lambda traits: not traits.deletes)])
-        return invalid(f"a rollout can be a {kinds}; a {type.value} deletes its machines")
+        return invalid(
+            f"a rollout cannot be a {type.value}, which deletes its machines; expected one of"
+            f" {kinds}"
+        )
     host_names = _hosts(selection, hosts)
     if isinstance(host_names, Refused):
         return host_names
@@ -93,7 +96,9 @@ def _host_lanes(
 ) -> tuple[Lane, ...] | Refused:
     if type not in HOST_TYPES:
         kinds = listing([t.value for t in HOST_TYPES])
-        return invalid(f"the maintenance of a host is a {kinds}, not a {type.value}")
+        return invalid(
+            f"the maintenance of a host cannot be a {type.value}; expected one of {kinds}"
+        )
     machines_by_host: dict[str, list[str]] = {}
     domains: dict[tuple[str, str], Machine] = {}
     for group in groups:
@@ -104,10 +109,11 @@ def _host_lanes(
             first = domains.setdefault((machine.host, group.name), machine)
             if first.update_domain != machine.update_domain and machine.host in names:
                 return conflict(
-                    f"host '{machine.host}' is worked on once, but group '{group.name}' has"
-                    f" machines of two update domains on it: '{first.name}' of"
-                    f" {first.update_domain} and '{machine.name}' of {machine.update_domain};"
-                    " move one of them away first, or leave the host out"
+                    f"maintenance of host '{machine.host}' affects all its machines at once, but"
+                    f" group '{group.name}' has machines of two update domains on it:"
+                    f" '{first.name}' of {first.update_domain} and '{machine.name}' of"
+                    f" {machine.update_domain}; move one of them to another host first, or leave"
+                    " the host out"
                 )
     return tuple(
         Lane(

@@ -105,7 +105,11 @@ class CommandDriver(Driver):
             return Veto(f"the check itself failed: {error}")
         if ended.timed_out or ended.status not in (DONE, FAILED):
             return Veto(f"the check itself failed: {self._how(ended)}")
-        return Ok() if ended.status == DONE else Veto(_reason(ended) or "the program said no")
+        return (
+            Ok()
+            if ended.status == DONE
+            else Veto(_reason(ended) or "the program refused, and gave no reason")
+        )
 
     async def observe(self, task: Task) -> Observed:
         try:

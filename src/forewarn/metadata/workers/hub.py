@@ -277,7 +277,7 @@ class Hub:
                 f" {hello.service or 'none'}; give each service its own upstream"
             )
         if not 0 <= hello.worker < self._expected:
-            return f"worker {hello.worker} is one too many; there are {self._expected}"
+            return f"unexpected worker {hello.worker}; there are only {self._expected}"
         return ""
 
     def _enter(self, stream: MessageStream[ToControl], hello: Hello, pid: int | None) -> Member:

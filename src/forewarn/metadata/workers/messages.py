@@ -214,7 +214,7 @@ class MessageStream(Generic[T]):
                 raise BrokenConnection(f"a message of {length} bytes; {most} are allowed")
             return self._decoder.decode(await self._reader.readexactly(length))
         except (OSError, EOFError) as error:
-            raise BrokenConnection("the other side is gone") from error
+            raise BrokenConnection("the other process has closed the connection") from error
         except msgspec.MsgspecError as error:
             raise BrokenConnection(f"a message that cannot be read: {error}") from error
 
@@ -222,7 +222,7 @@ class MessageStream(Generic[T]):
         try:
             await self.writer.drain()
         except OSError as error:
-            raise BrokenConnection("the other side is gone") from error
+            raise BrokenConnection("the other process has closed the connection") from error
 
     @property
     def unsent(self) -> int:

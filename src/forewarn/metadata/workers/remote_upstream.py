@@ -69,7 +69,7 @@ LATE = (
     f"the control process has not answered for {CALL_TIMEOUT:g} s:"
     " it is unknown whether the request took effect"
 )
-CHANGING = f"the group has been about to change for {CALL_TIMEOUT:g} s"
+CHANGING = f"a change of the group has been pending for {CALL_TIMEOUT:g} s"
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -143,7 +143,9 @@ class RemoteUpstream:
         if self._stream is None:
             raise NotDurable(AWAY)
         if len(self._pending) >= MAX_PENDING_CALLS:
-            raise NotDurable(f"{MAX_PENDING_CALLS} requests wait for the control process already")
+            raise NotDurable(
+                f"{MAX_PENDING_CALLS} requests are already waiting for the control process"
+            )
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._pending[call.id] = future
         try:

@@ -79,7 +79,7 @@ class StagedViews:
                 machines = latest.machines if machines is None else machines
                 place = latest.place if place is None else place
             if machines is None or place is None:
-                raise BrokenConnection(f"news of group '{name}', which was not sent before")
+                raise BrokenConnection(f"a change of group '{name}', which was not sent before")
             self._expect(seq, name, GroupNews(changed.view, machines, place))
 
     async def show(self, seq: int) -> None:

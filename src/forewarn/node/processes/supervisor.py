@@ -168,7 +168,7 @@ class Supervisor:
             self._suspended = True
             self._log_error(
                 "watchdog messages to the service manager are suspended",
-                why=f"the control process has been away for {away:.0f} s",
+                why=f"the control process has been unavailable for {away:.0f} s",
             )
 
     def _stop_for_version(self, child: Child, version: str) -> None:

@@ -77,7 +77,9 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
         return {}
     try:
         if path.stat().st_size > MAX_SETTINGS_BYTES:
-            problems.append(f"{path}: a settings file has at most {MAX_SETTINGS_BYTES:,} bytes")
+            problems.append(
+                f"{path}: a settings file may have at most {MAX_SETTINGS_BYTES:,} bytes"
+            )
             return {}
         text = path.read_text("utf-8")
         raw = tomllib.loads(text)
@@ -201,18 +203,18 @@ def _parse(kind: Any, text: str, key: str) -> Any:
         return _one_or_list(text, key) if list in kinds else text
     if bool in kinds:
         if text.lower() not in ("true", "false"):
-            raise ValueError(f"{key} is true or false, not '{text}'")
+            raise ValueError(f"{key} must be true or false, not '{text}'")
         return text.lower() == "true"
     if int in kinds:
         try:
             return int(text)
         except ValueError as error:
-            raise ValueError(f"{key} is a whole number, not '{text}'") from error
+            raise ValueError(f"{key} must be a whole number, not '{text}'") from error
     if text.strip()[:1] not in ("[", "{"):
         if list in kinds and (key == "control_names" or "," not in text):
             return _words(text)
         # Without the text: among the words of a program there may be a secret.
-        raise ValueError(f"{key} is written as in the file, or as JSON, as a list or table")
+        raise ValueError(f"{key} must be a list or table, written as in the file or as JSON")
     return _structured(text, key)
 
 
@@ -236,7 +238,7 @@ def _structured(text: str, key: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{key} is written as in the file, or as JSON: {error}") from error
+        raise ValueError(f"{key} must be written as in the file, or as JSON: {error}") from error
 
 
 def _flags(flags: Mapping[str, Any]) -> Layer:

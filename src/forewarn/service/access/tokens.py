@@ -190,11 +190,11 @@ class Tokens:
                 return unknown(f"token {existing.id} has already been removed")
             if token.revoked_at is not None:
                 return conflict(
-                    f"token {token.id} ({token.name}) is revoked already, by {token.revoked_by}"
+                    f"token {token.id} ({token.name}) was already revoked, by {token.revoked_by}"
                 )
             if [admin.id for admin in _admins(tokens.values(), now)] == [token.id] and not force:
                 return conflict(
-                    f"token {token.id} ({token.name}) is the last one of an admin: without it,"
+                    f"token {token.id} ({token.name}) is the last admin token: without it,"
                     " tokens can be created only with the state file, while no service runs. Create"
                     " another one first",
                     hint=Hint.FORCE,

@@ -288,7 +288,7 @@ class VirtualClock(_Continuity):
 
     def set(self, at: Time) -> None:
         if at < self._floor:
-            raise ValueError("time does not go back")
+            raise ValueError("the clock cannot be set back")
         if at > self._floor:
             self._floor = at
             self._notify_moved()

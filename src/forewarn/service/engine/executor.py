@@ -200,7 +200,11 @@ class Executor:
             case Happened(moved=moved, output=output):
                 return Done(moved, output)
             case Unknown(why=why, output=output) if not self._driver.repeatable:
-                return Unclear(f"the state was restored from a copy, and asked now: {why}", output)
+                return Unclear(
+                    "the state was restored from a copy, and the driver does not know what"
+                    f" happened: {why}",
+                    output,
+                )
         self._not_done.add(event.id)
         return None
 
@@ -222,7 +226,7 @@ class Executor:
             case Happened(moved=moved, output=observed):
                 return Done(moved, _joined(output, observed))
             case Unknown(why=why, output=observed) if not self._driver.repeatable:
-                answer = f"asked what became of it: {why}"
+                answer = f"the driver does not know what happened: {why}"
                 return Unclear(
                     f"{problem}; {answer}" if problem else answer, _joined(output, observed)
                 )

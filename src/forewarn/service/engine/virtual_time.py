@@ -129,7 +129,7 @@ class VirtualTime:
         if at is None or reached:
             at = max(to, self.clock.at)
         elif at <= self.clock.at:
-            raise Hung("a deadline has passed and its action does not happen")
+            raise Hung("a deadline has passed, but its action is not carried out")
         self.clock.set(at)
         await settled()
         return reached

@@ -38,7 +38,7 @@ class FaultTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     description: str
     methods: tuple[str, ...] = ("GET", "POST")  # requests that it can meet
-    of_events: bool = False  # meets events that are raised, not requests
+    of_events: bool = False  # affects events that are raised, not requests
     seconds: float | None = None  # the default of the option `seconds`
     timed: bool = False  # does it take the option `seconds`?
     delays: bool = False  # are `seconds` the delay of a response?

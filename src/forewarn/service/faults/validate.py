@@ -66,7 +66,7 @@ def option_problem(wanted: NewFault) -> Refused | None:
 def _target_problem(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
     if len(wanted.machines) + len(wanted.groups) > MAX_FAULT_TARGETS:
         return invalid(
-            f"a fault is for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"
+            f"a fault can be for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"
             " none for all"
         )
     for machine in wanted.machines:
@@ -81,17 +81,18 @@ def _target_problem(wanted: NewFault, machine_index: MachineIndex) -> Refused | 
 def _count_problem(wanted: NewFault) -> Refused | None:
     if wanted.times is not None and not 1 <= wanted.times <= MAX_FAULT_TIMES:
         return invalid(
-            f"times is from 1 to {MAX_FAULT_TIMES}, not {wanted.times}; leave it out for a fault"
-            " that stays until it is cleared"
+            f"times must be from 1 to {MAX_FAULT_TIMES}, not {wanted.times}; leave it out for a"
+            " fault that stays until it is cleared"
         )
     if not 0 <= wanted.skip <= MAX_FAULT_TIMES:
-        return invalid(f"skip is from 0 to {MAX_FAULT_TIMES}, not {wanted.skip}")
+        return invalid(f"skip must be from 0 to {MAX_FAULT_TIMES}, not {wanted.skip}")
     if not 0 < wanted.probability <= 1:  # which NaN is not either
         return invalid(
-            f"a probability is above 0 and at most 1, not {wanted.probability:g}; 0.1 is one in ten"
+            f"a probability must be above 0 and at most 1, not {wanted.probability:g}; 0.1 is one"
+            " in ten"
         )
     if wanted.seed is not None and not 0 <= wanted.seed <= MAX_SEED:
-        return invalid(f"a seed is a whole number from 0 to {MAX_SEED}")
+        return invalid(f"a seed must be a whole number from 0 to {MAX_SEED}")
     return None
 
 
@@ -100,7 +101,9 @@ def _time_problem(wanted: NewFault) -> Refused | None:
         return invalid("a fault must last for some time; leave the duration out for one that stays")
     for duration in (wanted.starts_in, wanted.lasts):
         if duration is not None and not 0 <= duration <= MAX_NOTICE:
-            return invalid(f"a fault begins, and lasts, within {MAX_NOTICE // SECOND} seconds")
+            return invalid(
+                f"a fault must begin within, and last at most, {MAX_NOTICE // SECOND} seconds"
+            )
     return None
 
 
@@ -108,9 +111,11 @@ def _method_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     if not wanted.method:
         return None
     if traits.of_events:
-        return invalid(f"a fault '{wanted.kind}' meets events, not requests; leave the method out")
+        return invalid(
+            f"a fault '{wanted.kind}' affects events, not requests; leave the method out"
+        )
     if wanted.method not in METHODS:
-        return invalid(f"a method is GET or POST, not '{wanted.method[:40]}'")
+        return invalid(f"a method must be GET or POST, not '{wanted.method[:40]}'")
     if wanted.method not in traits.methods:
         return invalid(
             f"a fault '{wanted.kind}' is about documents, which are only sent in response to GET"
@@ -138,7 +143,7 @@ def _response_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
                 f"the status of a fault '{wanted.kind}' is fixed; only 'error' takes one"
             )
         if not 500 <= wanted.status <= 599:
-            return invalid(f"an error is a status from 500 to 599, not {wanted.status}")
+            return invalid(f"the status of an error must be from 500 to 599, not {wanted.status}")
     if wanted.body is not None:
         if not traits.body:
             takes = listing([kind.value for kind, info in KINDS.items() if info.body])

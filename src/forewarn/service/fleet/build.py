@@ -145,7 +145,7 @@ class FleetBuilder:
         ):
             raise FleetError(
                 f"'{name}': a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
-                " (a number below a thousand million, without leading zeros)",
+                " (a number below 1,000,000,000, without leading zeros)",
                 (*at, "name"),
             )
         if entry.labels:
@@ -218,7 +218,8 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
         where = (*at, "terminate_notice")
         if kind is not GroupKind.SCALE_SET:
             raise FleetError(
-                "is only for groups of kind scale-set: deletes of others are not announced", where
+                "is only for groups of kind scale-set: deletions in other groups are not announced",
+                where,
             )
         try:
             notice = parse_duration(entry.terminate_notice)
@@ -263,10 +264,12 @@ def _address(text: str, at: Where) -> str:
     except ValueError:
         raise FleetError(f"'{text[:MAX_NAME]}' is not an IP address", at) from None
     if address.is_unspecified or address.is_multicast or str(address) == "255.255.255.255":
-        raise FleetError(f"'{text}' is no address of one machine: nobody asks from there", at)
+        raise FleetError(
+            f"'{text}' is not the address of a single machine; no request can come from it", at
+        )
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
-            raise FleetError(f"'{text}': leave out the interface behind the %", at)
+            raise FleetError(f"'{text}': leave out the interface after the %", at)
         return str(address.ipv4_mapped or address)
     return str(address)
 

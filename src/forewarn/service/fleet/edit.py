@@ -55,7 +55,7 @@ def remove_host(name: str, current_host: Callable[[str], str] = lambda _: "") ->
         for machine in machines:
             if (actual := current_host(machine)) and actual != name:
                 return conflict(
-                    f"the inventory still puts {machine} on {name}, though it is on {actual} now;"
+                    f"the inventory still puts {machine} on {name}, but it is on {actual} now;"
                     f" put it there first (host: {actual})"
                 )
         if machines:

@@ -34,7 +34,7 @@ def under_way(event: Event) -> tuple[Hold, ...]:
             _driver(
                 f"it is carried out together with the others on host '{event.host}'",
                 since,
-                "the event that leads them",
+                "the lead event",
             ),
         )
     operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"

@@ -100,9 +100,9 @@ def health_problem(host: Host, health: Health) -> Refused | None:
         case Health.HEALTHY if host.healthy:
             return conflict(f"host '{host.name}' is healthy; there is nothing to repair")
         case Health.DEGRADED if not host.healthy:
-            return conflict(f"host '{host.name}' is {host.health.value} already")
+            return conflict(f"host '{host.name}' is already {host.health.value}")
         case Health.FAILED if host.health is Health.FAILED:
-            return conflict(f"host '{host.name}' has failed already")
+            return conflict(f"host '{host.name}' has already failed")
     return None
 
 

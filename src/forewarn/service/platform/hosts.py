@@ -181,10 +181,11 @@ class Hosts:
                 first = machines[0]
                 move = next(m for m in machines if m.update_domain != first.update_domain)
                 return conflict(
-                    f"host '{template.host}' is worked on once, but of group '{group.name}' it has"
-                    f" machines of two update domains: '{first.name}' of {first.update_domain}"
-                    f" and '{move.name}' of {move.update_domain}. Move '{move.name}' away first, or"
-                    " empty the host machine by machine",
+                    f"maintenance of host '{template.host}' affects all its machines at once, but"
+                    f" group '{group.name}' has machines of two update domains on it:"
+                    f" '{first.name}' of {first.update_domain} and '{move.name}' of"
+                    f" {move.update_domain}. Move '{move.name}' to another host first, or evacuate"
+                    " the host machine by machine",
                     hint=Hint.EVACUATE,
                     about=move.name,
                 )
@@ -281,7 +282,7 @@ class Hosts:
             if event.status is Status.SCHEDULED
         ]
         notes = [
-            f"{event.id} has started and goes on"
+            f"{event.id} has started and will continue"
             for event in planned
             if event.status is Status.STARTED
         ]

@@ -234,9 +234,11 @@ class Platform:
             events = list((await self._store.ended_events(ids)).values())
         if not events:
             active = listing([event.id for event in self.active()])
-            return unknown(f"no event '{id}'; active are {active}")
+            return unknown(f"no event '{id}'; active events: {active}")
         if len(events) > 1:
-            return conflict(f"'{id}' could be {listing([event.id for event in events])}")
+            return conflict(
+                f"'{id}' is ambiguous; it could be {listing([event.id for event in events])}"
+            )
         return events[0]
 
     async def explain(self, id: str) -> EventExplanation | Refused:

@@ -77,13 +77,13 @@ class Removals:
         wanted = count if count is not None else len(staying) - (to or 0)
         if count is not None and not 1 <= count <= len(staying):
             return invalid(
-                f"'{name}' has {len(staying)} machines that are not being deleted; delete 1 to all"
-                " of them"
+                f"'{name}' has {len(staying)} machines that are not being deleted; the count must"
+                f" be at least 1 and at most that, not {count}"
             )
         if to is not None and not 0 <= to <= len(staying):
             return invalid(f"'{name}' has {len(staying)} machines; it cannot have {to}")
         if wanted == 0:
-            return Outcomes((), (f"'{name}' has {to} machines already",))
+            return Outcomes((), (f"'{name}' already has {to} machines",))
         staying.sort(key=lambda member: int(member[1].rpartition("_")[2]))
         cause = f"scale-in/{self._platform.new_id()}"
         return await self._platform.announce_all(

@@ -55,7 +55,7 @@ class Gates:
             return invalid("a gate is either a URL or a command")
         if not SECOND <= gate.timeout <= MAX_GATE_TIMEOUT:
             return invalid(
-                f"a gate's timeout is from 1 s to {in_words(MAX_GATE_TIMEOUT)},"
+                f"a gate's timeout must be from 1 s to {in_words(MAX_GATE_TIMEOUT)},"
                 f" not {in_words(gate.timeout)}"
             )
         if gate.http:

@@ -86,7 +86,9 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
     promised = wanted.type.traits.notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:
-        return invalid(f"a notice is from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}")
+        return invalid(
+            f"a notice must be from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}"
+        )
     if (paced := now.rules.paced(notice)) > MAX_NOTICE:
         return invalid(
             f"at this service's speed of {now.rules.speed:g} a notice of {in_words(notice)} takes"
@@ -94,18 +96,18 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
         )
     if notice < promised and not wanted.short_notice:
         return invalid(
-            f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}",
+            f"a {wanted.type.value} needs at least {in_words(promised)} of notice,"
+            f" not {in_words(notice)}",
             hint=Hint.SHORT_NOTICE,
         )
     if not 1 <= wanted.at_once <= MAX_AT_ONCE:
-        return invalid(f"at_once is from 1 to {MAX_AT_ONCE}, not {wanted.at_once}")
+        return invalid(f"at_once must be from 1 to {MAX_AT_ONCE}, not {wanted.at_once}")
     if not 0 <= wanted.bake <= MAX_BAKE:
-        return invalid(f"a bake time is from 0 s to {in_words(MAX_BAKE)}")
+        return invalid(f"a bake time must be from 0 s to {in_words(MAX_BAKE)}")
     if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
         return invalid(
-            f"duration {wanted.duration} is not a length of impact: give whole seconds from 0"
-            f" to {MAX_DURATION_SECONDS}, or -1 for unknown"
+            f"duration {wanted.duration} is not a valid duration of the impact; give whole seconds"
+            f" from 0 to {MAX_DURATION_SECONDS}, or -1 for unknown"
         )
     if len(wanted.windows) > MAX_WINDOWS:
         return invalid(f"a rollout has at most {MAX_WINDOWS} windows")

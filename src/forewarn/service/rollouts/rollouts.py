@@ -114,7 +114,9 @@ class Rollouts:
             return draft
         typical = TYPICAL_DURATION if event_duration is None else event_duration
         if not 0 <= typical <= DAY:
-            return invalid(f"an event lasts from 0 s to {in_words(DAY)}, not {in_words(typical)}")
+            return invalid(
+                f"an event must last from 0 s to {in_words(DAY)}, not {in_words(typical)}"
+            )
         # A pure function that may take long, so it runs in a thread.
         return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
 
@@ -143,7 +145,7 @@ class Rollouts:
     async def pause(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
         def paused(rollout: Rollout, switch: Switch) -> RolloutPut | Refused:
             if rollout.paused is not None:
-                return conflict(f"rollout {rollout.id} is paused already, by {rollout.paused.by}")
+                return conflict(f"rollout {rollout.id} is already paused, by {rollout.paused.by}")
             return put(rollout, "paused", by, paused=switch)
 
         return await self._switch(id, by, why, paused)
@@ -208,7 +210,9 @@ class Rollouts:
         if not matches:
             return unknown(f"no rollout '{id}'; there are {listing(list(rollouts))}")
         if len(matches) > 1:
-            return conflict(f"'{id}' could be {listing([rollout.id for rollout in matches])}")
+            return conflict(
+                f"'{id}' is ambiguous; it could be {listing([rollout.id for rollout in matches])}"
+            )
         return matches[0]
 
     async def report(self, id: str) -> RolloutReport | Refused:

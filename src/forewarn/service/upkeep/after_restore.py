@@ -59,7 +59,9 @@ async def take_up(
     try:
         await store.transact(work)
     except StoreFailed as failure:
-        raise StoreUnusable(f"the restored state could not be taken up: {failure}") from failure
+        raise StoreUnusable(
+            f"the service could not start from the restored state: {failure}"
+        ) from failure
     writer.restored(now.at)
     log.warning(
         "the state is a copy: events from before are observed before they are carried out, rollouts"

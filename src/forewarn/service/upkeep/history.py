@@ -135,7 +135,7 @@ class History:
                 hint=Hint.LIST_EVENTS,
             )
         if len(ids) > 1 and prefix not in ids:
-            return conflict(f"'{query.event}' could be {listing(ids)}")
+            return conflict(f"'{query.event}' is ambiguous; it could be {listing(ids)}")
         return msgspec.structs.replace(query, event=prefix if prefix in ids else ids[0])
 
     async def _unknown_name(self, query: HistoryQuery) -> Refused | None:
@@ -155,6 +155,6 @@ class History:
             unknown_names.append((refused, HistoryQuery(host=host, limit=1)))
         for refused, name_query in unknown_names:
             if not await self._store.history(name_query):
-                message = f"nothing is in the history, and there is {refused.message}"
+                message = f"the history has no entry, and there is {refused.message}"
                 return unknown(message, suggestion=refused.suggestion)
         return None

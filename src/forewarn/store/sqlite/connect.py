@@ -132,8 +132,8 @@ def _check_columns(path: Path) -> None:
     with check.reading(path, locked=True) as connection:
         for column in check.missing_columns(connection):
             raise StoreUnusable(
-                f"{path} claims to have schema {s.SCHEMA_VERSION}, but has no column {column}: a"
-                " development version has written it; choose another file"
+                f"{path} claims to have schema {s.SCHEMA_VERSION}, but has no column {column}:"
+                " it was written by a development version; choose another file"
             )
 
 

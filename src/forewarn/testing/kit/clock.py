@@ -157,6 +157,6 @@ def _in_a_loop() -> bool:
 def _duration(span: Span) -> Duration:
     if isinstance(span, timedelta):
         if span < timedelta():
-            raise ValueError(f"time does not go back: {span}")
+            raise ValueError(f"the clock cannot be set back: {span}")
         return span // timedelta(microseconds=1)
     return parse_duration(f"{span:f}" if isinstance(span, float) else str(span))

@@ -271,10 +271,10 @@ def test_an_operators_approval_of_what_needs_none_says_so() -> None:
     first, second = w.raised(REBOOT, "m0"), w.raised(REBOOT, "m0")
     w.approve(first, second, by="m1")
     started = w.do(commands.OperatorApprove(id=first, by="ops"))
-    assert (started.items, started.notes) == ((), ("it had started already",))
+    assert (started.items, started.notes) == ((), ("it had already started",))
     waiting = w.do(commands.OperatorApprove(id=second, by="ops"))
     assert waiting.items == ()
-    assert "already, by m1" in waiting.notes[0]
+    assert "already been approved, by m1" in waiting.notes[0]
 
 
 @pytest.mark.parametrize("command", [commands.OperatorApprove, commands.Cancel])

@@ -122,7 +122,7 @@ def test_what_each_exit_code_of_check_means(code: int, expected: object) -> None
 
 
 def test_a_veto_without_a_word_is_one_too() -> None:
-    assert check("exit 20") == Veto("the program said no")
+    assert check("exit 20") == Veto("the program refused, and gave no reason")
 
 
 def test_a_program_that_dies_of_a_signal_leaves_it_open() -> None:
@@ -409,7 +409,7 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
             impatient = msgspec.structs.replace(program, timeout=RETRY_EVERY * 2)
             unknown = await CommandDriver(impatient, tmp_path / "papers").observe(TASK)
             assert isinstance(unknown, Unknown)
-            assert "is still at work" in unknown.why
+            assert "is still running" in unknown.why
             os.close(writer)
             assert await earlier == Done()
             assert await seen == Happened()
@@ -432,11 +432,13 @@ def test_a_program_is_found_or_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ProgramUnusable, match=f"there is no program {carry}"):
         find_program([str(carry)])
     carry.write_text("#!/bin/sh\n")
-    with pytest.raises(ProgramUnusable, match="is not executable; say chmod"):
+    with pytest.raises(ProgramUnusable, match="is not executable; run chmod"):
         find_program([str(carry)])
     with pytest.raises(ProgramUnusable, match="is not executable"):
         find_program([str(tmp_path)])
-    with pytest.raises(ProgramUnusable, match="no program is named"):
+    with pytest.raises(
+        ProgramUnusable, match="the command is empty; it must begin with the name of a program"
+    ):
         find_program([])
     carry.chmod(0o755)
     assert find_program(["./carry", "x"], tmp_path) == (str(carry), "x")

@@ -186,7 +186,7 @@ def test_another_version_is_refused_and_told_why(tmp_path: Path) -> None:
                 assert f"this is forewarn {__version__}" in said.reason
                 assert "restart the whole service" in said.reason
             said = await (await ManualWorker.connected(control, 1)).until(Unwelcome)
-            assert "one too many" in said.reason
+            assert "unexpected worker" in said.reason
 
     run_within_limit(body)
 

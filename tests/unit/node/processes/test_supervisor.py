@@ -305,7 +305,7 @@ def test_the_manager_hears_of_it_while_control_is_replaced_but_not_if_it_stays_a
     stage.next("alive")
     _, what, about = stage.next("told")
     assert what == "watchdog messages to the service manager are suspended"
-    assert about["why"].startswith("the control process has been away for ")
+    assert about["why"].startswith("the control process has been unavailable for ")
     before = len(stage.heard)
     for _ in range(2):  # it does not get ready, and is killed for it, again and again
         while stage.next("told")[1] != "a process has ended and is started again":

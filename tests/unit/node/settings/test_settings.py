@@ -148,17 +148,20 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
     ]:
         assert [one for one in said if one.startswith(f"{file}:{line}: {words}")], (words, said)
     assert "FOREWARN_THROTLE: no such setting; did you mean 'FOREWARN_THROTTLE'?" in said
-    assert "FOREWARN_WORKERS: workers is a whole number, not 'many'" in said
+    assert "FOREWARN_WORKERS: workers must be a whole number, not 'many'" in said
     assert len(said) == 9
 
 
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        ({"FOREWARN_FRONT": "yes"}, "front is true or false, not 'yes'"),
+        ({"FOREWARN_FRONT": "yes"}, "front must be true or false, not 'yes'"),
         ({"FOREWARN_COMMAND__TIMOUT": "1"}, "did you mean 'FOREWARN_COMMAND__TIMEOUT'?"),
-        ({"FOREWARN_COMMAND__PROGRAM": "a, b"}, "command.program is written as in the file, or"),
-        ({"FOREWARN_GATES": "{a"}, "gates is written as in the file, or as JSON"),
+        (
+            {"FOREWARN_COMMAND__PROGRAM": "a, b"},
+            "command.program must be a list or table, written as in the file or",
+        ),
+        ({"FOREWARN_GATES": "{a"}, "gates must be written as in the file, or as JSON"),
         ({"FOREWARN_GATES__": "x"}, "no such setting"),
         ({"FOREWARN_STATE__X": "x"}, "no such setting"),
         ({"FOREWARN_CONTROL": "nowhere"}, "FOREWARN_CONTROL: control: 'nowhere' is not HOST:PORT"),
@@ -222,7 +225,7 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) 
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
     assert problems(tmp_path / "gone.toml") == [f"{tmp_path}/gone.toml: No such file or directory"]
     file = written(tmp_path, "#" * (1024 * 1024 + 1))
-    assert problems(file) == [f"{file}: a settings file has at most 1,048,576 bytes"]
+    assert problems(file) == [f"{file}: a settings file may have at most 1,048,576 bytes"]
 
 
 def test_the_secret_in_a_misspelt_variable_is_not_repeated() -> None:

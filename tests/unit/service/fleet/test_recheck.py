@@ -120,7 +120,7 @@ def test_a_host_that_fails_while_its_labels_are_applied_has_failed(watched: Watc
 def test_a_host_that_fails_while_it_is_degraded_has_failed(watched: Watched) -> None:
     hosts = watched.node.hosts
     watched.driver.meanwhile.append(lambda: hosts.fail("h1", "ann"))
-    assert "failed already" in watched.refused(hosts.degrade("h1", "bob"))
+    assert "already failed" in watched.refused(hosts.degrade("h1", "bob"))
     assert watched.host("h1").health is Health.FAILED
     assert {event.failure for event in watched.events()} == {True}
 
@@ -128,7 +128,7 @@ def test_a_host_that_fails_while_it_is_degraded_has_failed(watched: Watched) -> 
 def test_a_host_is_not_degraded_twice_at_once(watched: Watched) -> None:
     hosts = watched.node.hosts
     watched.driver.meanwhile.append(lambda: hosts.degrade("h1", "ann", note="first"))
-    assert "degraded already" in watched.refused(hosts.degrade("h1", "bob", note="second"))
+    assert "already degraded" in watched.refused(hosts.degrade("h1", "bob", note="second"))
     assert watched.host("h1").note == "first"
     assert len(watched.events()) == 2
 

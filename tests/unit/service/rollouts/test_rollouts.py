@@ -196,7 +196,7 @@ def test_a_host_with_two_domains_of_a_group_is_refused_before_anything_begins() 
     fleet = fleet.replace("name: web_1", "name: web_1, update_domain: 1")
     with Service(fleet) as service:
         says = refused(service, selection=Selection(hosts=("h1",)))
-        assert "'web_0' of 0 and 'web_1' of 1; move one of them away first" in says
+        assert "'web_0' of 0 and 'web_1' of 1; move one of them to another host first" in says
         start(service, selection=Selection(hosts=("h3",)))
 
 
@@ -502,11 +502,11 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"selection": Selection(labels=(parse("tier=none"),))}, "no machine is selected"),
         ({"type": EventType.PREEMPT}, "deletes its machines"),
         ({"type": EventType.REDEPLOY, "selection": Selection(hosts=("h1",))}, "Freeze, Reboot"),
-        ({"notice": MINUTE}, "promises at least 15 min"),
-        ({"notice": -1}, "a notice is from"),
+        ({"notice": MINUTE}, "needs at least 15 min"),
+        ({"notice": -1}, "a notice must be from"),
         ({"at_once": 0}, "from 1 to"),
-        ({"bake": -1}, "a bake time is from"),
-        ({"duration": -2}, "not a length of impact"),
+        ({"bake": -1}, "a bake time must be from"),
+        ({"duration": -2}, "not a valid duration of the impact"),
         ({"description": "x" * 2_000}, "2000 characters"),
         ({"gate": Gate()}, "either a URL or a command"),
         ({"gate": Gate(http="http://x/", command="y")}, "either a URL or a command"),
@@ -514,7 +514,7 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"gate": Gate(http="http://x:99999/")}, "not a valid URL of a gate"),
         ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "not a valid URL of a gate"),
         ({"gate": Gate(http="http://me:secret@x/")}, "no user name"),
-        ({"gate": Gate(http="http://x/", timeout=0)}, "timeout is from"),
+        ({"gate": Gate(http="http://x/", timeout=0)}, "timeout must be from"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_would_be_right(

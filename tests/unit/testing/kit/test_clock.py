@@ -60,7 +60,7 @@ def test_it_stops_where_one_has_waited_for(service: Service, wind: Callable[...,
     [
         ("soon", "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
         (-1, "'-1' is not a duration"),
-        (timedelta(seconds=-1), "time does not go back"),
+        (timedelta(seconds=-1), "the clock cannot be set back"),
     ],
 )
 def test_what_is_no_duration_moves_nothing(service: Service, by: str, says: str) -> None:

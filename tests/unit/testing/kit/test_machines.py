@@ -55,7 +55,7 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
         web.schedule("Reboot", source="Cloud")
     with pytest.raises(RefusedByService, match="'soon' is not a duration; write for example"):
         web.schedule("Reboot", notice="soon")
-    with pytest.raises(RefusedByService, match="at least 15 min of notice, this is 1 min"):
+    with pytest.raises(RefusedByService, match="at least 15 min of notice, not 1 min"):
         web.schedule("Reboot", notice="1m")
     assert web.schedule("Reboot", notice="1m", short_notice=True).status == "Scheduled"
     with pytest.raises(RefusedByService, match="not spot"):

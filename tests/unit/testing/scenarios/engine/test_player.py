@@ -165,8 +165,8 @@ timeline:
 """,
     )
     assert result.failures[0] == (
-        "line 10: schedule Reboot web_0 was refused: a Reboot promises at least 15 min of notice,"
-        " this is 1 min; write short_notice: true to override"
+        "line 10: schedule Reboot web_0 was refused: a Reboot needs at least 15 min of notice,"
+        " not 1 min; write short_notice: true to override"
     )
     assert result.failures[1] == "line 11: wait never happened: 'hasty' raised no event"
     assert times(result)["restart web_1"] == [120.0], "the rest is played all the same"
