@@ -35,7 +35,7 @@ USER_TYPES = frozenset({"Reboot", "Redeploy"})
 # unannounced if the group did not ask for it. These two types are always announced.
 ALWAYS_ANNOUNCED = frozenset({"Freeze", "Preempt"})
 
-# The least notice of each type, in seconds.
+# The minimum notice of each type, in seconds.
 NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Terminate": 300}
 
 

@@ -47,7 +47,7 @@ class Notices:
         self._last_asked: dict[Period, list[float]] = {}
 
     def minimum(self, type: str) -> float:
-        """Return the least notice of a type, in seconds, at the speed of the service."""
+        """Return the minimum notice of a type, in seconds, at the speed of the service."""
         return NOTICE[type] / self._speed
 
     def settle(self, sighting: Sighting) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _ANSWERS = {
-    "wrong-status": "The status is the one that the request deserves.",
+    "wrong-status": "The status is the one that the request must get.",
     "error-body": "An error carries the body that belongs to it.",
     "server-error": "No 5xx, except 500 if a change cannot be made durable, and 503 if overloaded.",
     "unknown-caller": "A caller that is no machine of the fleet gets 404, never a document.",
@@ -60,11 +60,11 @@ _COURSE = {
     "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
     "unscheduled-start": "A Freeze or Preempt is Scheduled before it is Started.",
     "early-start": "Without an approval no event starts before its NotBefore.",
-    "grace-start": "After an outage or a step of the clock NotBefore starts nothing for a while.",
+    "grace-start": "After an outage or a clock step, no event starts by its NotBefore for a while.",
     "window": "An event that has a window starts only while it is open.",
     "joint-start": "The events of one host maintenance start together, in all its groups.",
     "joint-not-before": "The events of one host maintenance have one NotBefore.",
-    "joint-approval": "A host is worked on early only if every group that listens has approved.",
+    "joint-approval": "Host maintenance starts early only if every enabled group has approved.",
     "coupling": "An approved Terminate waits for those that are due no later, while they wait.",
     "late-start": "An event whose NotBefore has passed starts when nothing holds it.",
     "vanished": "An approved event is Started before it is gone, unless it was withdrawn.",

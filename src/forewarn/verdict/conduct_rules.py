@@ -17,7 +17,7 @@ from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_INTERVAL, MIN_CHANCE, RES
 from forewarn.verdict.values import Complaint
 from forewarn.wire.versions import DELETING
 
-PREEMPT = 30.0  # seconds: the least notice of all types
+PREEMPT = 30.0  # seconds: the minimum notice of all types
 
 
 def complaints(observed: Observed, now: Stamp) -> list[Complaint]:

@@ -26,7 +26,7 @@ from helpers.judge_traces import (
 
 MACHINES: dict[str, Any] = FLEET["machines"]
 GRACE = 60.0
-# The least notice of each type, in seconds.
+# The minimum notice of each type, in seconds.
 NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Terminate": 300}
 FAILURES = ("Reboot", "Redeploy")  # what a failure, which nobody can announce, may be
 

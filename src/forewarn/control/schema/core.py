@@ -154,10 +154,10 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     machines: Annotated[w.Names, doc("Names of the machines, all of one group.")]
     notice: Annotated[
         w.Notice | None,
-        doc("Seconds between announcement and start; by default, the least notice of the type."),
+        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
     ] = None
     not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
-    short_notice: Annotated[bool, doc("Allow less than the least notice of the type.")] = False
+    short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
@@ -210,10 +210,10 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     evacuate: Annotated[bool, doc("Move the machines to other hosts one by one instead.")] = False
     notice: Annotated[
         w.Notice | None,
-        doc("Seconds between announcement and start; by default, the least notice of the type."),
+        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
     ] = None
     not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
-    short_notice: Annotated[bool, doc("Allow less than the least notice of the type.")] = False
+    short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     description: Annotated[w.Text | None, doc("Text shown to guests.")] = None
     duration: Annotated[
         w.Impact | None, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")

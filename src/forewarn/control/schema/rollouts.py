@@ -22,9 +22,9 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hosts: Annotated[w.Selected, doc("Names of hosts, or patterns with * and ?.")] = []
     notice: Annotated[
         w.Notice | None,
-        doc("Seconds between announcement and start; by default, the least notice of the type."),
+        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
     ] = None
-    short_notice: Annotated[bool, doc("Allow less than the least notice of the type.")] = False
+    short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
@@ -113,7 +113,7 @@ class Rollout(msgspec.Struct, kw_only=True):
     at_once: Annotated[int, doc("How many lanes may be in progress at the same time.")]
     notice: Annotated[
         float,
-        doc("Seconds between announcement and start; by default, the least notice of the type."),
+        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
     ]
     description: Annotated[str, doc("Text shown to guests.")] = ""
     windows: Annotated[

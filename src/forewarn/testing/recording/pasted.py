@@ -91,7 +91,7 @@ def _assume_time(
         due[event.id] for event in document.events if event.status == "Started" and event.id in due
     ]
     if announced and min(announced) >= earliest:
-        t, assumption = min(announced), "assuming the least notice of its type"
+        t, assumption = min(announced), "assuming the minimum notice of its type"
     elif started and max(started) >= earliest:
         t, assumption = max(started), "assuming that it started at its NotBefore"
     elif last is None:

@@ -123,7 +123,7 @@ def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
     assert DUE - found.lines[-1]["t"] == 15 * 60
     assert "asked" not in found.lines[-1]  # so that nothing is held against anybody for it
     assert found.notes == (
-        "line 2: the text does not say when the document was seen; assuming the least notice"
+        "line 2: the text does not say when the document was seen; assuming the minimum notice"
         " of its type",
     )
 

@@ -119,7 +119,7 @@ class _Announced(StepEntry, kw_only=True):
         Length | None, describe("The time until NotBefore; by default that of the type.")
     ] = None
     short_notice: Annotated[
-        bool, describe("Allow a notice that is shorter than the least notice of the type.")
+        bool, describe("Allow a notice that is shorter than the minimum notice of the type.")
     ] = False
     description: Annotated[str | None, describe("The Description.")] = None
     duration: Annotated[
