@@ -125,8 +125,8 @@ async def list_events(
     ).options,
 )
 async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-    """The event is for machines of one group. Without `notice` and `not_before`, it gets the least
-    notice of its type."""
+    """The event is for machines of one group. Without `notice` and `not_before`, it gets the
+    minimum notice of its type."""
     authorization.require_machines(call, *data.machines)
     announced = outcome(
         await call.platform.schedule(
