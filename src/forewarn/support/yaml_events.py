@@ -183,7 +183,7 @@ class Events:
             elif key in mapping:
                 raise YamlError(f"key '{key}' occurs twice", mark=event.start_mark)
             elif len(mapping) == MAX_KEYS:
-                message = f"a mapping has at most {MAX_KEYS:,} keys, and this one has more"
+                message = f"a mapping can have at most {MAX_KEYS:,} keys; this one has more"
                 raise YamlError(message, mark=event.start_mark)
             else:
                 mapping[key] = self.value(self.next())

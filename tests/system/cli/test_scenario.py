@@ -160,7 +160,7 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
     [
         (["run", "spot-evction"], 2, "did you mean 'spot-eviction'?"),
         (["run", "storm", "--speed", "0"], 2, "the speed must be a number from"),
-        (["run", "storm", "--clock", "sun"], 2, "--clock is 'real' or 'virtual'"),
+        (["run", "storm", "--clock", "sun"], 2, "--clock must be 'real' or 'virtual'"),
         (
             ["run", "storm", "--clock", "virtual", "--speed", "60"],
             2,

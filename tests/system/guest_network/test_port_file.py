@@ -48,7 +48,7 @@ def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
         f'"vnet0" . {A} . fe80::5054:ff:fe00:10',
     ]
     assert elements(said.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
-    assert said.stderr == "note: 3 of 4 machines are at no port here\n"
+    assert said.stderr == "note: 3 of 4 machines are not at any port here\n"
 
 
 def test_what_was_known_is_flushed_even_when_nobody_is_left(tmp_path: Path) -> None:
@@ -67,22 +67,31 @@ def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("ports", "why"),
     [
-        ("vnet0 web_0", "'vnet0 web_0' is not: port mac machine [address …]"),
-        (f"a/b {A} web_0", "'a/b' is no name of a port"),
-        (f'v"}};flush {A} web_0', "is no name of a port"),
+        (
+            "vnet0 web_0",
+            "'vnet0 web_0' is not a valid line; expected: port mac machine [address …]",
+        ),
+        (f"a/b {A} web_0", "'a/b' is not a valid port name"),
+        (f'v"}};flush {A} web_0', "is not a valid port name"),
         (f"a-port-with-a-long-name {A} web_0", "up to 15 letters"),
-        ("vnet0 52:54:00:00:10 web_0", "'52:54:00:00:10' is no MAC of one machine"),
-        ("vnet0 ff:ff:ff:ff:ff:ff web_0", "is no MAC of one machine"),
+        (
+            "vnet0 52:54:00:00:10 web_0",
+            "'52:54:00:00:10' is not the MAC address of a single machine",
+        ),
+        ("vnet0 ff:ff:ff:ff:ff:ff web_0", "is not the MAC address of a single machine"),
         (f"vnet0 {A} web_9", "no machine 'web_9' in the inventory"),
         (f"vnet0 {A} silent", "'silent' has no address in the inventory"),
-        (f"vnet0 {A} pretended", "127.0.1.8 of 'pretended' is loopback: that is `forewarn dev`"),
+        (
+            f"vnet0 {A} pretended",
+            "127.0.1.8 of 'pretended' is a loopback address, which only `forewarn dev`",
+        ),
         (f"vnet0 {A} web_1 10.0.0.10", "10.0.0.10 is not an address of 'web_1' in the inventory"),
-        (f"vnet0 {A} web_1 ten", "'ten' is no address"),
+        (f"vnet0 {A} web_1 ten", "'ten' is not an address"),
         (f"vnet0 {A} web_1 fe80::1%br0", "leave out what follows the %"),
         ("host fe80::1%br0", "leave out what follows the %"),
-        (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} is the MAC of vnet0 already"),
-        (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 belongs to vnet0 already"),
-        (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 belongs to host already"),
+        (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} is already the MAC address of vnet0"),
+        (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 already belongs to vnet0"),
+        (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 already belongs to host"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_its_line(

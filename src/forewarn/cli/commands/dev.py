@@ -76,7 +76,7 @@ def dev(
             f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
         )
     if clock not in ("real", "virtual"):
-        raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
+        raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     delay = parsed(parse_duration, enable_delay)

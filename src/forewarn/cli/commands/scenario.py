@@ -247,7 +247,7 @@ def _print_result(result: Result, json: bool) -> None:
 def _real_speed(clock: str | None, speed: float | None, fake_time: bool) -> float | None:
     """Return the number by which durations are divided in real time; None: a virtual clock."""
     if clock not in ("real", "virtual", None):
-        raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
+        raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed is not None:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     if speed is not None and not MIN_SPEED <= speed <= MAX_SPEED:

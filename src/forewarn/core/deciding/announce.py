@@ -300,7 +300,7 @@ def _values_problem(command: c.Raise) -> Refused | None:
             f"a {command.type.value} always has source Platform; source User is for a {types} only"
         )
     if command.source is Source.USER and command.duration != UNKNOWN_DURATION:
-        return invalid("a user's event has duration -1 (unknown); leave the duration out")
+        return invalid("a user's event must have duration -1 (unknown); leave the duration out")
     if not UNKNOWN_DURATION <= command.duration <= MAX_DURATION_SECONDS:
         return invalid(
             f"duration {command.duration} is not a valid duration of the impact; give whole seconds"

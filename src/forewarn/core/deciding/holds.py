@@ -253,7 +253,7 @@ def _notice_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold
     return [
         Hold(
             kind=HoldKind.COUPLING,
-            message="approved, but other deletes of the group that are due no later must start"
+            message="approved, but other deletions in the group that are due no later must start"
             " first, or together with it",
             since=event.approved.at,
             until=notice_over_at(event, now),

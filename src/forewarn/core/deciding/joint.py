@@ -182,7 +182,7 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
     return Hold(
         kind=HoldKind.JOINT,
         message=f"its host is maintained once, for {listing(list(active))} together;"
-        f" the notice has not passed, and not yet approved by {missing}",
+        f" the notice has not passed, and it is not yet approved by {missing}",
         since=first.raised_at,
         until=notice_over_at(first, now),
         waits_for=tuple(active[name].id for name in unapproved),

@@ -220,7 +220,7 @@ def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
     at = wanted.expires_at if wanted.lasts is None else now + wanted.lasts
     if at is not None and not now < at <= now + MAX_TOKEN_LIFE:
         return invalid(
-            f"a token expires within {in_words(MAX_TOKEN_LIFE)} from now, or never;"
+            f"a token must expire within {in_words(MAX_TOKEN_LIFE)} from now, or never;"
             " write for example 90d"
         )
     return at
@@ -229,8 +229,8 @@ def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
 def _token_problem(wanted: NewToken) -> Refused | None:
     if not _NAME.fullmatch(wanted.name):
         return invalid(
-            f"a token's name has 1 to {MAX_TOKEN_NAME} letters, digits, '.', '_', '@' or '-', and"
-            " begins with a letter or digit"
+            f"a token's name must have 1 to {MAX_TOKEN_NAME} letters, digits, '.', '_', '@' or '-',"
+            " and begin with a letter or digit"
         )
     if secret.hidden(wanted.name) != wanted.name:
         return invalid("that name is a token itself; name the token after its user")
@@ -250,7 +250,7 @@ def _token_problem(wanted: NewToken) -> Refused | None:
         )
     if len(wanted.limit.groups) > MAX_TOKEN_GROUPS:
         return invalid(
-            f"a token is limited to at most {MAX_TOKEN_GROUPS} groups by name; use a label"
+            f"a token can be limited to at most {MAX_TOKEN_GROUPS} groups by name; use a label"
         )
     if any(not group.strip() or len(group) > MAX_NAME for group in wanted.limit.groups):
         return invalid(

@@ -87,7 +87,8 @@ class VirtualTime:
         """Let the clock run continuously. It waits for clients, as `play` does."""
         if not 0 < speed <= MAX_RUNNING_SPEED:
             raise ValueError(
-                f"a clock runs at a speed above 0 and up to {MAX_RUNNING_SPEED:g}, not {speed:g}"
+                f"the speed of a clock must be above 0 and at most {MAX_RUNNING_SPEED:g},"
+                f" not {speed:g}"
             )
         before = self._halt()
         if not self._stopped:

@@ -149,13 +149,13 @@ def _response_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
             takes = listing([kind.value for kind, info in KINDS.items() if info.body])
             return invalid(f"a fault '{wanted.kind}' takes no body; those that do are {takes}")
         if len(wanted.body) > MAX_FAULT_BODY:
-            return invalid(f"the body of a fault has at most {MAX_FAULT_BODY} characters")
+            return invalid(f"the body of a fault may have at most {MAX_FAULT_BODY} characters")
     if wanted.takes_effect is not None:
         if traits.takes_effect is None:
             takes = listing([k.value for k, info in KINDS.items() if info.takes_effect is not None])
             return invalid(
-                f"a fault '{wanted.kind}' has no choice whether an approval takes effect;"
-                f" those that do are {takes}"
+                f"a fault '{wanted.kind}' has no option for whether an approval takes effect;"
+                f" those that have it are {takes}"
             )
         if wanted.method == "GET":
             return invalid(

@@ -76,14 +76,14 @@ class FleetBuilder:
         count = len(entry.machines)
         if entry.kind is GroupKind.STANDALONE and count != 1:
             raise FleetError(
-                f"a standalone group has exactly one machine, not {count}", (*at, "machines")
+                f"a standalone group must have exactly one machine, not {count}", (*at, "machines")
             )
         if entry.scale_set and not scaled:
             raise FleetError("is only for groups of kind scale-set", (*at, "scale_set"))
         if scaled and count > MAX_PLACEMENT_GROUP:
             raise FleetError(
-                f"a placement group has at most {MAX_PLACEMENT_GROUP} machines; use several groups"
-                " and name the scale set in each (scale_set: …)",
+                f"a placement group can have at most {MAX_PLACEMENT_GROUP} machines; use several"
+                " groups and name the scale set in each (scale_set: …)",
                 (*at, "machines"),
             )
         scale_set = (entry.scale_set or entry.name) if scaled else ""
@@ -93,7 +93,7 @@ class FleetBuilder:
         )
         policy = _policy(entry.policy, (*at, "policy"), entry.kind)
         if not machines:
-            raise FleetError("a group has at least one machine", (*at, "machines"))
+            raise FleetError("a group must have at least one machine", (*at, "machines"))
         place = Place(zone=entry.zone, scale_set=scale_set)
         self._groups[entry.name] = (
             entry,
@@ -116,7 +116,7 @@ class FleetBuilder:
             for index, machine in enumerate(define.machines):
                 if machine.host and machine.host not in host_names:
                     raise FleetError(
-                        f"host '{machine.host}' is not under hosts",
+                        f"host '{machine.host}' is not listed under hosts",
                         (*at, *([number] if at else []), "machines", index, "host"),
                     )
             placement: dict[str, str] = {

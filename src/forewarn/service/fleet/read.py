@@ -127,7 +127,7 @@ def _located(text: str, read: Callable[[], T]) -> T:
 def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
     event = events.next()
     if type(event) is not yaml.MappingStartEvent:
-        raise FleetError("a fleet is a mapping with at least 'groups'", line=1)
+        raise FleetError("a fleet must be a mapping with at least 'groups'", line=1)
     builder = FleetBuilder()
     fields: dict[Any, Any] = {}
     merged: dict[Any, Any] = {}

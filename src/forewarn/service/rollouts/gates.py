@@ -52,7 +52,7 @@ class Gates:
     def gate_problem(self, gate: Gate) -> Refused | None:
         """Refuse a gate that cannot be evaluated."""
         if bool(gate.http) == bool(gate.command):
-            return invalid("a gate is either a URL or a command")
+            return invalid("a gate must be either a URL or a command")
         if not SECOND <= gate.timeout <= MAX_GATE_TIMEOUT:
             return invalid(
                 f"a gate's timeout must be from 1 s to {in_words(MAX_GATE_TIMEOUT)},"
@@ -167,7 +167,9 @@ def _url_problem(url: str) -> Refused | None:
     if parts.scheme not in ("http", "https") or not parts.hostname or bad_port:
         return invalid(f"'{url[:60]}' is not a valid URL of a gate; {example}")
     if "@" in parts.netloc or parts.fragment:
-        return invalid(f"the URL of a gate has no user name, password or fragment; {example}")
+        return invalid(
+            f"the URL of a gate must not contain a user name, password or fragment; {example}"
+        )
     return None
 
 

@@ -110,7 +110,7 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
             f" from 0 to {MAX_DURATION_SECONDS}, or -1 for unknown"
         )
     if len(wanted.windows) > MAX_WINDOWS:
-        return invalid(f"a rollout has at most {MAX_WINDOWS} windows")
+        return invalid(f"a rollout can have at most {MAX_WINDOWS} windows")
     return reason_problem(wanted.description)
 
 

@@ -251,7 +251,7 @@ def test_one_alone_cannot_be_cancelled_retried_or_finished() -> None:
     for command in (c.Retry(id=b, by="ops"), c.Finish(id=b, by="ops", reason="done")):
         refused = fleet.ask(("b", command))
         assert isinstance(refused, Refused)
-        assert "leads" in refused.message
+        assert "lead event" in refused.message
 
 
 def test_they_are_cancelled_together() -> None:

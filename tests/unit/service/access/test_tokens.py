@@ -163,10 +163,10 @@ def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
 @pytest.mark.parametrize(
     ("how", "complaint"),
     [
-        ({"name": ""}, "a token's name has 1 to 64"),
-        ({"name": "a b"}, "a token's name has"),
-        ({"name": "-a"}, "begins with a letter or digit"),
-        ({"name": "x" * 65}, "a token's name has 1 to 64"),
+        ({"name": ""}, "a token's name must have 1 to 64"),
+        ({"name": "a b"}, "a token's name must have"),
+        ({"name": "-a"}, "begin with a letter or digit"),
+        ({"name": "x" * 65}, "a token's name must have 1 to 64"),
         ({"name": "Operator"}, "has another meaning in the history"),
         ({"name": "driver"}, "has another meaning in the history"),
         ({"name": "web-0"}, "a machine is called 'web-0'"),

@@ -187,10 +187,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "gone", "status": 500}, "is fixed; only 'error' takes one"),
     ({"kind": "error", "status": 404}, "the status of an error must be from 500 to 599, not 404"),
     ({"kind": "gone", "body": "x"}, "takes no body; those that do are error, plain"),
-    ({"kind": "error", "body": "x" * 65_537}, "the body of a fault has at most 65536 characters"),
+    (
+        {"kind": "error", "body": "x" * 65_537},
+        "the body of a fault may have at most 65536 characters",
+    ),
     (
         {"kind": "slow", "takes_effect": False},
-        "a fault 'slow' has no choice whether an approval takes effect",
+        "a fault 'slow' has no option for whether an approval takes effect",
     ),
     ({"kind": "error", "method": "GET", "takes_effect": True}, "only an approval can take effect"),
     ({"kind": "gone", "machines": ["web_0"] * 1_001}, "for at most 1000 machines and groups"),

@@ -286,7 +286,7 @@ def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> 
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
         "line 2: machines[0].name: machine 'w0' occurs twice: group 'web' has it"
     )
-    assert "is not under hosts" in change(
+    assert "is not listed under hosts" in change(
         edit.put_group("g", "kind: standalone\nmachines: [{name: x, host: z}]")
     )
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: x}]")) == [

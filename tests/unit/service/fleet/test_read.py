@@ -70,7 +70,7 @@ def test_ids_are_derived_from_names_so_that_they_stay() -> None:
 
 WRONG = [
     ("", "line 1: it is empty"),
-    ("[]", "line 1: a fleet is a mapping"),
+    ("[]", "line 1: a fleet must be a mapping"),
     ("groups: [", "line 2: groups: not YAML: while parsing"),
     ("hosts: []", "line 1: key 'groups' is missing"),
     ("groups: []\nfoo: 1", "line 2: foo: unknown key; there are groups, hosts"),
@@ -92,10 +92,13 @@ WRONG_GROUPS = [
     ("kind: scaleset, machines: []", "did you mean 'scale-set'?"),
     (
         "kind: standalone, machines: []",
-        "groups[0].machines: a standalone group has exactly one machine, not 0",
+        "groups[0].machines: a standalone group must have exactly one machine, not 0",
     ),
     ("machines: []", "groups[0]: key 'kind' is missing"),
-    ("kind: cloud-service, machines: []", "groups[0].machines: a group has at least one machine"),
+    (
+        "kind: cloud-service, machines: []",
+        "groups[0].machines: a group must have at least one machine",
+    ),
     (
         "kind: cloud-service, machines: [{name: a}], policy: {auto_approve: [Reboot, Freeze]}",
         "groups[0].policy.auto_approve: auto_approve is for users' events (Reboot, Redeploy), not",
@@ -150,7 +153,7 @@ WRONG_MACHINES = [
     ("{name: a, address: 1.2.3}", "machines[0].address: '1.2.3' is not an IP address"),
     ("{name: a, addresses: [10.0.0.1, x]}", "machines[0].addresses[1]: 'x' is not an IP address"),
     ("{name: a, address: 'fe80::1%eth0'}", "leave out the interface after the %"),
-    ("{name: a, host: h}", "machines[0].host: host 'h' is not under hosts"),
+    ("{name: a, host: h}", "machines[0].host: host 'h' is not listed under hosts"),
     ("{name: a, update_domain: -1}", "machines[0].update_domain: must be from 0 to 999, not -1"),
     ("{name: a, fault_domain: 1000}", "machines[0].fault_domain: must be from 0 to 999, not 1000"),
     (

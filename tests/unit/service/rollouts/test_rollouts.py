@@ -513,7 +513,7 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
         ({"gate": Gate(http="ftp://x/")}, "not a valid URL of a gate"),
         ({"gate": Gate(http="http://x:99999/")}, "not a valid URL of a gate"),
         ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "not a valid URL of a gate"),
-        ({"gate": Gate(http="http://me:secret@x/")}, "no user name"),
+        ({"gate": Gate(http="http://me:secret@x/")}, "must not contain a user name"),
         ({"gate": Gate(http="http://x/", timeout=0)}, "timeout must be from"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_clock_that_runs_can_be_wound_as_well(service: Service) -> None:
 @pytest.mark.parametrize("speed", [0, -1, 86_401, float("inf"), float("nan")])
 def test_a_speed_that_no_clock_has_is_refused(service: Service, speed: float) -> None:
     service.clock.resume(speed=2)
-    with pytest.raises(RefusedByService, match="a speed above 0 and up to 86400, not"):
+    with pytest.raises(RefusedByService, match="must be above 0 and at most 86400, not"):
         service.clock.resume(speed=speed)
     assert service.clock.speed == 2
 
