@@ -170,7 +170,7 @@ async def put_group(
     ).options,
 )
 async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDifference:
-    """Unlike a delete of machines, this is not announced to guests."""
+    """Unlike a deletion of machines, this is not announced to guests."""
     return await apply_change(call, edit.remove_group(name), force=force)
 
 

@@ -68,7 +68,7 @@ class Group(msgspec.Struct, kw_only=True):
         bool, doc("Approve user events while all machines of the group are down.")
     ] = False
     terminate_notice: Annotated[
-        float | None, doc("Seconds of notice before a delete; null: deletes are not announced.")
+        float | None, doc("Seconds of notice before a deletion; null: deletions are not announced.")
     ] = None
 
 
@@ -265,7 +265,7 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = msgspec.UNSET
     terminate_notice: Annotated[
         float | msgspec.UnsetType | None,
-        doc("Seconds of notice before a delete; null: deletes are not announced."),
+        doc("Seconds of notice before a deletion; null: deletions are not announced."),
     ] = msgspec.UNSET
 
 

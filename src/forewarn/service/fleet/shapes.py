@@ -102,8 +102,8 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     terminate_notice: Annotated[
         str | None,
         _meta(
-            "Notice of deletes, from 5m to 15m (or PT5M); only for groups of kind scale-set. By"
-            " default deletes are not announced."
+            "Notice of deletions, from 5m to 15m (or PT5M); only for groups of kind scale-set. By"
+            " default, deletions are not announced."
         ),
     ] = None
 

@@ -291,7 +291,7 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
                 await face.upstream.approve("m", "web", ["id"])
             puppet.stream.send(News(2, (Changed(_news(2).view),)))
             await until(lambda: not face.of["web"].view.enabled)
-            with pytest.raises(NotDurable, match="about to change"):
+            with pytest.raises(NotDurable, match="has been pending"):
                 await face.upstream.enable("web")
 
     run_within_limit(body)
