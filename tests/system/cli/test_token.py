@@ -303,8 +303,8 @@ def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -
     [
         (("--label", ""), "the label selector that limits the token is empty"),
         (("--label", "  "), "the label selector that limits the token is empty"),
-        (("--group", ""), "limited to groups by their names"),
-        (("--group", " "), "limited to groups by their names"),
+        (("--group", ""), "the name of a group that limits a token"),
+        (("--group", " "), "the name of a group that limits a token"),
         (("--group", "web", "--label", ""), "is empty"),
     ],
 )

@@ -35,8 +35,8 @@ def hook(reader: Reader, name: str, raw: Any) -> Hook | None:
     if not _NAME.fullmatch(name):
         reader.add_problem(
             place,
-            "a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a digit or"
-            " '_', and has at most 64 characters",
+            "a hook's name must consist of letters, digits, '_', '.' and '-', begin with a letter,"
+            " a digit or '_', and have at most 64 characters",
         )
     if not isinstance(raw, dict):
         reader.add_problem(place, "a table is expected, with commands or a built-in hook")

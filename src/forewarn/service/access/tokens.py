@@ -254,7 +254,7 @@ def _token_problem(wanted: NewToken) -> Refused | None:
         )
     if any(not group.strip() or len(group) > MAX_NAME for group in wanted.limit.groups):
         return invalid(
-            f"a token is limited to groups by their names, of 1 to {MAX_NAME} characters"
+            f"the name of a group that limits a token must have 1 to {MAX_NAME} characters"
         )
     return None
 

@@ -148,8 +148,8 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
             "hook.d: does nothing; add a command for prepare, undo, started, finished,"
             " withdrawn, or one of haproxy, log, notify, systemd, webhook",
             "hook.e: a hook has either commands or one built-in hook, not log, prepare",
-            "hook.f/g: a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a"
-            " digit or '_', and has at most 64 characters",
+            "hook.f/g: a hook's name must consist of letters, digits, '_', '.' and '-', begin with"
+            " a letter, a digit or '_', and have at most 64 characters",
             "hook.f/g.prepare: a program and its arguments are expected; omit it for none",
             "rule[0].machine: expected text, not a whole number; write it in quotes",
             "rule[0].hooks: there is no hook 'drian'; did you mean 'drain'?",

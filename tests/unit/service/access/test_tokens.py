@@ -174,7 +174,10 @@ def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
         ({"limit": Limit(groups=("web",))}, "a token of an admin cannot be limited"),
         ({"limit": Limit(labels=parse("tier=web"))}, "a token of an admin cannot be limited"),
         ({"role": Role.VIEWER, "limit": Limit(groups=("g",) * 101)}, "at most 100 groups"),
-        ({"role": Role.VIEWER, "limit": Limit(groups=("",))}, "by their names"),
+        (
+            {"role": Role.VIEWER, "limit": Limit(groups=("",))},
+            "the name of a group that limits a token",
+        ),
         ({"lasts": 0}, "within 3650 d"),
         ({"lasts": -MINUTE}, "within 3650 d"),
         ({"lasts": 3_651 * DAY}, "within 3650 d"),

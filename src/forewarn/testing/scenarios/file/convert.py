@@ -28,7 +28,7 @@ _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
     """Return the value if it is a mapping whose keys are text."""
     if not isinstance(raw, dict):
-        raise YamlError(f"{what} is a mapping", at)
+        raise YamlError(f"{what} must be a mapping", at)
     for key in raw:
         if not isinstance(key, str):
             raise YamlError(f"a key must be text, not {key!r}; write it in quotes", at)

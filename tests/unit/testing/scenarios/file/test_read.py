@@ -209,7 +209,7 @@ def test_the_schema_refuses_what_the_reader_refuses(
     ("text", "says"),
     [
         ("", "1: the file is empty; a scenario has at least scenario, fleet and timeline"),
-        ("- a\n", "1: a scenario is a mapping"),
+        ("- a\n", "1: a scenario must be a mapping"),
         ("{", "2: not YAML"),
         (SPOT + "---\na: 1\n", "30: there is a second document; a scenario must be a single one"),
         (SPOT.replace("ends: 30m", "about: again"), "29: about: key 'about' occurs twice"),
