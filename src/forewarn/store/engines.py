@@ -18,12 +18,12 @@ from forewarn.store.port import Store, StoredState
 
 State: TypeAlias = Path | str  # a path is an SQLite file; a text is the URL of another engine
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(state: str) -> bool:
-    """Does the setting name an engine, as in `name:…`, rather than a path?"""
-    return _SCHEME.match(state) is not None
+    """Is this the URL of an engine, as in `name://…`, rather than a path?"""
+    return _URL.match(state) is not None
 
 
 def parse_state(text: str) -> State:
@@ -35,10 +35,7 @@ def parse_state(text: str) -> State:
 
 def unknown_engine(state: str) -> ValueError:
     scheme = state.partition(":")[0]
-    return ValueError(
-        f"there is no store engine '{scheme}'; expected the path of an SQLite file"
-        " (if it contains a colon, begin it with ./)"
-    )
+    return ValueError(f"there is no store engine '{scheme}'; expected the path of an SQLite file")
 
 
 def store_for(state: State | None, *, migrate: bool = True) -> Store:

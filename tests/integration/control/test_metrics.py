@@ -146,12 +146,14 @@ def test_a_store_that_fails_is_counted_and_seen() -> None:
 
 def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
     service.clock.interrupt("90s", "the process was stalled")
+    service.clock.interrupt("10s")
     client = ControlClient(service.control_url)
     started = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
     client.on_rollout("pause", started.id, {})
     found = now(service)
     assert found['forewarn_interruptions_total{reason="stalled"}'] == 1
-    assert found["forewarn_lost_seconds"] == 90
+    assert found['forewarn_interruptions_total{reason="away"}'] == 1
+    assert found["forewarn_lost_seconds"] == 100
     assert found['forewarn_rollouts{state="paused"}'] == 1
     assert found["forewarn_overdue_seconds"] == 0
 

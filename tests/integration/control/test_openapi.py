@@ -213,6 +213,19 @@ def test_the_document_and_the_page_need_no_token(service: Service) -> None:
         assert ask(closed, "GET", "/schema/openapi.json").status == 200
 
 
+def test_only_authenticated_callers_learn_that_the_clock_is_virtual(service: Service) -> None:
+    clock = msgspec.json.decode(ask(service, "GET", "/v1/machines").headers["forewarn-clock"])
+    assert clock == {"now": "2027-01-15T08:00:00Z", "virtual": True, "speed": 1.0}
+    with Service(SAMPLE, sockets=True, real_time=True) as real:
+        assert "forewarn-clock" not in ask(real, "GET", "/v1/machines").headers
+    with Service(SAMPLE, sockets=True) as closed:
+        ask(closed, "POST", "/v1/tokens", {"name": "a", "role": "admin"})
+        refused = ask(closed, "GET", "/v1/machines")
+        assert refused.status == 401
+        assert "forewarn-clock" not in refused.headers
+        assert "forewarn-clock" not in ask(closed, "GET", "/healthz").headers
+
+
 @pytest.mark.parametrize("path", ["/docs", "/schema/openapi.json"])
 def test_strangers_are_given_what_was_made_once(
     service: Service, monkeypatch: pytest.MonkeyPatch, path: str

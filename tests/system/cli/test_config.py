@@ -156,7 +156,7 @@ def test_directories_must_be_there_and_belong_to_the_service(tmp_path: Path, sta
         == f"! state: the directory {tmp_path}/gone does not exist; create it, or choose another"
     )
     (gone,) = findings(state=state, record=f"{tmp_path}/gone/x")
-    assert gone.startswith("! record: the directory")
+    assert gone.startswith(f"! record: the directory {tmp_path}/gone does not exist")
     (is_one,) = findings(state=str(tmp_path / "state"))
     assert is_one.startswith("! state:")
     Path(state).touch(0o644)

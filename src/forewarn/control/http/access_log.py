@@ -52,8 +52,9 @@ class AccessLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [(REQUEST_ID, id.encode()), *_clock_header(self._context)]
-                headers = [*message["headers"], *own]
+                headers = [*message["headers"], (REQUEST_ID, id.encode())]
+                if _by(scope):  # others are told nothing about the service
+                    headers += _clock_header(self._context)
                 message = {**message, "headers": headers}
             await send(message)
 

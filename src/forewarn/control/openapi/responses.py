@@ -17,6 +17,7 @@ from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import REPLAYED
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.schema.core import CLOCK_HEADER
 
 PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)
@@ -39,6 +40,11 @@ REQUEST_ID = {
     "description": "Id of this request in the service's log.",
     "schema": {"type": "string", "format": "uuid"},
 }
+CLOCK = {
+    "description": "The service's clock, if it is virtual or durations are divided: a JSON object"
+    " with `now`, `virtual` and `speed`.",
+    "schema": {"type": "string"},
+}
 REPLAY = {
     "description": "Present if a request with the same key was carried out before; this is its"
     " response.",
@@ -50,6 +56,8 @@ def responses(
     handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any], has_body: bool
 ) -> dict[str, Any]:
     headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID}
+    if not operation.public:
+        headers[CLOCK_HEADER] = CLOCK
     if operation.tagged:
         headers["ETag"] = ETAG
     if operation.paged:

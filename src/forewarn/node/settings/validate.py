@@ -248,7 +248,7 @@ class _Validation:
         try:
             return parse_state(self._settings.state)
         except ValueError as error:
-            raise SettingsError(f"state = '{self._settings.state}': {error}") from error
+            raise SettingsError(f"state: {error}") from error  # a URL may have a password
 
     def _upstream(self, state: State) -> Path:
         path = (

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from forewarn.core.time import MAX_TIME, Duration, Time
 from forewarn.service.engine.catch_up import POLL_PATIENCE, Stopped
+from forewarn.service.engine.clock import AWAY
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.instants import to_datetime
 from forewarn.support.text import parse_duration
@@ -89,7 +90,7 @@ class Clock:
         self._run(self._virtual_time.pause())
         self._session.settle()
 
-    def interrupt(self, lost: Span, reason: str = "the service was down") -> None:
+    def interrupt(self, lost: Span, reason: str = AWAY) -> None:
         """Let time pass as if the service had been down meanwhile."""
         clock, to = self._virtual_time.clock, self._after(lost)
 

@@ -68,11 +68,12 @@ def test_paths_in_the_file_are_as_seen_from_it_and_others_from_where_one_stands(
 
 
 def test_a_state_is_a_path_unless_it_names_an_engine_which_must_exist(tmp_path: Path) -> None:
-    file = written(tmp_path, 'state = "postgresq://db/forewarn"\n')
-    assert gather(file, {}).settings.state == "postgresq://db/forewarn"
+    file = written(tmp_path, 'state = "postgresq://secret@db/forewarn"\n')
+    assert gather(file, {}).settings.state == "postgresq://secret@db/forewarn"
     (problem,) = problems(file)
-    assert "state = 'postgresq://db/forewarn': there is no store engine 'postgresq'" in problem
-    loaded, config = load(written(tmp_path, 'state = "./a:b.db"\n'), {})
+    assert "state: there is no store engine 'postgresq'" in problem
+    assert "secret" not in problem
+    loaded, config = load(written(tmp_path, 'state = "a:b.db"\n'), {})
     assert loaded.settings.state == str(config.state) == f"{tmp_path}/a:b.db"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.control.views import feed
 from forewarn.core import Event, Group, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
@@ -151,6 +152,27 @@ def test_replaying_the_commits_gives_the_state(tmp_path: Path, schema: str) -> N
             before = groups.get(entry.group) or Group(name=entry.group)
             groups[entry.group] = apply(before, entry.items)
     assert groups == contents.groups
+
+
+@pytest.mark.parametrize("schema", RELEASED)
+def test_the_feed_of_a_stored_file_is_its_history(tmp_path: Path, schema: str) -> None:
+    """Commit by commit, without the states before: from what was stored with each."""
+    contents = read(stored(schema, tmp_path))
+    replayed = [
+        change.what for commit in contents.commits for change in feed.commit(commit).changes
+    ]
+    in_history = [record.what.value for record in contents.history]
+    assert replayed == [what for what in in_history if what != RecordKind.SEEN.value]
+
+
+def test_what_the_current_schema_has_stored_is_what_this_code_would_store(tmp_path: Path) -> None:
+    """A field that was renamed since the file was made would be lost without a word."""
+    path = stored(SCHEMA_VERSION, tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        bodies = dict(db.execute("SELECT seq, body FROM commits"))
+    for commit in read(path).commits:
+        again = msgspec.json.decode(msgspec.json.encode(commit))
+        assert msgspec.json.decode(bodies[commit.seq]) == again
 
 
 @pytest.mark.usefixtures("version")

@@ -18,7 +18,7 @@ from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import prefix
 from forewarn.core.time import Duration
 from forewarn.node import Node
-from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.engine.clock import AWAY, VirtualClock
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.service.rollouts.request import RolloutRequest
@@ -201,7 +201,7 @@ def _clear(node: Node, faults: Sequence[str], *, clear_all: bool) -> StepOutcome
 async def _interrupt(node: Node, entry: timeline_shapes.Interrupt) -> StepOutcome | Refused:
     if not isinstance(node.clock, VirtualClock):
         return conflict("only a virtual clock can be interrupted; use --clock virtual")
-    node.clock.interrupt("the service was away", parse_duration(str(entry.lost)))
+    node.clock.interrupt(AWAY, parse_duration(str(entry.lost)))
     await node.ledger.idle()
     return StepOutcome()
 

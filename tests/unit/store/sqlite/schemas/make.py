@@ -20,6 +20,7 @@ from forewarn.core import EventType, Refused
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.registry import TokenPut
 from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.hosts import MaintenanceMode
@@ -77,6 +78,8 @@ def run_events(service: Service) -> None:
     service.clock.advance("3m")
     assert allowed(service.run(service.node.platform.event(by_notice.id))).status.value == "Started"
     service.clock.advance("5m")
+    service.restart("idle")  # unannounced
+    service.clock.advance("15m")
     service.schedule("Reboot", "idle", notice="3d")  # never shown: the group is not enabled
     service.clock.advance("30m")
     service.disable("sql")
@@ -111,7 +114,12 @@ def run_hosts_and_rollouts(service: Service) -> None:
     report = allowed(service.run(node.rollouts.start(rollout(EventType.FREEZE, "sql"))))
     allowed(service.run(node.rollouts.abort(report.rollout.id, "operator", "not today")))
     service.clock.advance("1h")
-    allowed(service.run(node.rollouts.start(rollout(EventType.REBOOT, "idle", notice=2 * DAY))))
+    windows = (parse_window("sat 02:00-04:00 Europe/Berlin"),)
+    allowed(
+        service.run(
+            node.rollouts.start(rollout(EventType.REBOOT, "idle", notice=2 * DAY, windows=windows))
+        )
+    )
 
 
 def rollout(type: EventType, group: str, **options: Any) -> RolloutRequest:
