@@ -282,7 +282,7 @@ def test_a_group_that_comes_back_has_yet_to_ask(service: Service, rest: str) -> 
             "/v1/groups/x",
             "kind: cloud-service\nmachines: []",
             400,
-            "line 2: machines: a group has at least one machine",
+            "line 2: machines: a group must have at least one machine",
         ),
     ],
 )
