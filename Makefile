@@ -38,7 +38,7 @@ test:
 
 check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory lint
-	HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 TEST_IN_MEMORY=yes \
+	HYPOTHESIS_PROFILE=check TEST_PROCESSES=4 TEST_IN_MEMORY=yes \
 		tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.

@@ -72,12 +72,13 @@ LONGEST = (
     "system/guest_network/test_service.py",
     "system/docs/test_example_replica.py",
     "system/docs/test_example_batch.py",
-    "unit/judge/test_judge_honest_services.py",
+    "simulation/test_honest_services.py",
     "simulation/test_broken_services.py",
     "system/cli/test_feed.py",
     "system/agent/test_handling_events.py",
     "system/agent/test_systemd_boot.py",
     "system/hooks/test_systemd.py",
+    "system/node/test_supervisor_restarts.py",
 )
 
 
