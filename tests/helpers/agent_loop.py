@@ -12,7 +12,7 @@ from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config, Hook, Rule
 from forewarn.agent.running.runners import Runners
 from forewarn.agent.state.store import StateStore
-from forewarn.client import NotApproved
+from forewarn.client import ApprovalRefusedError
 from forewarn.client.events import Document, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from helpers.agent_world import BEGINNING
@@ -65,7 +65,7 @@ class ScriptedClient:
     async def approve(self, *events: Event | str, timeout: float = 0.0) -> None:
         if self.refuses:
             self.refuses -= 1
-            raise NotApproved("no")
+            raise ApprovalRefusedError("no")
         self.approved += [event.id for event in events if isinstance(event, Event)]
 
     async def report_ready(

@@ -107,7 +107,7 @@ class OpenCases:
             raise errors[0]
 
     def _open_case(self, event: Event, identity: Identity, now: datetime) -> None:
-        listed = next((name for name in event.resources if identity.is_named(name)), None)
+        listed = next((name for name in event.resources if identity.matches(name)), None)
         mine = listed is not None
         rule = first_match(self._config.rules, event, mine=mine, tags=dict(identity.tags))
         facts = {

@@ -5,7 +5,7 @@
     with Client() as client:
         me = client.identity()
         for change in client.watch():
-            if change.kind == "appeared" and any(map(me.is_named, change.event.resources)):
+            if change.kind == "appeared" and any(map(me.matches, change.event.resources)):
                 ...
                 client.approve(change.event)
 
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from forewarn.client.client import Client
 from forewarn.client.errors import (
-    BadEndpoint,
-    ClientClosed,
+    ApprovalRefusedError,
+    ClientClosedError,
     ClientError,
-    NoEndpoint,
-    NotApproved,
-    Unavailable,
+    EndpointNotFoundError,
+    EndpointUnavailableError,
+    InvalidEndpointError,
 )
 from forewarn.client.events import Change, ChangeKind, Document, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity, host_name, instance_name
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from forewarn.client.async_client import AsyncClient as AsyncClient
 
 __all__ = [
+    "ApprovalRefusedError",
     "AsyncClient",
-    "BadEndpoint",
     "Change",
     "ChangeKind",
     "Client",
-    "ClientClosed",
+    "ClientClosedError",
     "ClientError",
     "Document",
+    "EndpointNotFoundError",
     "EndpointStatus",
+    "EndpointUnavailableError",
     "Event",
     "Identity",
-    "NoEndpoint",
-    "NotApproved",
+    "InvalidEndpointError",
     "Readiness",
     "Snapshot",
-    "Unavailable",
     "host_name",
     "instance_name",
 ]

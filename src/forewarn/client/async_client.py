@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from forewarn.client import pace
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.discovery import endpoint as discovery
-from forewarn.client.errors import ClientClosed
+from forewarn.client.errors import ClientClosedError
 from forewarn.client.events import Change, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.rules import ClientProtocol, Readiness, ids
@@ -144,7 +144,7 @@ class AsyncClient:
                 await self._rest(step.seconds)
             elif isinstance(step, Call):
                 outcome = await asyncio.to_thread(step.function)
-        raise ClientClosed("this client is closed")
+        raise ClientClosedError("this client is closed")
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

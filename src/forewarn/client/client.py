@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from forewarn.client import pace
 from forewarn.client.connection import Connection
 from forewarn.client.discovery import endpoint as discovery
-from forewarn.client.errors import ClientClosed
+from forewarn.client.errors import ClientClosedError
 from forewarn.client.events import Change, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.rules import ClientProtocol, Readiness, ids
@@ -167,7 +167,7 @@ class Client:
                 self._rest(step.seconds)
             elif isinstance(step, Call):
                 outcome = step.function()
-        raise ClientClosed("this client is closed")
+        raise ClientClosedError("this client is closed")
 
     def _send(self, request: Request) -> Response:
         try:

@@ -7,21 +7,21 @@ class ClientError(Exception):
     """The base class of all errors of a client."""
 
 
-class BadEndpoint(ClientError, ValueError):
+class InvalidEndpointError(ClientError, ValueError):
     """The given address is not the address of an endpoint."""
 
 
-class NoEndpoint(ClientError):
+class EndpointNotFoundError(ClientError):
     """No endpoint was found. The message lists what was tried, and the likely cause."""
 
 
-class Unavailable(ClientError):
+class EndpointUnavailableError(ClientError):
     """The endpoint is known, but did not give a valid answer within the timeout."""
 
 
-class NotApproved(ClientError):
+class ApprovalRefusedError(ClientError):
     """The service refused an approval: it does not know the event, or never listed it here."""
 
 
-class ClientClosed(ClientError):
+class ClientClosedError(ClientError):
     """The client was closed, by this thread or another."""

@@ -42,7 +42,7 @@ class Identity(msgspec.Struct, frozen=True):
     placement_group: str = ""
     tags: tuple[tuple[str, str], ...] = ()
 
-    def is_named(self, resource: str) -> bool:
+    def matches(self, resource: str) -> bool:
         """Whether this entry of an event's Resources is this machine."""
         return resource in (self.name, PREVIEW_PREFIX + self.name)
 

@@ -24,7 +24,11 @@ from forewarn.client.endpoint_state import (
     describe,
     events_target,
 )
-from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
+from forewarn.client.errors import (
+    ApprovalRefusedError,
+    EndpointNotFoundError,
+    EndpointUnavailableError,
+)
 from forewarn.client.events import EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.pace import Retries, is_transient
@@ -123,7 +127,7 @@ class ClientProtocol:
                     tracker.unmark_approved(id)
                 refusal = response.body[:MAX_QUOTED].decode("utf-8", "replace")
                 quoted = text.visible(f"{', '.join(ids)}: {refusal}")
-                raise NotApproved(
+                raise ApprovalRefusedError(
                     f"the service answered {response.status} to the approval of {quoted}"
                 )
             yield self._retry(retries, response)
@@ -242,10 +246,10 @@ class ClientProtocol:
             return Sleep(rest)
         status = self.status
         if status.endpoint is None:
-            raise NoEndpoint(status.problem)
+            raise EndpointNotFoundError(status.problem)
         problem = problem or describe(response)
         problem = FAILURES.get(problem, problem)
-        raise Unavailable(f"{status.endpoint} does not give a valid answer: {problem}")
+        raise EndpointUnavailableError(f"{status.endpoint} does not give a valid answer: {problem}")
 
 
 def _explain_unreachable(tried: list[tuple[str, str]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.client import AsyncClient, NotApproved, pace
+from forewarn.client import ApprovalRefusedError, AsyncClient, pace
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
@@ -184,7 +184,9 @@ def test_a_step_of_this_machines_own_clock_does_not_matter(
 def test_an_unknown_event_is_not_approved(
     face: ClientVariant, service: Service, web: Group
 ) -> None:
-    with pytest.raises(NotApproved, match=r"answered 400 to the approval of nobody: .*error"):
+    with pytest.raises(
+        ApprovalRefusedError, match=r"answered 400 to the approval of nobody: .*error"
+    ):
         face.approve("nobody")
     face.approve()
 

@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from forewarn.client import AsyncClient, Change, Client, ClientClosed, NoEndpoint, Unavailable, pace
+from forewarn.client import (
+    AsyncClient,
+    Change,
+    Client,
+    ClientClosedError,
+    EndpointNotFoundError,
+    EndpointUnavailableError,
+    pace,
+)
 from forewarn.client.steps import Location
 from helpers.client_connections import Raw, raw, read_head
 from helpers.scripted_client import EVENT, body
@@ -140,7 +148,7 @@ def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> 
     def use(client: Client) -> None:
         try:
             outcome.append(client.events() if ask == "events" else list(client.watch()))
-        except ClientClosed:
+        except ClientClosedError:
             outcome.append("closed")
 
     with silent, Client(str(silent.location)) as client:
@@ -152,7 +160,7 @@ def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> 
         using.join(10)
         assert not using.is_alive()
     assert outcome == ["closed" if ask == "events" else []]
-    with pytest.raises(ClientClosed, match="is closed"):
+    with pytest.raises(ClientClosedError, match="is closed"):
         client.events()
 
 
@@ -163,7 +171,7 @@ def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> No
             if ask == "events":
                 return await client.events()
             return [change async for change in client.watch()]
-        except ClientClosed:
+        except ClientClosedError:
             return "closed"
 
     async def both() -> object:
@@ -184,7 +192,7 @@ def test_a_signal_handler_may_close_it_in_the_middle_of_anything(silent: Raw) ->
         before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
         try:
             threading.Thread(target=_once_asked, args=(silent,), daemon=True).start()
-            with pytest.raises(ClientClosed):
+            with pytest.raises(ClientClosedError):
                 client.events()
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -216,7 +224,7 @@ def test_while_one_question_rests_others_are_asked(monkeypatch: pytest.MonkeyPat
 
 
 def _until_closed(client: Client) -> None:
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosedError):
         client.events()
 
 
@@ -236,7 +244,7 @@ def _async_events(url: str) -> object:
 @pytest.mark.parametrize("events", [_events, _async_events])
 def test_nobody_listens_there(events: Callable[[str], object]) -> None:
     with pytest.raises(
-        Unavailable, match=r"127\.0\.0\.1:1 does not .*: the connection was refused"
+        EndpointUnavailableError, match=r"127\.0\.0\.1:1 does not .*: the connection was refused"
     ):
         events("http://127.0.0.1:1")
 
@@ -247,7 +255,10 @@ def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
     monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.parse_endpoint("http://127.0.0.1:1"))
     monkeypatch.setattr("forewarn.client.discovery.leases.offered_addresses", lambda: ())
-    with Client() as client, pytest.raises(NoEndpoint, match=r"127\.0\.0\.1:1 refuses connections"):
+    with (
+        Client() as client,
+        pytest.raises(EndpointNotFoundError, match=r"127\.0\.0\.1:1 refuses connections"),
+    ):
         client.events(timeout=0.0)
 
 
@@ -268,7 +279,7 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
             events, _ = await asyncio.gather(
                 client.events(timeout=0.0), told(), return_exceptions=True
             )
-        assert isinstance(events, NoEndpoint)
+        assert isinstance(events, EndpointNotFoundError)
 
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
     monkeypatch.setattr(endpoint, "candidates", candidates)

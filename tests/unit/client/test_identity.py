@@ -82,7 +82,7 @@ def test_they_are_asked_for_from_the_newest_down() -> None:
     ],
 )
 def test_an_event_names_this_machine_exactly_or_not_at_all(resource: str, me: bool) -> None:
-    assert SELF.is_named(resource) is me
+    assert SELF.matches(resource) is me
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from forewarn.client import pace
-from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
+from forewarn.client.errors import (
+    ApprovalRefusedError,
+    EndpointNotFoundError,
+    EndpointUnavailableError,
+)
 from forewarn.client.identity import VERSIONS as OF_INSTANCE
 from forewarn.client.rules import MAX_NOTE
 from forewarn.client.steps import Location, Request, Response
@@ -135,7 +139,7 @@ def test_versions_come_from_our_own_table_and_downwards() -> None:
 
 def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
     stage = ScriptedExchanges(always(answer(400, LISTING)))
-    with pytest.raises(Unavailable, match="answered 400"):
+    with pytest.raises(EndpointUnavailableError, match="answered 400"):
         stage.done(stage.rules.events(60))
     assert {version(ask) for ask in stage.asks} == set(DOWNWARDS)
     assert stage.now < 1_000 + pace.ABSENT + 1, "it will not be otherwise soon"
@@ -319,7 +323,7 @@ def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
 
 def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
     stage = ScriptedExchanges(places(), said=None, candidates=[A, B])
-    with pytest.raises(NoEndpoint, match=r"http://169\.254\.169\.254 cannot be reached"):
+    with pytest.raises(EndpointNotFoundError, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
     assert stage.now < 1_000 + pace.ABSENT
     assert len(stage.asks) >= 6, "somebody may have been restarting"
@@ -361,7 +365,7 @@ def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> Non
     for _ in range(20):
         try:
             stage.done(stage.rules.events(5))
-        except Unavailable:
+        except EndpointUnavailableError:
             continue
         break
     assert stage.rules.status.endpoint == str(B)
@@ -399,11 +403,11 @@ def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
 def test_patience_is_what_was_asked_for() -> None:
     for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
         stage = ScriptedExchanges(always(reply))
-        with pytest.raises(Unavailable, match="does not give a valid answer"):
+        with pytest.raises(EndpointUnavailableError, match="does not give a valid answer"):
             stage.done(stage.rules.events(20))
         assert most - 5 <= stage.now - 1_000 <= most
     stage = ScriptedExchanges(always(answer(500)))
-    with pytest.raises(Unavailable):
+    with pytest.raises(EndpointUnavailableError):
         stage.done(stage.rules.events(0))
     assert len(stage.asks) == 1
 
@@ -421,7 +425,7 @@ def test_an_approval_is_said_again_until_it_is_heard(reply: Response) -> None:
 
 def test_an_approval_that_is_refused_is_not_said_again() -> None:
     stage = ScriptedExchanges(in_turn(document(), answer(400, b'{"error":"Bad \x1b[2J"}')))
-    with pytest.raises(NotApproved, match=r'answered 400 .* x: {"error":"Bad \\x1b'):
+    with pytest.raises(ApprovalRefusedError, match=r'answered 400 .* x: {"error":"Bad \\x1b'):
         stage.done(stage.rules.approve(["x"], 60))
 
 
@@ -441,7 +445,7 @@ def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind
     stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
     looks = stage.snapshots()
     assert next(looks).changes
-    with pytest.raises((Unavailable, NotApproved)):
+    with pytest.raises((EndpointUnavailableError, ApprovalRefusedError)):
         stage.done(stage.rules.approve([str(EVENT["EventId"])], 0))
     assert [change.kind for change in next(looks).changes] == [kind]
 
@@ -453,7 +457,7 @@ def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
     stage = ScriptedExchanges(script)
     looks = stage.snapshots()
     next(looks), next(looks)
-    with pytest.raises(Unavailable):
+    with pytest.raises(EndpointUnavailableError):
         stage.done(stage.rules.approve(["x"], 60))
     assert stage.rules.status.problem == "", "documents come as ever"
     polls = len([ask for ask in stage.polls if ask.method == "GET"])
@@ -480,7 +484,7 @@ def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
 
 def test_a_service_that_does_not_say_who_this_is() -> None:
     stage = ScriptedExchanges(always(answer(200, b"{}")))
-    with pytest.raises(Unavailable, match="without the name of this machine"):
+    with pytest.raises(EndpointUnavailableError, match="without the name of this machine"):
         stage.done(stage.rules.identity(10))
 
 

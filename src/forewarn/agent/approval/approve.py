@@ -14,7 +14,7 @@ from forewarn.agent.planning import plan, steps
 from forewarn.agent.ports import Client
 from forewarn.agent.state.cases import Case
 from forewarn.agent.telemetry.log import Log, OngoingProblems
-from forewarn.client import NotApproved
+from forewarn.client import ApprovalRefusedError
 from forewarn.support.guard import Tasks
 
 CALL_TIMEOUT = 10.0  # seconds for one call; it is retried after a pause
@@ -96,7 +96,7 @@ class Approver:
         except Exception as error:
             self._log("approval failed", **facts, why=str(error))
             if (
-                isinstance(error, NotApproved) and case.approving is None
+                isinstance(error, ApprovalRefusedError) and case.approving is None
             ):  # nor may an earlier attempt have succeeded
                 self._change(case, approving=None)
             raise

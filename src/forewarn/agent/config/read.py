@@ -26,7 +26,7 @@ from forewarn.agent.config.model import (
 from forewarn.agent.config.reader import Reader
 from forewarn.agent.config.rules import covers
 from forewarn.client.discovery.endpoint import parse_endpoint
-from forewarn.client.errors import BadEndpoint
+from forewarn.client.errors import InvalidEndpointError
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 from forewarn.wire.versions import TYPE_NAMES
@@ -117,7 +117,7 @@ def _agent(reader: Reader, raw: Any) -> dict[str, Any]:
     if agent.get("endpoint"):
         try:
             parse_endpoint(agent["endpoint"])
-        except BadEndpoint as error:
+        except InvalidEndpointError as error:
             reader.add_problem("agent.endpoint", str(error))
     if agent.get("listen"):
         try:

@@ -71,11 +71,11 @@ def watch(
 
 
 def _client(endpoint: str | None) -> Client:
-    from forewarn.client import BadEndpoint, Client
+    from forewarn.client import Client, InvalidEndpointError
 
     try:
         return Client(endpoint)
-    except BadEndpoint as error:
+    except InvalidEndpointError as error:
         raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 

@@ -36,7 +36,7 @@ class WatchState:
         ]
 
     def is_mine(self, resources: tuple[str, ...]) -> bool:
-        return self.identity is not None and any(map(self.identity.is_named, resources))
+        return self.identity is not None and any(map(self.identity.matches, resources))
 
     def is_wanted(self, resources: tuple[str, ...]) -> bool:
         """Return whether an event is to be shown. While this machine is not known, all are."""

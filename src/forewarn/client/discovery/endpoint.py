@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from forewarn.client.errors import BadEndpoint
+from forewarn.client.errors import InvalidEndpointError
 from forewarn.client.steps import Location
 from forewarn.support import text
 
@@ -22,18 +22,20 @@ _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
 
 
 def parse_endpoint(url: str) -> Location:
-    """Parse `http://host:port` or `host:port`. Raises BadEndpoint."""
+    """Parse `http://host:port` or `host:port`. Raises InvalidEndpointError."""
     quoted = text.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # without a password
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port
     except ValueError as error:
-        raise BadEndpoint(f"'{quoted}' is not the address of an endpoint: {error}") from error
+        raise InvalidEndpointError(
+            f"'{quoted}' is not the address of an endpoint: {error}"
+        ) from error
     if parts.scheme.lower() != "http":
-        raise BadEndpoint(f"'{quoted}': the endpoint uses plain HTTP; write http://…")
+        raise InvalidEndpointError(f"'{quoted}': the endpoint uses plain HTTP; write http://…")
     more = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
     if more or not port or not _HOST.fullmatch(host):
-        raise BadEndpoint(
+        raise InvalidEndpointError(
             f"'{quoted}' is not the address of an endpoint; write only host and port, as in"
             f" {WELL_KNOWN}"
         )
@@ -44,13 +46,13 @@ def configured_endpoint(
     explicit: str | None, environ: Mapping[str, str] = os.environ
 ) -> Location | None:
     """Return the endpoint that was given, or else the environment's; None if it has to be
-    discovered. Raises BadEndpoint."""
+    discovered. Raises InvalidEndpointError."""
     if explicit or not environ.get(VARIABLE):
         return parse_endpoint(explicit) if explicit else None
     try:
         return parse_endpoint(environ[VARIABLE])
-    except BadEndpoint as error:
-        raise BadEndpoint(f"{VARIABLE}: {error}") from error
+    except InvalidEndpointError as error:
+        raise InvalidEndpointError(f"{VARIABLE}: {error}") from error
 
 
 def candidates() -> Iterator[Location]:

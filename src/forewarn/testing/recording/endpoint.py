@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from forewarn.client.connection import Connection
 from forewarn.client.discovery.endpoint import parse_endpoint
-from forewarn.client.errors import BadEndpoint
+from forewarn.client.errors import InvalidEndpointError
 from forewarn.client.exchange import MAX_ANSWER, headers_of
 from forewarn.client.steps import Request, Response
 
@@ -33,7 +33,7 @@ class Endpoint:
             if parts.fragment:
                 raise BadUrl(f"'{url[:80]}' is not an address; expected one like {DEFAULT_URL}")
             self._location = parse_endpoint(f"{parts.scheme}://{parts.netloc}")
-        except BadEndpoint as error:
+        except InvalidEndpointError as error:
             raise BadUrl(str(error)) from error
         except ValueError as error:
             raise BadUrl(f"'{url[:80]}' is not an address: {error}") from error

@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.client import Client, pace
 from forewarn.client.discovery import endpoint
-from forewarn.client.errors import BadEndpoint, ClientError
+from forewarn.client.errors import ClientError, InvalidEndpointError
 from forewarn.client.steps import Location
 
 
@@ -35,7 +35,7 @@ def test_an_address(said: str, host: str, port: int, authority: str) -> None:
     ],
 )
 def test_what_is_none_is_refused_in_a_line(said: str) -> None:
-    with pytest.raises(BadEndpoint) as refused:
+    with pytest.raises(InvalidEndpointError) as refused:
         Client(said)
     assert isinstance(refused.value, ClientError)
     assert isinstance(refused.value, ValueError)
@@ -49,7 +49,9 @@ def test_what_is_said_comes_before_what_the_environment_says() -> None:
     for none in (None, ""):
         assert endpoint.configured_endpoint(none, environ) == Location("127.0.0.9", 1)
         assert endpoint.configured_endpoint(none, {}) is None
-    with pytest.raises(BadEndpoint, match=r"^FOREWARN_METADATA: 'http://…@x' is not the address"):
+    with pytest.raises(
+        InvalidEndpointError, match=r"^FOREWARN_METADATA: 'http://…@x' is not the address"
+    ):
         endpoint.configured_endpoint(None, {"FOREWARN_METADATA": "http://me:pass@x"})
 
 
