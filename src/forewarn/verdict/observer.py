@@ -26,6 +26,7 @@ from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
 
+MAX_FAILED_SCENARIOS = 20  # that are named in a verdict
 ENDINGS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
 
@@ -40,6 +41,7 @@ class Observer:
         self._request_rules = RequestRules(self._observed, self._complaints)
         self._now: Stamp | None = None
         self._unreadable = 0
+        self._failed: list[str] = []  # scenarios
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add the next line of a trace."""
@@ -79,9 +81,15 @@ class Observer:
             self._complaints = Complaints()
             self._request_rules = RequestRules(self._observed, self._complaints)
             self._unreadable = 0
+            self._failed = []
 
     def _remarks(self) -> list[str]:
         remarks = list(self._observed.remarks())
+        for scenario in self._failed:
+            remarks.append(
+                f"scenario {scenario} failed, whatever this verdict says; its timeline lists the"
+                " expectations that are not met"
+            )
         if self._complaints.left_out:
             remarks.append(f"{self._complaints.left_out} more complaints were dropped")
         if self._unreadable:
@@ -118,6 +126,9 @@ class Observer:
             case "disabled":
                 for event in self._observed.active.get(lines.name(line.get("group")), {}).values():
                     event.hidden = True
+            case "scenario":
+                if line.get("ok") is not True and len(self._failed) < MAX_FAILED_SCENARIOS:
+                    self._failed.append(lines.name(line.get("scenario")))
             case "up" | "down" | "step":
                 self._observed.outages.append(now.t)
                 for client in self._observed.clients.values():

@@ -13,7 +13,7 @@ MAX_RENDERED = 50  # complaints, courses or machines; the JSON form has all of t
 
 
 def render(verdict: VerdictData) -> str:
-    return "\n".join(_lines(verdict))
+    return "\n".join([headline(verdict), *details(verdict)])
 
 
 def headline(verdict: VerdictData) -> str:
@@ -104,8 +104,8 @@ def by_event(verdict: VerdictData) -> dict[str, list[Course]]:
     return courses
 
 
-def _lines(verdict: VerdictData) -> Iterator[str]:
-    yield headline(verdict)
+def details(verdict: VerdictData) -> Iterator[str]:
+    """Yield everything but the headline: complaints, events, machines and remarks."""
     for item in verdict.complaints[:MAX_RENDERED]:
         yield "  " + complaint_text(item).replace("\n", "\n  ")
     if len(verdict.complaints) > MAX_RENDERED:

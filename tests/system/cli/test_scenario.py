@@ -125,6 +125,28 @@ def test_what_was_expected_and_did_not_happen_is_exit_code_1(program: list[str])
     assert found["commands"] == [{"machine": "web_0", "code": 3, "terminated": True}]
 
 
+def test_a_failed_scenario_looks_failed_everywhere(program: list[str], tmp_path: Path) -> None:
+    page, report, trace = (tmp_path / name for name in ("run.html", "junit.xml", "trace.jsonl"))
+    files = ("--timeline", str(page), "--junit", str(report), "--record", str(trace))
+    scenario = tmp_path / "late.yaml"
+    text = scenarios.find("user-reboot").text
+    scenario.write_text(text + "  - {event: restart, started: {ahead: 1h}}\n")
+    result = typed("run", str(scenario), *files, "--", *program)
+    assert result.exit_code == 1, result.output
+    assert "nothing wrong" not in result.stdout, "the verdict is good, and the scenario failed"
+    assert "scenario user-reboot: failed" in result.stdout
+    assert ElementTree.parse(report).getroot().get("failures") == "1"
+    drawn = page.read_text()
+    later = tmp_path / "later.html"
+    again = CliRunner().invoke(app, ["timeline", str(trace), "-o", str(later)])
+    assert again.exit_code == 0, again.output
+    for made in (drawn, later.read_text()):
+        assert "result well" not in made
+        assert "✗ scenario user-reboot failed: 1 of " in made
+        assert made.index("✗ restart is started, 1 h ahead of NotBefore") < made.index("<figure")
+    assert judge.judge_files([trace]).ok
+
+
 def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
     result = typed("run", "short-notice", "--each", "--json", "--", *program)
     found = json.loads(result.stdout)

@@ -240,8 +240,13 @@ def _print_result(result: Result, json: bool) -> None:
     if json:
         print_json(result.as_dict())
         return
-    for line in (*str(result.verdict).splitlines(), "", *str(result).splitlines()):
-        say(line)
+    from forewarn.verdict.rendering import details, headline
+
+    verdict = result.verdict
+    if result.ok or not verdict.ok:  # above a failed scenario, nothing says that all is well
+        say(headline(verdict))
+    for line in ("\n".join(details(verdict)), "", *str(result).splitlines()):
+        say_text(line)
 
 
 def _real_speed(clock: str | None, speed: float | None, fake_time: bool) -> float | None:

@@ -47,6 +47,9 @@ class FailureReport:
                 self._append(line["t"], f"{event} of {on} starts, unannounced")
             case "disabled":
                 self._append(line["t"], f"group {line['group']} is disabled")
+            case "scenario":
+                outcome = "passed" if line["ok"] else "failed"
+                self._append(line["t"], f"scenario {line['scenario']} {outcome}")
             case "step":
                 self._append(line["t"], f"the clock is stepped by {line['seconds']:g} s")
 

@@ -10,6 +10,8 @@ import msgspec
 from forewarn.support.text import visible
 from forewarn.verdict.verdict import Verdict
 
+EXPECTED_NOTHING = "it expects nothing: the file has no 'expect', so only its steps were checked"
+
 
 class CommandExit(msgspec.Struct, frozen=True, kw_only=True):
     """How the command under test ended on one machine."""
@@ -84,8 +86,27 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             raise AssertionError(str(self))
         return self
 
+    @property
+    def outcome(self) -> str:
+        """`passed` or `failed`, and whether the scenario expected nothing."""
+        if not self.ok:
+            return "failed"
+        return "passed" if self.expectations else f"passed, but {EXPECTED_NOTHING}"
+
+    def as_line(self) -> dict[str, Any]:
+        """Return the fields of the line that a trace has for the result."""
+        return {
+            "scenario": self.scenario,
+            "ok": self.ok,
+            "problems": self.unplayed,
+            "expectations": [
+                {"expected": item.expected, "ok": item.ok, "message": item.message}
+                for item in self.expectations
+            ],
+        }
+
     def __str__(self) -> str:
-        lines = [f"scenario {self.scenario}: {'passed' if self.ok else 'failed'}"]
+        lines = [f"scenario {self.scenario}: {self.outcome}"]
         lines += [f"  ✗ {sentence}" for sentence in self.unplayed]
         for item in self.expectations:
             message = f": {item.message}" if item.message else ""
@@ -115,26 +136,33 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         cases = [("every step of the timeline is carried out", "; ".join(self.unplayed))]
         cases += [(item.expected, "" if item.ok else item.message) for item in self.expectations]
         failed = sum(bool(message) for _, message in cases)
+        nothing_expected = self.ok and not self.expectations
         suite = ElementTree.Element(
             "testsuite",
             name=f"forewarn.{self.scenario}",
-            tests=str(len(cases)),
+            tests=str(len(cases) + nothing_expected),
             failures=str(failed),
             errors="0",
-            skipped="0",
+            skipped=str(int(nothing_expected)),
             time=f"{self.took:.3f}",
         )
         for name, message in cases:
-            case = ElementTree.SubElement(
-                suite,
-                "testcase",
-                classname=f"forewarn.scenario.{self.scenario}",
-                name=visible(name),
-                time="0",
-            )
+            case = self._case(suite, name)
             if message:
                 text = visible(message)
                 ElementTree.SubElement(case, "failure", message=text).text = text
+        if nothing_expected:
+            case = self._case(suite, "the expectations are met")
+            ElementTree.SubElement(case, "skipped", message=EXPECTED_NOTHING)
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(
             suite, encoding="unicode"
+        )
+
+    def _case(self, suite: ElementTree.Element, name: str) -> ElementTree.Element:
+        return ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"forewarn.scenario.{self.scenario}",
+            name=visible(name),
+            time="0",
         )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from forewarn.core import Refused
 from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.engine.clock import VirtualClock
@@ -93,7 +95,14 @@ def play(
     finally:
         if program is not None:
             ended = program.end()
-    return player.result(ended)
+    result = player.result(ended)
+
+    def write() -> None:
+        trace.write("scenario", session.node.writer.now().at, **result.as_line())
+
+    session.call(write)
+    with tracker.changed:
+        return msgspec.structs.replace(result, lines=tuple(tracker.lines))
 
 
 def _apply_fleet(session: Session, scenario: Scenario) -> None:

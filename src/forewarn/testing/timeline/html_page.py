@@ -1,4 +1,4 @@
-"""`html`: drawing, complaints and a table of events as one self-contained page.
+"""`html`: drawing, results of scenarios, complaints and table of events on one self-contained page.
 
 The page has no scripts and a content security policy that allows none. It follows light and dark,
 fits narrow screens, and can be printed.
@@ -17,7 +17,7 @@ from forewarn.testing.timeline.drawing.markup import escape, tag
 from forewarn.testing.timeline.drawing.picture import TITLE, draw
 from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.values import EventBar, Picture, Sighting
+from forewarn.testing.timeline.values import EventBar, Picture, ScenarioExpectation, Sighting
 from forewarn.verdict.rules import WRONG
 from forewarn.verdict.values import Complaint
 from forewarn.verdict.verdict import Verdict
@@ -31,9 +31,16 @@ def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> st
     """Return the timeline, and the complaints of a verdict, as an HTML page."""
     picture = lanes.picture()
     parts = [
-        tag("header", tag("h1", escape(title) or TITLE), _summary(picture), _result(verdict)),
+        tag(
+            "header",
+            tag("h1", escape(title) or TITLE),
+            _summary(picture),
+            *_results(picture, verdict),
+        ),
+        *_failures(picture),
         tag("figure", draw(picture, title, headed=False)),
         *_complaints(verdict),
+        *_met(picture),
         *_event_table(picture),
         tag("footer", "Times are those of the service's clock, in UTC. Drawn by forewarn."),
     ]
@@ -63,14 +70,55 @@ def _summary(picture: Picture) -> str:
     return tag("p", escape(summary), class_="soft")
 
 
-def _result(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    if verdict.ok:
-        return tag("p", "✓ no mistakes", class_="result well")
-    count = sum(not _is_note(complaint) for complaint in verdict.complaints)
-    text = f"✗ {count:,} mistake{'' if count == 1 else 's'}"
-    return tag("p", text, class_="result wrong")
+def _results(picture: Picture, verdict: Verdict | None) -> Iterator[str]:
+    """Yield a badge for each scenario, those that failed first, and one for the verdict.
+
+    Beside a scenario that failed there is no badge that something went well.
+    """
+    failed = [scenario for scenario in picture.scenarios if not scenario.ok]
+    for scenario in failed:
+        yield _badge(f"✗ {wording.outcome(scenario)}", "wrong")
+    if verdict is not None and not verdict.ok:
+        count = sum(not _is_note(complaint) for complaint in verdict.complaints)
+        yield _badge(f"✗ {count:,} mistake{'' if count == 1 else 's'}", "wrong")
+    if failed:
+        return
+    for scenario in picture.scenarios:
+        if scenario.expectations:
+            yield _badge(f"✓ {wording.outcome(scenario)}", "well")
+        else:
+            yield _badge(wording.outcome(scenario), "soft")
+    if verdict is not None and verdict.ok:
+        yield _badge("✓ no mistakes", "well")
+
+
+def _badge(text: str, kind: str) -> str:
+    return tag("p", escape(text), class_=f"result {kind}")
+
+
+def _failures(picture: Picture) -> Iterator[str]:
+    """Yield what failed in a scenario, before anything else."""
+    for scenario in picture.scenarios:
+        if scenario.ok:
+            continue
+        items = [tag("li", escape(problem)) for problem in scenario.problems]
+        items += [_expectation(item) for item in scenario.expectations if not item.ok]
+        yield tag("h2", escape(f"What failed in scenario {scenario.scenario}"))
+        yield tag("ul", *items, class_="complaints failures")
+
+
+def _met(picture: Picture) -> Iterator[str]:
+    for scenario in picture.scenarios:
+        met = [_expectation(item) for item in scenario.expectations if item.ok]
+        if met:
+            yield tag("h2", escape(f"What was met in scenario {scenario.scenario}"))
+            yield tag("ul", *met, class_="complaints met")
+
+
+def _expectation(item: ScenarioExpectation) -> str:
+    sign = "✓" if item.ok else "✗"
+    message = f" {escape(item.message)}" if item.message else ""
+    return tag("li", tag("b", escape(f"{sign} {item.expected}")), message)
 
 
 def _is_note(complaint: Complaint) -> bool:

@@ -32,6 +32,7 @@ HANDLERS: Mapping[str, Handler] = {
     "down": steps.down,
     "step": steps.step,
     "disabled": steps.disabled,
+    "scenario": steps.scenario,
     "end": steps.end,
 }
 
@@ -101,6 +102,7 @@ class Lanes:
                 events=events,
                 outages=tuple(memory.outages),
                 latest_changes=tuple(memory.latest_changes),
+                scenarios=tuple(memory.scenarios),
                 dropped_events=memory.dropped_events,
                 dropped_machines=memory.dropped_machines,
                 recorded=memory.begins is not None,

@@ -17,6 +17,7 @@ from forewarn.testing.timeline.values import (
     MAX_MARKS,
     MAX_OUTAGES,
     Outage,
+    ScenarioOutcome,
 )
 
 
@@ -27,6 +28,7 @@ class TimelineMemory:
         self.addresses: dict[str, str] = {}  # address -> machine
         self.fleet_known = False  # whether a `fleet` line has been read
         self.outages: list[Outage] = []
+        self.scenarios: list[ScenarioOutcome] = []
         self.latest_changes: deque[tuple[float, str]] = deque(maxlen=MAX_CHANGES)
         self.changes: list[tuple[float, str]] = []  # that `on_change` has not been called with yet
         self.begins: float | None = None

@@ -1,14 +1,22 @@
-"""What the service's own lines add to a timeline: the fleet, steps of events, and outages."""
+"""What the service's own lines add to a timeline: the fleet, steps of events, outages, and the
+results of scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forewarn.support.text import listing
 from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.records import EventRecord
-from forewarn.testing.timeline.values import Impact
+from forewarn.testing.timeline.values import (
+    MAX_EXPECTATIONS,
+    MAX_SCENARIOS,
+    MAX_SENTENCE,
+    Impact,
+    ScenarioExpectation,
+    ScenarioOutcome,
+)
 from forewarn.traces import lines
 
 
@@ -142,6 +150,37 @@ def disabled(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
         t,
         f"group {lines.name(line.get('group'))} was disabled: none of its machines polls any more",
     )
+
+
+def scenario(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
+    """Record the result of a scenario. One that does not say that it is ok has failed."""
+    entries = _list(line.get("expectations"))[:MAX_EXPECTATIONS]
+    expectations = tuple(
+        ScenarioExpectation(
+            _sentence(entry.get("expected")),
+            entry.get("ok") is True,
+            _sentence(entry.get("message")),
+        )
+        for entry in map(lines.mapping, entries)
+    )
+    problems = _list(line.get("problems"))[:MAX_EXPECTATIONS]
+    outcome = ScenarioOutcome(
+        scenario=lines.name(line.get("scenario")),
+        ok=line.get("ok") is True and all(item.ok for item in expectations),
+        problems=tuple(sentence for raw in problems if (sentence := _sentence(raw))),
+        expectations=expectations,
+    )
+    if len(memory.scenarios) < MAX_SCENARIOS:
+        memory.scenarios.append(outcome)
+    memory.report(t, f"scenario {outcome.scenario} {'passed' if outcome.ok else 'failed'}")
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _sentence(value: object) -> str:
+    return lines.printable(lines.text(value, MAX_SENTENCE), MAX_SENTENCE)
 
 
 def end(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from forewarn.support.text import visible
+from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact, time_of_day
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.testing.timeline.terminal_lane import EMPTY, SHAPES, cells, state
-from forewarn.testing.timeline.values import Lane, Picture
+from forewarn.testing.timeline.values import Lane, Picture, ScenarioOutcome
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,6 +20,7 @@ MIN_WIDTH = 60  # columns; on narrower terminals the lines are cropped
 WIDTH_WITH_STATE = 90  # columns from which each lane ends with the state of its machine
 STATE_WIDTH = 24
 MIN_LABEL, MAX_LABEL = 8, 24  # columns of the machines' names
+MAX_FAILURES = 5  # of a scenario
 MAX_SENTENCES = 3  # of the latest changes
 
 Piece: TypeAlias = tuple[str, str]  # text and style
@@ -81,6 +83,8 @@ def rows(
     elapsed_time = duration(picture.now - picture.begins)
     heading = f"{visible(title)}  " if title else ""
     yield [(heading, "bold"), (f"{exact(picture.now)}, {elapsed_time or '0 s'} in", "")]
+    for scenario in picture.scenarios:
+        yield from _outcome(scenario, width, ascii_only)
     yield [(" " * (label + 2), ""), (_scale(axis, columns), "dim")]
     used_shapes: set[str] = set()
     with_groups = len(chosen.groups) > 1 and len(chosen.lanes) + len(chosen.groups) <= room
@@ -102,6 +106,17 @@ def rows(
     stamp = max((len(at) for at, _ in changes), default=0)
     for at, message in changes:
         yield [(f"{at:{stamp}}  ", "dim"), (fit(message, max(width - 15, 20)).rstrip(), "")]
+
+
+def _outcome(scenario: ScenarioOutcome, width: int, ascii_only: bool) -> Iterator[Row]:
+    """Yield the result of a scenario, and what failed."""
+    yield [(fit(wording.outcome(scenario), width).rstrip(), "" if scenario.ok else "bold red")]
+    if scenario.ok:
+        return
+    for failure in scenario.failures[:MAX_FAILURES]:
+        yield [("  x " if ascii_only else "  ✗ ", "red"), (fit(failure, width - 4).rstrip(), "")]
+    if (more := len(scenario.failures) - MAX_FAILURES) > 0:
+        yield [(f"  … and {more:,} more", "dim")]
 
 
 def fit(text: str, width: int) -> str:

@@ -14,6 +14,9 @@ MAX_OTHER_MACHINES = 50  # machines of an event's group, beside its own, whose s
 MAX_TICKS = 200  # ticks into which the polls of a lane are merged
 MAX_MARKS = 100  # marks on a lane
 MAX_OUTAGES = 100  # outages of the service that are remembered
+MAX_SCENARIOS = 50  # results of scenarios that are remembered
+MAX_EXPECTATIONS = 1_000  # of one scenario
+MAX_SENTENCE = 1_000  # characters of an expectation, or of what came of it
 MAX_CHANGES = 8  # of the latest changes, described in words
 
 UNKNOWN_CALLERS = "unknown callers"  # the lane of callers that are not machines of the fleet
@@ -106,6 +109,32 @@ class Outage(msgspec.Struct, frozen=True):
     message: str
 
 
+class ScenarioExpectation(msgspec.Struct, frozen=True):
+    """One expectation of a scenario, and whether it was met."""
+
+    expected: str
+    ok: bool
+    message: str = ""  # the problem; or, if it is ok, what was not checked
+
+
+class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a scenario that was played: the problems of playing it, and expectations."""
+
+    scenario: str
+    ok: bool
+    problems: tuple[str, ...] = ()
+    expectations: tuple[ScenarioExpectation, ...] = ()
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Return a sentence for every problem and for every expectation that is not met."""
+        return self.problems + tuple(
+            f"{item.expected}: {item.message}" if item.message else item.expected
+            for item in self.expectations
+            if not item.ok
+        )
+
+
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """The whole timeline at one moment. Lanes are sorted by group, in the order of the fleet."""
 
@@ -116,6 +145,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[EventBar, ...] = ()
     outages: tuple[Outage, ...] = ()
     latest_changes: tuple[tuple[float, str], ...] = ()
+    scenarios: tuple[ScenarioOutcome, ...] = ()  # that were played meanwhile
     dropped_events: int = 0  # events that were dropped because of MAX_EVENTS
     dropped_machines: int = 0  # machines without a lane because of MAX_LANES
     recorded: bool = False  # whether any line has been read

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from forewarn.support.text import listing
 from forewarn.testing.timeline.axis import duration, elapsed, exact, time_of_day
-from forewarn.testing.timeline.values import UNKNOWN_CALLERS, EventBar, Lane, Picture
+from forewarn.testing.timeline.values import (
+    UNKNOWN_CALLERS,
+    EventBar,
+    Lane,
+    Picture,
+    ScenarioOutcome,
+)
 
 MAX_DESCRIBED = 30  # events in the description of a picture; the others are counted
 
@@ -98,9 +104,23 @@ def heading(picture: Picture) -> str:
     return " · ".join(parts)
 
 
+def outcome(scenario: ScenarioOutcome) -> str:
+    """Return whether a scenario passed, in a line."""
+    if not scenario.ok:
+        missed = sum(not item.ok for item in scenario.expectations)
+        text = f"scenario {scenario.scenario} failed"
+        if missed:
+            text += f": {missed:,} of {_count(len(scenario.expectations), 'expectation')} not met"
+        return text
+    if not scenario.expectations:
+        return f"scenario {scenario.scenario} expects nothing"
+    return f"scenario {scenario.scenario} passed"
+
+
 def description(picture: Picture) -> str:
     """Describe the picture for screen readers."""
-    sentences = [f"A lane for each machine over time. {heading(picture)}."]
+    sentences = [f"{_capital(outcome(scenario))}." for scenario in picture.scenarios]
+    sentences.append(f"A lane for each machine over time. {heading(picture)}.")
     for event in picture.events[:MAX_DESCRIBED]:
         subject = f"{event.type} of {listing(event.machines)}"
         parts = []
@@ -123,6 +143,10 @@ def _from_to(begins: float, now: float) -> str:
     begins, now = float(int(begins)), float(int(now))
     same = exact(begins)[:10] == exact(now)[:10]
     return f"{exact(begins)} to {f'{time_of_day(now)}Z' if same else exact(now)}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _count(count: int, noun: str) -> str:

@@ -57,6 +57,15 @@ lines = st.fixed_dictionaries(
         "body": approvals | anything,
         "fault": names | anything,
         "event": ids | anything,
+        "scenario": names | anything,
+        "ok": anything,
+        "problems": st.lists(names | anything, max_size=3) | anything,
+        "expectations": st.lists(
+            st.fixed_dictionaries({}, optional={"expected": names | anything, "ok": anything})
+            | anything,
+            max_size=3,
+        )
+        | anything,
         "move": st.sampled_from(moves) | anything,
         "machines": st.lists(names, max_size=3) | st.dictionaries(names, anything) | anything,
         "type": st.sampled_from(["Reboot", "Freeze"]) | anything,

@@ -21,6 +21,7 @@ TOP = 104.0  # of the first lane
 TITLE_HEIGHT = 58.0  # cut off if the drawing has no heading
 GROUP_HEIGHT, GROUP_GAP, FOOT, LEGEND_STEP = 24.0, 6.0, 16.0, 24.0
 MAX_TICKS = 9  # labelled times on the axis
+MAX_OUTCOMES = 1  # results of scenarios in the heading
 TITLE = "Scheduled events"
 
 
@@ -92,8 +93,21 @@ def _heading(picture: Picture, title: str) -> tuple[str, ...]:
     summary = wording.heading(picture) if picture.recorded else "nothing has happened yet"
     return (
         tag("text", escape(crop(title, 90)), x=16, y=34, class_="title"),
-        tag("text", escape(summary), x=16, y=56, class_="soft"),
+        tag("text", *_outcomes(picture), escape(summary), x=16, y=56, class_="soft"),
     )
+
+
+def _outcomes(picture: Picture) -> list[str]:
+    """Return the results of scenarios, those that failed first; the others if there is room."""
+    failed = [item for item in picture.scenarios if not item.ok]
+    shown = failed or list(picture.scenarios)
+    elements = []
+    for scenario in shown[:MAX_OUTCOMES]:
+        sign = "✗ " if not scenario.ok else "✓ " if scenario.expectations else ""
+        kind = "failed" if not scenario.ok else None
+        text = f"{sign}{crop(wording.outcome(scenario), 90)}"
+        elements += [tag("tspan", escape(text), class_=kind), " · "]
+    return elements
 
 
 def _patterns() -> str:

@@ -25,6 +25,7 @@ PICTURE = """
 .timeline .paper{fill:var(--paper)}
 .timeline .title{font-size:19px;font-weight:650}
 .timeline .soft,.timeline .axis{fill:var(--soft)}
+.timeline .failed{fill:var(--refused);font-weight:650}
 .timeline .axis{font-size:11px;font-variant-numeric:tabular-nums}
 .timeline .grid{stroke:var(--line);stroke-width:1}
 .timeline .fold{fill:none;stroke:var(--soft);stroke-width:1}
@@ -81,6 +82,7 @@ figure svg{display:block;width:100%;min-width:46rem;height:auto}
 ul.complaints{list-style:none;margin:0;padding:0}
 .complaints li{border-left:4px solid var(--refused);background:var(--band);margin:0 0 .5rem;
 padding:.5rem .9rem;border-radius:0 .4rem .4rem 0;overflow-wrap:anywhere}
+.complaints.met li{border-color:var(--approved)}
 .complaints li.note{border-color:var(--scheduled-line)}
 .complaints b{font-weight:650}
 .scroll{overflow-x:auto}

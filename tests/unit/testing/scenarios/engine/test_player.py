@@ -458,3 +458,41 @@ def test_an_async_client_is_played_to_from_its_own_loop() -> None:
             return result
 
     assert asyncio.run(test()).ok
+
+
+FAILS = """\
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect:
+  - {event: restart, seen: true}
+  - {event: restart, approved: {by: web_0}}
+"""
+
+
+def test_the_trace_has_the_result(service: Service) -> None:
+    result = play(service, FAILS)
+    line = result.lines[-1]
+    assert (line["kind"], line["scenario"], line["ok"]) == ("scenario", "trial", False)
+    assert [item["ok"] for item in line["expectations"]] == [True, False]
+    assert line["expectations"][1]["message"] == "Reboot of web_0: web_0 never approved it"
+    assert result.verdict.ok, "no rule is broken, and still it failed"
+    assert any("scenario trial failed" in remark for remark in service.verdict().remarks)
+    assert "scenario trial failed" in service.report()
+
+
+def test_a_scenario_without_expectations_says_that_it_expects_nothing(service: Service) -> None:
+    result = play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
+    assert result.ok
+    assert str(result).startswith("scenario trial: passed, but it expects nothing")
+    suite = ElementTree.fromstring(result.junit())
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "0", "1")
+    skipped = suite.find("testcase/skipped")
+    assert skipped is not None
+    assert "it expects nothing" in skipped.get("message", "")
+
+
+def test_a_scenario_that_could_not_be_played_failed_whatever_it_expects(service: Service) -> None:
+    result = service.play_scenario(parse(HEAD + FAILS), wait=0.05)
+    assert not result.ok
+    assert str(result).startswith("scenario trial: failed")
+    assert "expects nothing" not in str(result) + result.junit()
+    assert result.lines[-1]["problems"] == ("web_0 did not poll for events within 0.05 s",)

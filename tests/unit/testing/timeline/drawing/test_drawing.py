@@ -358,3 +358,74 @@ def test_the_example_draws_everything_once() -> None:
     assert legend <= set(words(drawn))
     assert "Preempt · not seen · notice over" in words(drawn)
     assert not verdict.ok
+
+
+def result_line(*expectations: tuple[str, bool, str], **more: Any) -> dict[str, Any]:
+    keys = ("expected", "ok", "message")
+    entries = [dict(zip(keys, item, strict=True)) for item in expectations]
+    ok = all(item[1] for item in expectations)
+    line = {"kind": "scenario", "t": T + 1_100, "scenario": "trial", "expectations": entries}
+    return line | {"ok": ok, "problems": []} | more
+
+
+FAILED = [
+    ("reboot is seen in time", True, ""),
+    ("reboot is approved by <web_0>", False, "web_0 never approved it"),
+]
+
+
+def test_a_page_of_a_failed_scenario_begins_with_what_failed_and_praises_nothing() -> None:
+    page = html(Lanes.of([*COURSE, result_line(*FAILED)]), verdict=Verdict())
+    assert "result well" not in page
+    assert "✗ scenario trial failed: 1 of 2 expectations not met" in page
+    failure = page.index("<b>✗ reboot is approved by &lt;web_0&gt;</b> web_0 never approved it")
+    assert page.index("</header>") < failure < page.index("<figure")
+    assert page.index("<figure") < page.index("<b>✓ reboot is seen in time</b>")
+
+
+def test_mistakes_are_told_beside_a_failed_scenario() -> None:
+    verdict = Verdict(
+        complaints=(Complaint(rule="gave-up", machine="web_0", at=T, message="stopped"),)
+    )
+    page = html(Lanes.of([*COURSE, result_line(*FAILED)]), verdict=verdict)
+    assert page.count('class="result wrong"') == 2
+    assert "result well" not in page
+
+
+def test_what_could_not_be_played_is_a_failure_too() -> None:
+    problem = "line 4: restart web_9 was refused"
+    lanes = Lanes.of([*COURSE, result_line(ok=False, problems=[problem])])
+    assert problem in html(lanes, verdict=Verdict())
+    assert problem in text(lanes)
+    assert "result well" not in html(lanes, verdict=Verdict())
+
+
+def test_a_scenario_that_expects_nothing_says_so() -> None:
+    lanes = Lanes.of([*COURSE, result_line()])
+    page = html(lanes)
+    assert '<p class="result soft">scenario trial expects nothing</p>' in page
+    assert "result well" not in page
+    assert "scenario trial expects nothing" in text(lanes)
+    assert "scenario trial expects nothing" in svg(lanes)
+
+
+def test_a_scenario_that_passed_has_its_badge() -> None:
+    page = html(Lanes.of([*COURSE, result_line(FAILED[0])]), verdict=Verdict())
+    assert '<p class="result well">✓ scenario trial passed</p>' in page
+    assert "result wrong" not in page
+
+
+def test_a_line_without_a_result_is_no_success() -> None:
+    lanes = Lanes.of([*COURSE, {"kind": "scenario", "t": T + 1_100, "scenario": "trial"}])
+    assert "scenario trial failed" in html(lanes, verdict=Verdict())
+    assert "result well" not in html(lanes, verdict=Verdict())
+
+
+def test_every_drawing_of_a_failed_scenario_says_that_it_failed() -> None:
+    lanes = Lanes.of([*COURSE, result_line(*FAILED)])
+    [heading] = elements(svg(lanes), "failed")
+    assert heading.text == "✗ scenario trial failed: 1 of 2 expectations not met"
+    drawn = text(lanes).splitlines()
+    assert drawn[1] == "scenario trial failed: 1 of 2 expectations not met"
+    assert drawn[2] == "  ✗ reboot is approved by <web_0>: web_0 never approved it"
+    assert "  x reboot" in text(lanes, ascii_only=True)
