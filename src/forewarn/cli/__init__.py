@@ -14,8 +14,10 @@ UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)  # not even stat
 def main() -> None:
     open_standard_streams()
     try:
+        from forewarn.cli import completion
         from forewarn.cli.app import app
 
+        completion.prepare()
         app(prog_name="forewarn")
     except KeyboardInterrupt:  # before the command could handle it
         sys.exit(INTERRUPTED)

@@ -30,6 +30,7 @@ class CommandModule(NamedTuple):
 COMMANDS = {
     "dev": CommandModule("dev"),
     "serve": CommandModule("serve"),
+    "status": CommandModule("status"),
     "apply": CommandModule("apply"),
     "history": CommandModule("history"),
     "feed": CommandModule("feed"),
@@ -58,6 +59,7 @@ COMMANDS = {
     "fault": CommandModule("fault", "Inject faults, and see how often each was applied."),
     "token": CommandModule("token", "Create, list and revoke access tokens."),
     "scenario": CommandModule("scenario", "List, check and run scenarios: maintenance as a test."),
+    "completion": CommandModule("completion"),
     "agent": CommandModule(
         "agent", "Run the agent inside a machine: prepare it for events, and undo that afterwards."
     ),

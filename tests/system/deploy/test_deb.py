@@ -61,6 +61,10 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./etc/forewarn/forewarn.toml",
         "./usr/share/doc/forewarn/copyright",
         "./usr/share/doc/forewarn/operate/install.md",
+        "./usr/share/man/man1/forewarn.1.gz",
+        "./usr/share/bash-completion/completions/forewarn",
+        "./usr/share/zsh/vendor-completions/_forewarn",
+        "./usr/share/fish/vendor_completions.d/forewarn.fish",
     ]:
         assert path in files
     assert [line for line in listed if "root/root" not in line] == []

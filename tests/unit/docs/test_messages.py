@@ -82,6 +82,7 @@ PASSING = {  # what looks like a message to us, and why it is none
     "did you mean '…'?": "a part of others",
     "there are ……": "a part of others",
     "… records in …": "what was written, and where",
+    "…, not before … (in …)": "a line of forewarn status",
     "token … for '…', ……, valid …": "what was made",
 }
 LEAST = 2  # words that are its own: with fewer it only passes on what somebody else has said

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import (
     Json,
     Url,
@@ -42,12 +43,22 @@ def _id(text: str) -> str:
     return text
 
 
-Id = Annotated[str, typer.Argument(callback=_id, help="ID of the event, or a prefix of it.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        callback=_id,
+        help="ID of the event, or a prefix of it.",
+        autocompletion=completion.events,
+    ),
+]
 
 
 @app.command("list")
 def list_(
-    group: Annotated[str | None, typer.Option(help="Only events of this group.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Only events of this group.", autocompletion=completion.groups),
+    ] = None,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
     limit: Annotated[
         int, typer.Option(help="Maximum number of events that are over.", min=1, max=1000)
@@ -82,7 +93,9 @@ def schedule(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TYPE] [MACHINE]...", help=f"Event type ({TYPES}), then the machines."
+            metavar="[TYPE] [MACHINE]...",
+            help=f"Event type ({TYPES}), then the machines.",
+            autocompletion=completion.types_and_machines,
         ),
     ] = None,
     type: Annotated[
@@ -91,7 +104,10 @@ def schedule(
     machine: Annotated[
         list[str] | None,
         typer.Option(
-            "--machine", "--machines", help="Machine; repeatable, or separated by commas."
+            "--machine",
+            "--machines",
+            help="Machine; repeatable, or separated by commas.",
+            autocompletion=completion.machines,
         ),
     ] = None,
     notice: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import (
     Json,
     Url,
@@ -27,12 +28,19 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def add(
-    kind: Annotated[str, typer.Argument(help="Kind of fault; see 'forewarn fault kinds'.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="Kind of fault; see 'forewarn fault kinds'.", autocompletion=completion.fault_kinds
+        ),
+    ],
     machine: Annotated[
-        list[str] | None, typer.Option(help="Only for this machine. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Only for this machine. Repeatable.", autocompletion=completion.machines),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Only for this group. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Only for this group. Repeatable.", autocompletion=completion.groups),
     ] = None,
     method: Annotated[str, typer.Option(help="Only for this method: GET or POST.")] = "",
     times: Annotated[
@@ -120,7 +128,10 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def clear(
-    fault: Annotated[str | None, typer.Argument(help="Fault to remove. Default: all.")] = None,
+    fault: Annotated[
+        str | None,
+        typer.Argument(help="Fault to remove. Default: all.", autocompletion=completion.faults),
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:

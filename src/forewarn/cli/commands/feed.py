@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import Url, say, service, time_text
 from forewarn.control.schema.feed import FeedChange, FeedCommit
 from forewarn.support.text import escaped
@@ -16,7 +17,10 @@ def feed(
     after: Annotated[
         int | None, typer.Option(min=0, help="Start after this commit. Default: now.")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Only changes of this group.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Only changes of this group.", autocompletion=completion.groups),
+    ] = None,
     what: Annotated[
         str | None,
         typer.Option(help="Only these kinds of changes, separated by commas: raised,started,…"),

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.event import print_outcomes
 from forewarn.cli.output import (
     Json,
@@ -23,7 +24,7 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="Name of the group.")]
+Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=completion.groups)]
 
 
 @app.command("list")

@@ -11,6 +11,7 @@ from typing import IO, Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.feed import HistoryRecord
@@ -20,11 +21,24 @@ LINES = 50  # records in a table without --limit
 
 
 def history(
-    machine: Annotated[str | None, typer.Option(help="Only entries about this machine.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only entries about this group.")] = None,
-    host: Annotated[str | None, typer.Option(help="Only entries about this host.")] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(help="Only entries about this machine.", autocompletion=completion.machines),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Only entries about this group.", autocompletion=completion.groups),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Only entries about this host.", autocompletion=completion.hosts),
+    ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Only entries about this event (ID or a prefix of it).")
+        str | None,
+        typer.Option(
+            help="Only entries about this event (ID or a prefix of it).",
+            autocompletion=completion.events,
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only entries since then: 2h (ago), or 2027-01-15T08:00:00Z.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.event import parse_time, print_holds, print_outcomes, type_names
 from forewarn.cli.output import (
     Json,
@@ -25,7 +26,7 @@ from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 HOST_TYPES = type_names(lambda traits: traits.host_maintenance)
-Name = Annotated[str, typer.Argument(help="Name of the host.")]
+Name = Annotated[str, typer.Argument(help="Name of the host.", autocompletion=completion.hosts)]
 Note = Annotated[str, typer.Option(help="Note for the history.")]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.event import print_outcome, type_names
 from forewarn.cli.output import (
     Json,
@@ -23,12 +24,17 @@ from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
 FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
-Name = Annotated[str, typer.Argument(help="Name of the machine.")]
+Name = Annotated[
+    str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
+]
 
 
 @app.command("list")
 def list_(
-    group: Annotated[str | None, typer.Option(help="Only machines of this group.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Only machines of this group.", autocompletion=completion.groups),
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="Only machines with these labels, e.g. tier=web,!canary.")
     ] = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.event import type_names
 from forewarn.cli.commands.rollout_output import (
     continuing_events,
@@ -44,17 +45,31 @@ def _id(text: str) -> str:
     return text
 
 
-Id = Annotated[str, typer.Argument(callback=_id, help="ID of the rollout, or a prefix of it.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        callback=_id,
+        help="ID of the rollout, or a prefix of it.",
+        autocompletion=completion.rollouts,
+    ),
+]
 Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
 Type = Annotated[str, typer.Option("--type", help=f"Event type: {ROLLOUT_TYPES}.")]
-Group = Annotated[list[str] | None, typer.Option("--group", help="Group. Repeatable.")]
+Group = Annotated[
+    list[str] | None,
+    typer.Option("--group", help="Group. Repeatable.", autocompletion=completion.groups),
+]
 Label = Annotated[
     list[str] | None,
     typer.Option("--label", help="Machines with these labels, e.g. tier=web,!canary. Repeatable."),
 ]
 Host = Annotated[
     list[str] | None,
-    typer.Option("--host", help="Host, or a pattern such as rack1-*. Repeatable."),
+    typer.Option(
+        "--host",
+        help="Host, or a pattern such as rack1-*. Repeatable.",
+        autocompletion=completion.hosts,
+    ),
 ]
 Notice = Annotated[
     str | None, typer.Option(help="Notice of each step. Default: as documented for the event type.")

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import Url, fail, print_notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.support.instants import from_datetime
@@ -50,7 +51,10 @@ def run(
     ],
     machine: Annotated[
         str | None,
-        typer.Option(help="Machine to run as. Default: the service's default machine."),
+        typer.Option(
+            help="Machine to run as. Default: the service's default machine.",
+            autocompletion=completion.machines,
+        ),
     ] = None,
     network: Annotated[
         Network,

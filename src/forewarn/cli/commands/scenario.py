@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.record import from_
 from forewarn.cli.commands.service_options import need_server
 from forewarn.cli.output import Json, fail, print_json, print_table, say, say_text
@@ -34,7 +35,12 @@ FIRST_POLL_WITHOUT_PROGRAM = 3600.0  # seconds to wait for the first poll if no 
 TIMELINE_SUFFIXES = (".svg", ".html", ".txt")
 
 ScenarioName = Annotated[
-    str, typer.Argument(help="Name of a scenario, or its file.", metavar="SCENARIO")
+    str,
+    typer.Argument(
+        help="Name of a scenario, or its file.",
+        metavar="SCENARIO",
+        autocompletion=completion.scenarios,
+    ),
 ]
 
 

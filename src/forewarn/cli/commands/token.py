@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import (
     Json,
     Url,
@@ -44,7 +45,10 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of the token's user, as shown in the history.")],
     role: Annotated[str, typer.Option(help="Role: viewer, operator or admin.")],
     group: Annotated[
-        list[str] | None, typer.Option(help="Restrict the token to this group. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Restrict the token to this group. Repeatable.", autocompletion=completion.groups
+        ),
     ] = None,
     label: Annotated[
         str | None,
@@ -114,7 +118,12 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(help="ID or name of the token.", metavar="ID-OR-NAME")],
+    token: Annotated[
+        str,
+        typer.Argument(
+            help="ID or name of the token.", metavar="ID-OR-NAME", autocompletion=completion.tokens
+        ),
+    ],
     force: Annotated[
         bool, typer.Option("--force", help="Revoke even the last admin token.")
     ] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service
 
 if TYPE_CHECKING:
@@ -22,9 +23,14 @@ def verdict(
         list[Path] | None,
         typer.Argument(help="Traces written by --record. Default: the running service."),
     ] = None,
-    machine: Annotated[str | None, typer.Option(help="Only this machine.")] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="Only this machine.", autocompletion=completion.machines)
+    ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Only this event (ID or a prefix of it).")
+        str | None,
+        typer.Option(
+            help="Only this event (ID or a prefix of it).", autocompletion=completion.events
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(help="Ignore violations of this rule. Repeatable.")

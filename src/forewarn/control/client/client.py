@@ -50,6 +50,11 @@ class ControlClient:
     def status(self) -> s.Status:
         return self._call("GET", "/v1/status", s.Status)
 
+    def readiness(self) -> s.HealthReport:
+        """Return whether each part of the service is ready. Not being ready is not an error."""
+        _, _, content = self._send("GET", "/readyz", None, {})
+        return self._decode(content, s.HealthReport)
+
     def machines(self, group: str | None = None, label: str | None = None) -> list[s.Machine]:
         query = {"group": group, "label": label}
         return self._call("GET", "/v1/machines", list[s.Machine], query=query)

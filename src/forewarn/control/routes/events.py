@@ -49,7 +49,7 @@ MAX_LISTED = 1_000  # events in one response, and the default
         paged=True,
         refuses=(404,),
         links=links_to("getEvent", "explainEvent", parameter="id", place="0/id"),
-        commands=("event list",),
+        commands=("event list", "status"),
         command_example="event list --all",
     ).options,
 )
@@ -254,7 +254,7 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
         summary="Explain what an event waits for",
         respects_limits=True,
         refuses=(409,),
-        commands=("event explain",),
+        commands=("event explain", "status"),
         command_example="event explain 4933F66C",
     ).options,
 )

@@ -53,7 +53,7 @@ from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
             parameter="name",
             place="0/name",
         ),
-        commands=("host list",),
+        commands=("host list", "status"),
         command_example="host list",
     ).options,
 )

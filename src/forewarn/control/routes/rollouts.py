@@ -44,7 +44,7 @@ from forewarn.support.text import listing
         respects_limits=True,
         paged=True,
         links=links_to("getRollout", "explainRollout", parameter="id", place="0/id"),
-        commands=("rollout list",),
+        commands=("rollout list", "status"),
         command_example="rollout list",
     ).options,
 )

@@ -43,7 +43,7 @@ _PROCESS = ProcessCollector(registry=None)
         tag="service",
         summary="Get the status of the service",
         respects_limits=True,
-        commands=("run",),
+        commands=("run", "status"),
         command_example="clock show",
     ).options,
 )
@@ -102,6 +102,7 @@ def get_health() -> Response[s.HealthReport]:
         summary="Check that the service is ready",
         public=True,
         also=(503,),
+        commands=("status",),
     ).options,
 )
 def get_readiness() -> Response[s.HealthReport]:

@@ -1,0 +1,32 @@
+"""`forewarn completion`: print the completion script for a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.completion import SHELLS, script
+from forewarn.support.text import either_of
+
+
+def _shell(name: str) -> str:
+    if name not in SHELLS:
+        raise typer.BadParameter(f"unknown shell '{name}'; expected {either_of(SHELLS)}")
+    return name
+
+
+def completion(
+    shell: Annotated[
+        str,
+        typer.Argument(
+            callback=_shell,
+            help=f"Name of the shell: {either_of(SHELLS)}.",
+            autocompletion=lambda: list(SHELLS),
+        ),
+    ],
+) -> None:
+    """Print a script that completes commands, options and names, e.g. for ~/.bashrc:
+    eval "$(forewarn completion bash)"
+    """
+    typer.echo(script(shell), nl=False)

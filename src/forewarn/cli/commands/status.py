@@ -1,0 +1,170 @@
+"""`forewarn status`: one screen about a service: what runs, what has started, what is next, what
+waits and why, and what needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+import typer
+
+from forewarn.cli.output import Json, Url, print_json, say, service, time_text
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema import core as s
+from forewarn.control.schema import rollouts as r
+from forewarn.core.time import SECOND
+from forewarn.support.text import in_words, listing
+
+SHOWN = 5  # lines of a section; the others are counted
+OVER = ("aborted", "done")  # states of rollouts that have ended
+
+T = TypeVar("T")
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that could have started, and why it has not."""
+
+    event: s.Event
+    reason: str = ""  # only of the first few
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints."""
+
+    url: str
+    service: s.Status
+    hosts: int
+    started: list[s.Event]
+    next: list[s.Event]
+    waiting: list[Waiting]
+    rollouts: list[r.Rollout]
+    problems: list[str]
+
+
+def status(json: Json = False, url: Url = None) -> None:
+    """Show one screen about the service: what has started, what is next, what waits and why, and
+    what needs attention. Exits with 1 if something does."""
+    with service(url) as client:
+        overview = _read(client)
+        if json:
+            print_json(overview)
+        else:
+            _print(overview)
+    if overview.problems:
+        raise typer.Exit(1)
+
+
+def _read(client: ControlClient) -> Overview:
+    state = client.status()
+    events = sorted(client.events(), key=lambda event: (event.not_before, event.id))
+    hosts = client.hosts()
+    rollouts = [rollout for rollout in client.rollouts() if rollout.state not in OVER]
+    now = state.clock.now
+    scheduled = [event for event in events if event.status == "Scheduled"]
+    overdue = [event for event in scheduled if event.approved or event.not_before <= now]
+    return Overview(
+        url=client.url,
+        service=state,
+        hosts=len(hosts),
+        started=[event for event in events if event.status == "Started"],
+        next=[event for event in scheduled if event not in overdue],
+        waiting=[
+            Waiting(event=event, reason=client.explain(event.id).message if number < SHOWN else "")
+            for number, event in enumerate(overdue)
+        ],
+        rollouts=rollouts,
+        problems=list(_problems(client, events, hosts)),
+    )
+
+
+def _problems(
+    client: ControlClient, events: Sequence[s.Event], hosts: Sequence[s.Host]
+) -> Iterator[str]:
+    """Yield a sentence about everything that somebody should look at."""
+    for part, problem in client.readiness().parts.items():
+        if problem != "ok":
+            yield f"{part}: {problem}"
+    for event in events:
+        if event.held:
+            yield f"{_name(event)}: {event.held}; see 'forewarn event explain {event.id}'"
+    for host in hosts:
+        if host.health != "healthy":
+            since = f" since {time_text(host.since)}" if host.since else ""
+            note = f" ({host.note})" if host.note else ""
+            yield f"host {host.name} is {host.health}{since}{note}"
+
+
+def _print(overview: Overview) -> None:
+    state = overview.service
+    now = state.clock.now
+    say(f"forewarn {state.version} at {overview.url}")
+    say(
+        f"  {_count(state.machines, 'machine')} in {_count(state.groups, 'group')},"
+        f" {_count(overview.hosts, 'host')}, {_count(state.events, 'active event')}"
+    )
+    say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
+    say(f"  clock: {_clock(state.clock)}")
+    _section("Started", overview.started, lambda event: _started(event, now), "event list")
+    _section("Next", overview.next, lambda event: _next(event, now), "event list")
+    _section(
+        "Waiting",
+        overview.waiting,
+        lambda item: f"{_name(item.event)}: {item.reason}",
+        "event list",
+    )
+    _section("Rollouts", overview.rollouts, _rollout, "rollout list")
+    _section("Needs attention", overview.problems, str, "status --json")
+    if not (overview.started or overview.next or overview.waiting or overview.rollouts):
+        say("")
+        say("Nothing is planned.")
+
+
+def _section(title: str, items: Sequence[T], line: Callable[[T], str], command: str) -> None:
+    if not items:
+        return
+    say("")
+    say(title)
+    for item in items[:SHOWN]:
+        say(f"  {line(item)}")
+    if len(items) > SHOWN:
+        say(f"  and {len(items) - SHOWN} more: forewarn {command}")
+
+
+def _name(event: s.Event) -> str:
+    return f"{event.type} {event.id[:8]} of {listing(event.machines)}"
+
+
+def _started(event: s.Event, now: datetime) -> str:
+    if event.started_at is None:
+        return _name(event)
+    return f"{_name(event)}, {_duration(event.started_at, now)} ago, {time_text(event.started_at)}"
+
+
+def _next(event: s.Event, now: datetime) -> str:
+    left = _duration(now, event.not_before)
+    return f"{_name(event)}, not before {time_text(event.not_before)} (in {left})"
+
+
+def _rollout(rollout: r.Rollout) -> str:
+    steps = f"{rollout.steps_done} of {rollout.steps_total} steps are over"
+    return f"{rollout.type} {rollout.id[:8]} of {rollout.selection}: {rollout.state}, {steps}"
+
+
+def _clock(clock: s.Clock) -> str:
+    text = time_text(clock.now)
+    if clock.virtual:
+        speed = f"running at speed {clock.running_speed:g}" if clock.running_speed else "paused"
+        text += f", virtual, {speed}"
+    elif clock.speed != 1:
+        text += f"; durations are divided by {clock.speed:g}"
+    return text
+
+
+def _duration(start: datetime, end: datetime) -> str:
+    return in_words(round((end - start).total_seconds()) * SECOND)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

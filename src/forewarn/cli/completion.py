@@ -1,0 +1,141 @@
+"""Shell completion: the script for each shell, and names that are read from the running service.
+
+The shell calls `forewarn` itself with the variable `_FOREWARN_COMPLETE`. A completion never fails
+and never waits long: without an answer of the service there are no suggestions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from forewarn.control.client.client import ControlClient
+
+VARIABLE = "_FOREWARN_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+TIMEOUT = 2.0  # seconds for an answer of the service, while somebody waits at a prompt
+
+Suggestion: TypeAlias = tuple[str, str]  # a value, and what it is
+Complete: TypeAlias = Callable[[typer.Context, str], Iterable[Suggestion]]
+
+# An autoloaded function has to complete on its first call, and not only define itself.
+_ZSH_CALL = """if [ "$funcstack[1]" = "_forewarn" ]; then
+  {function} "$@"
+else
+  {compdef}
+fi
+"""
+
+
+def script(shell: str) -> str:
+    """Return the completion script for a shell."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    text = get_completion_script(prog_name="forewarn", complete_var=VARIABLE, shell=shell).strip()
+    if shell == "zsh":
+        body, _, compdef = text.rpartition("\n")
+        function = compdef.split()[1]
+        text = f"{body}\n{_ZSH_CALL.format(function=function, compdef=compdef)}".rstrip()
+    return text + "\n"
+
+
+def prepare() -> None:
+    """Make this process able to answer the shell, if the shell has started it."""
+    if VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+
+
+def of_service(read: Callable[[ControlClient], Iterable[Suggestion]]) -> Complete:
+    """Return a function that completes with what is read from the service."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
+        from forewarn.cli import credentials
+        from forewarn.control.client.client import ControlClient, ControlError
+        from forewarn.node.daemon.discovery import NotFound, find
+
+        options = ctx.find_root().params
+        credentials.set_options(options.get("token_file"), options.get("ca"))
+        url = ctx.params.get("url") or os.environ.get("FOREWARN_URL")
+        try:
+            client = ControlClient(credentials.address_of(url or find()))
+            client.timeout = TIMEOUT
+            return [item for item in read(client) if item[0].startswith(incomplete)]
+        except (ControlError, NotFound, credentials.CredentialError, OSError, ValueError):
+            return []
+
+    return complete
+
+
+def _machines(client: ControlClient) -> Iterable[Suggestion]:
+    for machine in client.machines():
+        yield machine.name, f"in {machine.group}" + (f", on {machine.host}" if machine.host else "")
+
+
+def _events(client: ControlClient) -> Iterable[Suggestion]:
+    for event in client.events():
+        yield event.id, f"{event.type} of {', '.join(event.machines)}, {event.status}"
+
+
+def _groups(client: ControlClient) -> Iterable[Suggestion]:
+    for group in client.groups():
+        yield group.name, f"{group.kind} with {len(group.machines)} machines"
+
+
+def _hosts(client: ControlClient) -> Iterable[Suggestion]:
+    for host in client.hosts():
+        yield host.name, f"{host.health}, {len(host.machines)} machines"
+
+
+def _rollouts(client: ControlClient) -> Iterable[Suggestion]:
+    for rollout in client.rollouts():
+        yield rollout.id, f"{rollout.type} of {rollout.selection}, {rollout.state}"
+
+
+def _faults(client: ControlClient) -> Iterable[Suggestion]:
+    for fault in client.faults():
+        yield fault.id, fault.kind
+
+
+def _tokens(client: ControlClient) -> Iterable[Suggestion]:
+    for token in client.tokens():
+        yield token.name, f"{token.role}, {token.id}"
+
+
+machines = of_service(_machines)
+events = of_service(_events)
+groups = of_service(_groups)
+hosts = of_service(_hosts)
+rollouts = of_service(_rollouts)
+faults = of_service(_faults)
+tokens = of_service(_tokens)
+
+
+def scenarios(incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the included scenarios. Files are suggested by the shell."""
+    from importlib.resources import files
+
+    shipped = files("forewarn.testing.scenarios").joinpath("shipped")
+    names = sorted(file.name.removesuffix(".yaml") for file in shipped.iterdir())
+    return [(name, "included scenario") for name in names if name.startswith(incomplete)]
+
+
+def types_and_machines(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
+    """Suggest an event type as the first argument, and machines after it."""
+    from forewarn.core.events import EventType
+
+    if ctx.params.get("arguments") or ctx.params.get("type"):
+        return machines(ctx, incomplete)
+    return [(type.value, "event type") for type in EventType if type.value.startswith(incomplete)]
+
+
+def fault_kinds(incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the kinds of faults."""
+    from forewarn.service.faults.kinds import FaultKind
+
+    return [(kind.value, "fault") for kind in FaultKind if kind.value.startswith(incomplete)]
