@@ -59,10 +59,10 @@ def say_text(text: str) -> None:
         say(line)
 
 
-def fail(message: str) -> NoReturn:
-    """Print an error and exit with 1."""
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Print an error and exit with 1, or another code."""
     say(f"forewarn: {message}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def fail_all(problems: Sequence[str]) -> NoReturn:

@@ -92,10 +92,10 @@ class FileImpactJournal(ImpactJournal):
         if b"".join(lines) != content:
             fresh = path.with_name(path.name + ".new")
             with private(fresh).open("wb") as file:
-                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)  # as it was
                 file.write(b"".join(lines))
                 file.flush()
                 os.fsync(file.fileno())
+            fresh.chmod(path.stat().st_mode & 0o777)  # as it was
             fresh.replace(path)
         self._file = private(path).open("ab", buffering=0)
 

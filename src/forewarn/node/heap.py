@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 
 from forewarn.metadata.endpoint.limits import BufferLimits
 
@@ -17,6 +18,8 @@ def trim_after_use(buffered: BufferLimits) -> bool:
     if buffered.peak < TRIM_ABOVE or buffered.total > buffered.peak // 4:
         return False
     buffered.peak = buffered.total
+    if sys.platform == "win32":
+        return True
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -6,7 +6,6 @@ Guests come first: operators get the connections that guests do not need, and pa
 from __future__ import annotations
 
 import contextlib
-import resource
 
 import msgspec
 
@@ -26,6 +25,10 @@ def files_for_guests(config: Config) -> int:
 def fit_to_open_files(config: Config) -> tuple[Config, str]:
     """Raise the limit of open files as far as needed and allowed, and return the configuration
     with as many connections as that permits, and a note for the operator if guests get fewer."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return config, ""
     allowed, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = files_for_guests(config) + MAX_OPERATOR_CONNECTIONS
     if resource.RLIM_INFINITY != allowed < wanted:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO
+
+from forewarn.support import file_lock
 
 RETRY_EVERY = 0.2  # seconds of guard time between attempts to lock the file
 
@@ -73,7 +74,7 @@ def _remove(file: Path | None) -> None:
 async def _lock(stream: IO[bytes], timeout: float) -> None:
     try:
         async with asyncio.timeout(timeout):
-            while not _try_lock(stream):
+            while not file_lock.try_lock(stream.fileno()):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_EVERY):
                         await asyncio.Event().wait()
@@ -81,11 +82,3 @@ async def _lock(stream: IO[bytes], timeout: float) -> None:
         raise StillAtWork(
             "a program that was started for this before the service was restarted is still running"
         ) from None
-
-
-def _try_lock(stream: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -7,7 +7,7 @@ service needs only the base install; --state and `restore` need the server's pac
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
 import tempfile
@@ -28,6 +28,7 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.schema.core import BackupContents
+from forewarn.support import file_lock, system
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
@@ -94,7 +95,7 @@ def restore(
 
 def _download(url: str | None, copy: Path) -> BackupContents:
     with service(url) as client, copy.open("xb") as file:
-        os.fchmod(file.fileno(), 0o600)
+        copy.chmod(0o600)
         contents = client.backup(file.write)
         file.flush()
         os.fsync(file.fileno())
@@ -186,10 +187,14 @@ def _remove_leftovers(file: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Lock a directory. Raises OSError if another process has locked it."""
+    """Lock a directory. Raises OSError if another process has locked it, or if directories cannot
+    be locked (Windows)."""
+    if not hasattr(os, "O_DIRECTORY"):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(directory))
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not file_lock.try_lock(handle):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(directory))
         yield
     finally:
         os.close(handle)
@@ -207,11 +212,7 @@ def _rename(copy: Path, file: Path, *, force: bool) -> None:
         except OSError:  # the file system has no hard links
             _check_not_existing(file, force=False)
             copy.rename(file)
-    handle = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    system.sync(file.parent)
 
 
 def _print_contents(

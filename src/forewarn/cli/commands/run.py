@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.commands.service_options import need_linux
 from forewarn.cli.output import Url, fail, print_notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.support.instants import from_datetime
@@ -32,14 +33,9 @@ CANNOT_RUN = 126  # the program exists and cannot be executed
 NOT_FOUND = 127  # there is no such program
 CONNECT_WITHIN = 5.0  # seconds for the service to accept a connection
 FORWARDED = frozenset(
-    {
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-    }
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)  # --help is shown on every system
 )
 
 _BY_KERNEL = 0x80  # SI_KERNEL: sent by a terminal, not by a process
@@ -80,6 +76,11 @@ def run(
     url: Url = None,
 ) -> None:
     """Run a program with the service at 169.254.169.254, and exit with its exit code."""
+    need_linux(
+        "forewarn run",
+        "set FOREWARN_METADATA to the machine's URL (forewarn machine list) for a client that"
+        " reads it, or use forewarn scenario run",
+    )
     with _exit_codes(), service(url) as client, ExitStack() as stack:
         target = _target(client, machine)
         fake = _fake_time(client, command[0], stack) if fake_time else None

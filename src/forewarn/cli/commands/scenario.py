@@ -232,7 +232,8 @@ def _interrupt_on_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    names = ("SIGTERM", "SIGHUP", "SIGBREAK")  # each system has two of them
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
     previous = {number: signal.signal(number, interrupt) for number in handled}
     try:

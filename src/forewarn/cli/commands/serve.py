@@ -19,6 +19,7 @@ from forewarn.cli.commands.service_options import (
     Record,
     State,
     flags_of,
+    need_linux,
     need_server,
     run_service,
 )
@@ -42,6 +43,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service. Machines are identified by their source address."""
+    need_linux("forewarn serve", "for development, use forewarn dev")
     # SIGHUP means to reload the settings, which are about to be read anyway.
     signal.signal(signal.SIGHUP, lambda *_: None)
     need_server()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +15,8 @@ from forewarn.cli.output import fail
 if TYPE_CHECKING:
     from forewarn.node import Config
     from forewarn.node.settings import LoadedSettings
+
+NEEDS_LINUX = 2  # exit code of a command that this system cannot carry out
 
 ConfigFile = Annotated[
     Path | None,
@@ -55,12 +59,27 @@ def need_server() -> None:
         fail("this command needs the server packages: pip install 'forewarn[server]'")
 
 
+def need_linux(what: str, instead: str) -> None:
+    """Exit with 2 where `what` cannot work, with a line that says what to use instead."""
+    from forewarn.support.system import linux_problem
+
+    if problem := linux_problem(what, instead):
+        fail(problem, NEEDS_LINUX)
+
+
+def _event_loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Return `uvloop.run`, or `asyncio.run` where there is no uvloop (Windows)."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.run
+    return uvloop.run
+
+
 def run_service(
     config: Config, on_start: Any, loaded: LoadedSettings | None = None, load: Any = None
 ) -> None:
     """Run a node until it is stopped. With `load`, its settings can be reloaded."""
-    import uvloop
-
     from forewarn.node import CannotListen
     from forewarn.node.daemon.discovery import note
     from forewarn.node.daemon.run import run
@@ -68,7 +87,7 @@ def run_service(
     from forewarn.store import StoreFailed, StoreUnusable
 
     try:
-        uvloop.run(run(config, on_start, note, loaded, load))
+        _event_loop_runner()(run(config, on_start, note, loaded, load))
     except (CannotListen, StoreFailed, StoreUnusable, TracesUnusable) as error:
         fail(str(error))
     except OSError as error:

@@ -9,7 +9,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from types import TracebackType
@@ -63,10 +62,10 @@ class CommandQueue:
         if (process := self._running) is None:
             return
         with contextlib.suppress(OSError):
-            if sys.platform == "win32":
-                process.terminate()
-            else:
+            if hasattr(os, "killpg"):
                 os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
+            else:
+                process.terminate()
 
     def _work(self) -> None:
         while (line := self._queue.get()) is not None:

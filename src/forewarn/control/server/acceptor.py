@@ -52,22 +52,47 @@ class Acceptor:
             LogThrottle(),
         )
         self._closed = False
+        self._accepting: list[asyncio.Task[None]] = []  # where the loop cannot watch sockets
         for listener in listeners:
             listener.setblocking(False)
         self._open()
 
     def close(self) -> None:
         self._closed = True
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
+        self._stop()
 
     async def wait_closed(self) -> None:
         """Return at once: uvicorn itself waits for the accepted connections."""
 
     def _open(self) -> None:
-        if not self._closed:
-            for listener in self._listeners:
+        if self._closed:
+            return
+        for listener in self._listeners:
+            try:
                 self._loop.add_reader(listener.fileno(), self._accept, listener)
+            except NotImplementedError:  # Windows
+                task = self._tasks.start(self._keep_accepting(listener), "accepting operators")
+                self._accepting.append(task)
+
+    def _stop(self) -> None:
+        if self._accepting:
+            for task in self._accepting:
+                task.cancel()
+            self._accepting.clear()
+            return
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+
+    async def _keep_accepting(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, address = await self._loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._log_exhaustion()
+                    await guard.pause(ACCEPT_AGAIN)
+                continue  # the caller has closed the connection already
+            self._admit(sock, address[0])
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -84,13 +109,13 @@ class Acceptor:
 
     def _admit(self, sock: socket.socket, address: str) -> None:
         connection = self._connections.add(sock, address)
+        sock.setblocking(False)
         if connection is not None:
-            sock.setblocking(False)
             self._tasks.start(self._serve(sock, connection, address), "an operator's connection")
             return
         if self._tls is None:  # with TLS, the caller could not read it
             with contextlib.suppress(OSError):
-                sock.send(FULL, socket.MSG_DONTWAIT)
+                sock.send(FULL)
         sock.close()
         if times := self._refused_log.record():
             log.warning(
@@ -138,9 +163,11 @@ class Acceptor:
 
     def _pause(self) -> None:
         """Stop accepting for a moment, since there are no more open files."""
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
+        self._stop()
         self._loop.call_later(ACCEPT_AGAIN, self._open)
+        self._log_exhaustion()
+
+    def _log_exhaustion(self) -> None:
         if times := self._files_log.record():
             log.error("no more open files for the control API", times=times)
 

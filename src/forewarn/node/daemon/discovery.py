@@ -12,13 +12,21 @@ import contextlib
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from forewarn.support.system import user_id
+
 SYSTEM = Path("/run/forewarn")  # RuntimeDirectory= of the unit; only root can create it
+
+_SYNCHRONIZE = 0x100000  # the right to wait for the end of a process, on Windows
+_WAIT_TIMEOUT = 0x102  # it has not ended
+_ACCESS_DENIED = 5  # it runs, as another user
 
 _NAME = re.compile(r"([1-9]\d{0,8})\.json", re.ASCII)  # of a note: the process id
 
@@ -91,14 +99,30 @@ def _notes() -> Iterator[Note]:
 def _runs(pid: int, owner: int) -> bool:
     """Return whether the process of a note runs. Raises PermissionError if its pid now belongs to
     a process of another user."""
+    if sys.platform == "win32":
+        return _runs_on_windows(pid)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:  # a process of another user runs
-        if owner == os.getuid():
+        if owner == user_id():
             raise
     return True
+
+
+def _runs_on_windows(pid: int) -> bool:
+    """Return whether a process runs. (`os.kill` would send it Ctrl-C.)"""
+    import ctypes
+
+    kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+    process = kernel.OpenProcess(_SYNCHRONIZE, False, pid)
+    if not process:
+        return bool(ctypes.get_last_error() == _ACCESS_DENIED)  # type: ignore[attr-defined]
+    try:
+        return bool(kernel.WaitForSingleObject(process, 0) == _WAIT_TIMEOUT)
+    finally:
+        kernel.CloseHandle(process)
 
 
 def _own_directory() -> Path:
@@ -111,13 +135,17 @@ def _own_directory() -> Path:
 def _directory() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(runtime) if runtime else Path(tempfile.gettempdir())
-    path = base / ("forewarn" if runtime else f"forewarn-{os.getuid()}")
+    user = user_id()
+    # On Windows each user has a directory for temporary files.
+    path = base / ("forewarn" if runtime or user is None else f"forewarn-{user}")
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise NotFound(f"{path} is not a directory; remove it")
-    if status.st_uid != os.getuid():
+    if user is None:
+        return path
+    if status.st_uid != user:
         raise NotFound(f"{path} belongs to another user")
     if status.st_mode & 0o022:
         raise NotFound(f"{path} can be written to by other users; run chmod 700 {path}")

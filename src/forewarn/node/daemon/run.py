@@ -25,7 +25,8 @@ from forewarn.support.logs import logger
 from forewarn.support.sd_notify import Notifier
 
 COLLECT = (50_000, 20, 100)  # gc thresholds: ten thousand connections allocate, but are no garbage
-OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if the outcome of a commit is unknown
+OUTCOME_UNKNOWN = 74  # EX_IOERR of sysexits.h: exit status if the outcome of a commit is unknown
+STOPPED_BY = ("SIGINT", "SIGTERM", "SIGBREAK")  # the last is Ctrl-Break, which only Windows has
 
 log = logger("forewarn")
 
@@ -47,11 +48,21 @@ async def run(
     configure_log(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    for name in STOPPED_BY:
+        if hasattr(signal, name):
+            _on_signal(loop, getattr(signal, name), stop.set)
     reloader = _reloader(loaded, load, on_reload)
     with otel.sent_to(settings.traces if settings is not None else ""):
         await _serve(config, on_start, note, notifier, reloader, stop)
+
+
+def _on_signal(
+    loop: asyncio.AbstractEventLoop, number: signal.Signals, call: Callable[[], object]
+) -> None:
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows: the handler wakes up the loop itself
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))
 
 
 async def _serve(

@@ -24,7 +24,7 @@ log = logger("forewarn")
 
 def check_exposure(listener: socket.socket, config: Config, tokens: Tokens) -> None:
     """Raise CannotListen if the control API must not listen on the address of this socket."""
-    if listener.family == socket.AF_UNIX:
+    if listener.family == getattr(socket, "AF_UNIX", None):
         return
     host = str(listener.getsockname()[0])
     if local(host):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
-import resource
 import socket
 import stat
 from collections.abc import Iterator
@@ -167,6 +166,8 @@ def _workers(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 
 def _open_files(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    import resource
+
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = files_for_guests(config)
     if hard_limit != resource.RLIM_INFINITY and hard_limit < needed:

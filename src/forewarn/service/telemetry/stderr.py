@@ -19,10 +19,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from forewarn.support.system import ON_LINUX
+
 MAX_WAITING = 1024 * 1024  # bytes of lines that wait to be written
 EXIT_TIMEOUT = 2.0  # seconds for which the end of the process waits for a reader
 
-_ATOMIC = select.PIPE_BUF  # bytes that a pipe takes as a whole or not at all
+_ATOMIC = getattr(select, "PIPE_BUF", 0)  # bytes that a pipe takes as a whole or not at all
+_NOT_BLOCKING = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class StderrWriter:
@@ -110,7 +113,7 @@ class NonBlockingFile:
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)
         if stat.S_ISSOCK(mode):
             self._socket = socket.socket(fileno=os.dup(number))
-        elif self._waits:
+        elif self._waits and ON_LINUX:  # elsewhere a thread writes every line
             with contextlib.suppress(OSError):
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
                 self._own = os.open(f"/proc/self/fd/{number}", flags)
@@ -128,7 +131,7 @@ class NonBlockingFile:
             return 0
         try:
             if self._socket is not None:
-                return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                return self._socket.send(data, _NOT_BLOCKING)
             return os.write(self._own, data)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK):

@@ -16,6 +16,7 @@ from forewarn.store.port import StoreUnusable
 from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite import wal_check
 from forewarn.store.sqlite.lock import companion, in_use_error, reader_lock
+from forewarn.support.system import user_id
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -134,12 +135,12 @@ def _check_rights(path: Path) -> None:
     for part in parts:
         if not os.access(part, os.R_OK | os.W_OK):
             raise StoreUnusable(
-                f"{part} cannot be read and written by user {os.geteuid()}: change its owner, and"
+                f"{part} cannot be read and written by user {user_id()}: change its owner, and"
                 " make sure that its file system is not read-only"
             )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise StoreUnusable(
-            f"{path.parent} cannot be written by user {os.geteuid()}, and SQLite keeps its log"
+            f"{path.parent} cannot be written by user {user_id()}, and SQLite keeps its log"
             " there: change its owner, and make sure that it is not read-only"
         )
 

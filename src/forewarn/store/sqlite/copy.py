@@ -19,6 +19,8 @@ from forewarn.store.port import Contents, Copy, StoreUnusable
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.write import COPIED
+from forewarn.support.system import sync as sync
+from forewarn.support.system import user_id
 
 TEMPORARY = ".unfinished-"  # in the names of copies that are being made
 _MARK = "INSERT OR IGNORE INTO service (key, value) VALUES (?, ?)"
@@ -106,7 +108,7 @@ def give_to_owner(state: Path, *files: Path) -> None:
     """Give new files that root has created to the owner of the state, or, if the state itself is
     one of them or does not exist, to the owner of its directory."""
     existing = [file for file in files if file.exists()]
-    if os.geteuid() != 0 or not existing:
+    if user_id() != 0 or not existing:
         return
     owner = (state if state not in files and state.exists() else state.parent).stat()
     for file in existing:
@@ -116,15 +118,6 @@ def give_to_owner(state: Path, *files: Path) -> None:
 def create_private(target: Path) -> None:
     """Create an empty file that only its owner can read."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
-def sync(path: Path) -> None:
-    """Sync a file or a directory to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(directory: Path) -> None:

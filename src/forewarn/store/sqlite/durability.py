@@ -21,6 +21,7 @@ not on disk. Before the log is used, the same bytes are therefore written in pla
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 from pathlib import Path
@@ -43,21 +44,20 @@ def rewrite_log(path: Path) -> bool:
     Raises OSError if the disk fails, in which case nothing has changed."""
     log = companion(path, "-wal")
     try:
-        descriptor = os.open(log, os.O_RDWR)
+        file = log.open("r+b", buffering=0)
     except FileNotFoundError:
         return False
-    try:
-        offset = 0
-        while data := os.pread(descriptor, REWRITE_BYTES, offset):
-            offset += _write_all(descriptor, data, offset)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    offset = 0
+    with file:
+        while data := file.read(REWRITE_BYTES):
+            file.seek(offset)
+            offset += _write_all(file, data)
+        os.fsync(file.fileno())
     return offset > 0
 
 
-def _write_all(descriptor: int, data: bytes, offset: int) -> int:
+def _write_all(file: io.FileIO, data: bytes) -> int:
     written = 0
     while written < len(data):
-        written += os.pwrite(descriptor, data[written:], offset + written)
+        written += file.write(data[written:])
     return written

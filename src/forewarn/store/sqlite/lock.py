@@ -7,14 +7,15 @@ names (hard links, bind mounts) with other logs next to them, and it holds even 
 removed. It is a lock of the open file description (OFD), far beyond the bytes that SQLite locks: a
 lock of the process would be lost as soon as any descriptor of the file is closed. SQLite's own
 locks are of that kind, so this descriptor is opened before SQLite's and closed after them, and a
-process that has the state must not open the file in any other way.
+process that has the state must not open the file in any other way. Only Linux has such locks;
+elsewhere the name alone is protected.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
-import fcntl
 import os
 import struct
 import threading
@@ -23,6 +24,11 @@ from pathlib import Path
 from typing import IO
 
 from forewarn.store.port import StoreUnusable
+from forewarn.support import file_lock
+from forewarn.support.system import ON_LINUX
+
+if ON_LINUX:
+    import fcntl
 
 READERS_TIMEOUT = 10.0  # seconds that a start waits for processes that only read the file
 RETRY_EVERY = 0.05  # seconds between two tries
@@ -33,11 +39,13 @@ SQLITE_SHARED, SQLITE_SHARED_BYTES = 0x40000002, 510
 
 _FLOCK = struct.Struct("hhqqi")  # struct flock
 _HELD_BY_OTHERS = (errno.EAGAIN, errno.EACCES)
-_TYPES = {
-    fcntl.LOCK_EX: fcntl.F_WRLCK,
-    fcntl.LOCK_SH: fcntl.F_RDLCK,
-    fcntl.LOCK_UN: fcntl.F_UNLCK,
-}
+
+
+class _Mode(enum.Enum):
+    EXCLUSIVE = enum.auto()
+    SHARED = enum.auto()
+    NONE = enum.auto()
+
 
 # The files that this process has open, by device and inode, with their names. It must not open one
 # of them again to find out.
@@ -61,23 +69,27 @@ class Lock:
         inode = _inode(path)
         if inode in _ours:
             raise _inode_in_use_error(path, inode)
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR) if ON_LINUX else None
         try:
-            _take(
-                path,
-                lambda mode: _lock_inode(descriptor, mode),
-                lambda: _inode_in_use_error(path, inode),
-            )
+            if descriptor is not None:
+                _take(
+                    path,
+                    lambda mode: _lock_inode(descriptor, mode),
+                    lambda: _inode_in_use_error(path, inode),
+                )
         except BaseException:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
             raise
         self._descriptor, self._inode = descriptor, inode
         _ours[inode] = path
 
     def close(self) -> None:
         """Release the lock, and remove the name of this process from the lock file."""
-        if self._descriptor is not None and self._inode is not None:
+        if self._inode is not None:
             del _ours[self._inode]
+            self._inode = None
+        if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
         with contextlib.suppress(OSError):
@@ -114,7 +126,7 @@ def reader_lock(path: Path) -> Iterator[IO[str] | None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # then it is not open under this name
             lock = stack.enter_context(companion(path, ".lock").open("r"))
-            if not _lock_file(lock, fcntl.LOCK_SH):
+            if not _lock_file(lock, _Mode.SHARED):
                 yield lock
                 return
         stack.enter_context(_inode_reader_lock(path))
@@ -142,6 +154,8 @@ def _holder(path: Path, inode: tuple[int, int]) -> tuple[str, Path | None]:
     """Return the process that has it open, and under which name, as far as can be found out."""
     if inode in _ours:
         return f"process {os.getpid()}", _ours[inode]
+    if not ON_LINUX:
+        return "another process", None
     try:
         with path.open("rb") as file:
             query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, SQLITE_SHARED, SQLITE_SHARED_BYTES, 0)
@@ -164,6 +178,9 @@ def _inode_reader_lock(path: Path) -> Iterator[None]:
         inode = _inode(path)
         if inode in _ours:
             raise _inode_in_use_error(path, inode)
+        if not ON_LINUX:
+            yield
+            return
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # the reader will report it
         yield
@@ -171,7 +188,7 @@ def _inode_reader_lock(path: Path) -> Iterator[None]:
     try:
         held_by_others = False
         with contextlib.suppress(OSError):  # a file system may have no locks
-            held_by_others = not _lock_inode(descriptor, fcntl.LOCK_SH)
+            held_by_others = not _lock_inode(descriptor, _Mode.SHARED)
         if held_by_others:
             raise _inode_in_use_error(path, inode)
         yield
@@ -184,9 +201,14 @@ def _inode(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _lock_inode(descriptor: int, mode: int) -> bool:
+def _lock_inode(descriptor: int, mode: _Mode) -> bool:
     """Lock the inode, or return False if another process has a lock that excludes it."""
-    request = _FLOCK.pack(_TYPES[mode], os.SEEK_SET, INODE_LOCK, 1, 0)
+    types = {
+        _Mode.EXCLUSIVE: fcntl.F_WRLCK,
+        _Mode.SHARED: fcntl.F_RDLCK,
+        _Mode.NONE: fcntl.F_UNLCK,
+    }
+    request = _FLOCK.pack(types[mode], os.SEEK_SET, INODE_LOCK, 1, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
     except OSError as error:
@@ -196,14 +218,14 @@ def _lock_inode(descriptor: int, mode: int) -> bool:
     return True
 
 
-def _take(path: Path, lock: Callable[[int], bool], in_use: Callable[[], StoreUnusable]) -> None:
+def _take(path: Path, lock: Callable[[_Mode], bool], in_use: Callable[[], StoreUnusable]) -> None:
     """Take an exclusive lock, as soon as processes that only read have released theirs."""
     for _ in range(round(READERS_TIMEOUT / RETRY_EVERY)):
-        if lock(fcntl.LOCK_EX):
+        if lock(_Mode.EXCLUSIVE):
             return
-        if not lock(fcntl.LOCK_SH):  # then a process has an exclusive lock
+        if not lock(_Mode.SHARED):  # then a process has an exclusive lock
             raise in_use()
-        lock(fcntl.LOCK_UN)
+        lock(_Mode.NONE)
         threading.Event().wait(RETRY_EVERY)
     raise StoreUnusable(
         f"{path} has been read by another command (forewarn backup --state, config check)"
@@ -211,12 +233,14 @@ def _take(path: Path, lock: Callable[[int], bool], in_use: Callable[[], StoreUnu
     )
 
 
-def _lock_file(file: IO[str], mode: int) -> bool:
+def _lock_file(file: IO[str], mode: _Mode) -> bool:
     try:
-        fcntl.flock(file, mode | fcntl.LOCK_NB)
+        if mode is _Mode.NONE:
+            file_lock.unlock(file.fileno())
+            return True
+        return file_lock.try_lock(file.fileno(), shared=mode is _Mode.SHARED)
     except OSError:
         return False
-    return True
 
 
 def _create_private(path: Path) -> Path:

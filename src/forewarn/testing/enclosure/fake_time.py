@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from forewarn.support.system import linux_problem
+
 LIBRARY = "FAKETIME_LIB"  # environment variable: the path of libfaketime, if it is not found
 
 PROBE_TIMEOUT = 20.0  # seconds after which `time.sleep(0)` is considered to hang
@@ -141,8 +143,8 @@ class FakeTime:
 
 def find_library() -> Path:
     """Return the path of libfaketime."""
-    if sys.platform != "linux":
-        raise NoFakeTime(f"a program's clock can only be set on Linux, and this is {sys.platform}")
+    if problem := linux_problem("--fake-time", "without it, the program has the real time"):
+        raise NoFakeTime(problem)
     if path := os.environ.get(LIBRARY):
         if Path(path).is_file():
             return Path(path)

@@ -5,7 +5,6 @@ Nothing here knows what the lines mean, except that a recording begins with a tr
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,12 @@ from typing import Any, Self
 
 import msgspec
 
+from forewarn.support import file_lock
 from forewarn.testing.recording.reader import is_trace
 from forewarn.traces.lines import decode, time_of
 
 _CHUNK = 64 * 1024
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # the last on Windows
 
 
 class RecordingFileError(Exception):
@@ -35,7 +36,7 @@ class RecordingFile:
         self.path = path
         self.lines = 0
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, _FLAGS, 0o600)
         except OSError as error:
             raise RecordingFileError(f"{path}: {error.strerror}") from error
         try:
@@ -47,26 +48,24 @@ class RecordingFile:
             raise
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not file_lock.try_lock(self._fd):
             raise RecordingFileError(
                 f"{self.path}: another process is recording to this file; choose another with -o"
-            ) from error
+            )
 
     def _remove_incomplete_line(self) -> bool:
         """Remove an incomplete last line; return whether the file has any lines to append to."""
         size = os.fstat(self._fd).st_size
         if size == 0:
             return False
-        if not is_trace(os.pread(self._fd, _CHUNK, 0)):
+        if not is_trace(self._read(0, _CHUNK)):
             raise RecordingFileError(
                 f"{self.path}: this is not a recording; choose another file with -o"
             )
         end = size
         while end > 0:
             start = max(0, end - _CHUNK)
-            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            newline = self._read(start, end - start).rfind(b"\n")
             if newline >= 0:
                 end = start + newline + 1
                 break
@@ -78,9 +77,13 @@ class RecordingFile:
     def _read_last_time(self) -> float | None:
         """Return the time of the last line; None if the line is too long to be read."""
         size = os.fstat(self._fd).st_size
-        tail = os.pread(self._fd, _CHUNK, max(0, size - _CHUNK))
+        tail = self._read(max(0, size - _CHUNK), _CHUNK)
         line = decode(tail.rstrip(b"\n").rpartition(b"\n")[2])
         return None if line is None else time_of(line)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        os.lseek(self._fd, offset, os.SEEK_SET)  # it is written at its end, wherever that is
+        return os.read(self._fd, size)
 
     def write(self, line: Mapping[str, Any]) -> None:
         data = msgspec.json.encode(line) + b"\n"

@@ -72,11 +72,11 @@ def test_a_start_waits_for_whoever_only_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = state_with_groups(tmp_path / "state.db", "a")
-    tries: list[int] = []
+    tries: list[locking._Mode] = []
     waits = threading.Event()
     real = locking._lock_file
 
-    def counted(file: IO[str], how: int) -> bool:
+    def counted(file: IO[str], how: locking._Mode) -> bool:
         tries.append(how)
         if len(tries) > 4:
             waits.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -19,13 +20,17 @@ from urllib.parse import urlsplit
 
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
-from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, start
+from forewarn.support.system import ON_LINUX, linux_problem
+from forewarn.testing.enclosure.fake_time import FakeTime, NoFakeTime
 from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
 MAX_COMMANDS = 50  # that run at the same time
 GRACE = 5.0  # real seconds between SIGTERM and SIGKILL
+PROCESS_GROUPS = hasattr(os, "killpg")  # not on Windows
 LAST_OUTPUT_WITHIN = 1.0  # real seconds in which the output of an ended command is still read
+
+WITHOUT_NAMESPACE = "without it, the program finds the endpoint's URL in FOREWARN_METADATA"
 
 Show = Callable[[str, str], None]
 
@@ -39,8 +44,21 @@ class _Running:
         self.machine = machine
         self.process = process
 
-    def signal(self, signal_number: signal.Signals) -> None:
-        """Send a signal to it and to everything it has started."""
+    def terminate(self) -> None:
+        """Ask it, and everything it has started, to end."""
+        if PROCESS_GROUPS:
+            self._signal(signal.SIGTERM)
+        else:
+            self.process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+
+    def kill(self) -> None:
+        """Kill it and everything it has started; on Windows, it alone."""
+        if PROCESS_GROUPS:
+            self._signal(signal.SIGKILL)
+        else:
+            self.process.kill()
+
+    def _signal(self, signal_number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal_number)
 
@@ -122,7 +140,7 @@ class ProgramRunner:
 
     def _start(self, session: Session) -> None:
         control = session.control_url
-        self._watchdog = _Watchdog()
+        self._watchdog = _Watchdog() if PROCESS_GROUPS else None
         for machine in self._machines:
             url = session.url(machine)
             env = {
@@ -133,12 +151,13 @@ class ProgramRunner:
             }
             try:
                 process = self._popen(session, url, env)
-            except (CannotEnclose, NoFakeTime) as error:
+            except NoFakeTime as error:
                 raise CannotRun(str(error)) from error
             except OSError as error:
                 raise CannotRun(f"{self._argv[0]}: {error.strerror or error}") from error
             self._running.append(_Running(machine, process))
-            self._watchdog.add(process)
+            if self._watchdog is not None:
+                self._watchdog.add(process)
             self._read_output(machine, process)
 
     def _popen(self, session: Session, url: str, env: dict[str, str]) -> subprocess.Popen[Any]:
@@ -150,13 +169,32 @@ class ProgramRunner:
             "stdin": subprocess.DEVNULL,
             "stdout": out,
             "stderr": pipe,
-            "start_new_session": True,  # Ctrl-C is handled by us, and we stop it
+            # Ctrl-C is handled by us, and we stop it. Each system ignores the other's way.
+            "start_new_session": True,
+            "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         }
-        if not self._netns:
+        if self._netns:
+            return self._enclosed(url, env, details)
+        if ON_LINUX:
+            from forewarn.testing.enclosure import start
+
             return start.start(self._argv, [], env=env, **details)
+        found = shutil.which(self._argv[0], path=env.get("PATH")) or self._argv[0]
+        return subprocess.Popen([found, *self._argv[1:]], env=env, **details)
+
+    def _enclosed(
+        self, url: str, env: dict[str, str], details: dict[str, Any]
+    ) -> subprocess.Popen[Any]:
+        if problem := linux_problem("--netns", WITHOUT_NAMESPACE):
+            raise CannotRun(problem)
+        from forewarn.testing.enclosure import CannotEnclose, Enclosure
+
         parts = urlsplit(url)
         target = parts.hostname or "", parts.port or 80
-        enclosure = self._resources.enter_context(Enclosure(target))
+        try:
+            enclosure = self._resources.enter_context(Enclosure(target))
+        except CannotEnclose as error:
+            raise CannotRun(str(error)) from error
         for note in enclosure.notes:
             self._note(note)
         return enclosure.popen(self._argv, env=env, **details)
@@ -210,7 +248,7 @@ class ProgramRunner:
             return self._stop()
         except BaseException:
             for running in self._running:
-                running.signal(signal.SIGKILL)
+                running.kill()
                 running.process.wait()
             raise
         finally:
@@ -222,7 +260,7 @@ class ProgramRunner:
         codes = {running.machine: running.process.poll() for running in self._running}
         for running in self._running:
             if codes[running.machine] is None:
-                running.signal(signal.SIGTERM)
+                running.terminate()
         end = guard.monotonic() + self._grace
         ended = []
         for running in self._running:
@@ -231,7 +269,7 @@ class ProgramRunner:
             if still_running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     code = running.process.wait(max(0.0, end - guard.monotonic()))
-            running.signal(signal.SIGKILL)  # whatever is left of its process group
+            running.kill()  # whatever is left of its process group
             running.process.wait()
             ended.append(CommandExit(machine=running.machine, code=code, terminated=still_running))
         for thread in self._readers:

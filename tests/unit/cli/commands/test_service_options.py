@@ -1,0 +1,29 @@
+"""Commands that need Linux say so elsewhere, in one line, and do nothing."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.support import system
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["serve"], "use forewarn dev"),
+        (["run", "true"], "set FOREWARN_METADATA to the machine's URL"),
+        (["scenario", "run", "user-reboot", "--netns", "--", "true"], "FOREWARN_METADATA"),
+        (["scenario", "run", "user-reboot", "--fake-time", "--", "true"], "has the real time"),
+    ],
+)
+def test_what_needs_linux_is_refused_elsewhere(
+    command: list[str], instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "ON_LINUX", False)
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    line = result.stderr.splitlines()[-1]
+    assert " needs Linux 5.3 or newer, and this is " in line
+    assert instead in line

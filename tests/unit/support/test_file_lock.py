@@ -1,0 +1,64 @@
+"""Locks on open files: exclusive or shared, released by hand or with the file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from forewarn.support import file_lock
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[int]:
+    path = tmp_path / "lock"
+    path.write_bytes(b"content")
+    return [os.open(path, os.O_RDWR) for _ in range(2)]
+
+
+def test_an_exclusive_lock_excludes_others_until_it_is_released(files: list[int]) -> None:
+    mine, other = files
+    assert file_lock.try_lock(mine)
+    assert not file_lock.try_lock(other)
+    assert not file_lock.try_lock(other, shared=True)
+    file_lock.unlock(mine)
+    assert file_lock.try_lock(other)
+    os.close(other)
+    assert file_lock.try_lock(mine)
+
+
+def test_shared_locks_exclude_only_an_exclusive_one(files: list[int]) -> None:
+    mine, other = files
+    assert file_lock.try_lock(mine, shared=True)
+    assert file_lock.try_lock(other, shared=True)
+    assert not file_lock.try_lock(mine)
+
+
+def test_on_windows_a_byte_beyond_the_content_is_locked(
+    files: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: dict[int, int] = {}
+
+    def locking(file: int, mode: str, size: int) -> None:
+        assert size == 1
+        if mode == "unlock":
+            del locked[file]
+            return
+        if locked:
+            raise PermissionError
+        locked[file] = os.lseek(file, 0, os.SEEK_CUR)
+
+    windows = SimpleNamespace(locking=locking, LK_NBLCK="lock", LK_UNLCK="unlock")
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", windows)
+    mine, other = files
+    os.lseek(mine, 3, os.SEEK_SET)
+    assert file_lock.try_lock(mine)
+    assert locked == {mine: file_lock.WINDOWS_LOCK}
+    assert os.read(mine, 4) == b"tent"  # the position of the file has not changed
+    assert not file_lock.try_lock(other)
+    file_lock.unlock(mine)
+    assert file_lock.try_lock(other)
