@@ -138,13 +138,13 @@ class Guest(Caller):
 
     @property
     def source(self) -> str | None:
-        known = self.service.node.config.identity is Identity.SOURCE
+        known = self.service._session.node.config.identity is Identity.SOURCE
         return self.address if known else None
 
     @property
     def address(self) -> str:
         """A machine that nobody knows any more asks from where it always did."""
-        node = self.service.node
+        node = self.service._session.node
         if located := node.machine_index.machine(self.name):
             return located[1].addresses[0]
         assert node.config.fleet is not None
@@ -200,9 +200,9 @@ def fleet_of(count: int) -> str:
 def known_by_source(service: Service) -> Service:
     """The service, not yet entered, as it runs on a fleet: a machine is who its address says."""
     config = msgspec.structs.replace(
-        service._node.config, identity=Identity.SOURCE, speak_as=None, control=None
+        service._session._node.config, identity=Identity.SOURCE, speak_as=None, control=None
     )
-    service._node = Node(config)
+    service._session._node = Node(config)
     return service
 
 

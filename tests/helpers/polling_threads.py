@@ -95,7 +95,9 @@ def guest(
     target = f"/metadata/scheduledevents?api-version={version}"
     said = {"Metadata": "true", **(headers or {})}
     asked = service.addresses[machine]
-    return service.run(exchange(service.node.app, asked, method, target, said, body))
+    return service._session.run(
+        exchange(service._session.node.app, asked, method, target, said, body)
+    )
 
 
 @contextmanager

@@ -35,8 +35,8 @@ def until_closed(service: Service, patience: float = 30.0) -> None:
 
     def closed() -> bool:
         for _ in range(5):
-            service.run(turn())
-        return service.node.endpoint.connections.total == 0
+            service._session.run(turn())
+        return service._session.node.endpoint.connections.total == 0
 
     until(closed, patience)
 

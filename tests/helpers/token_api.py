@@ -105,7 +105,7 @@ def token(
 ) -> CreatedToken:
     limit = Limit(groups=groups, labels=parse(label))
     wanted = NewToken(name=name, role=role, limit=limit, **how)
-    made = service.run(service.node.tokens.create(wanted, by="operator"))
+    made = service._session.run(service._session.node.tokens.create(wanted, by="operator"))
     assert isinstance(made, CreatedToken), made
     return made
 

@@ -116,7 +116,7 @@ def test_a_removed_machine_stays_named_and_a_new_one_joins_no_event(
     group = groups.enabled()
     both = service.schedule("Reboot", *group.names(0, 2))
     alone = service.schedule("Reboot", group[2].name, notice="5h")
-    fleet = service.node.config.fleet
+    fleet = service._session.node.config.fleet
     assert fleet is not None
     defined = fleet.groups[group.name]
     kept = tuple(machine for machine in defined.machines if machine.name != group[2].name)
@@ -132,5 +132,5 @@ def test_a_removed_machine_stays_named_and_a_new_one_joins_no_event(
 
 def _redefine(service: Service, group: str, definition: Define) -> None:
     forced = msgspec.structs.replace(definition, force=True)
-    service.run(service.node.writer.submit(group, forced))
-    service.settle()
+    service._session.run(service._session.node.writer.submit(group, forced))
+    service._session.settle()

@@ -7,11 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.core import Durations, EventType
+from forewarn import core
 from forewarn.core.commands import Fail
-from forewarn.core.time import DAY, MINUTE
-from forewarn.testing import Service
-from forewarn.testing.kit.service import RefusedByService
+from forewarn.testing import EventType, RefusedError, Service
 from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
 from helpers.raw_http import request
 
@@ -38,9 +36,7 @@ POLICIES = """
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(
-        fleet_of(COUNT) + POLICIES, sockets=True, front=True, rules=Durations(silence=DAY)
-    ) as service:
+    with Service(fleet_of(COUNT) + POLICIES, sockets=True, front=True, silence="24h") as service:
         yield service
 
 
@@ -58,7 +54,7 @@ def service() -> Iterator[Service]:
     ],
 )
 def test_the_default_notice_is_the_least_that_is_promised(
-    groups: Groups, service: Service, type: str, n: int, notice: timedelta
+    groups: Groups, service: Service, type: EventType, n: int, notice: timedelta
 ) -> None:
     guest = groups.enabled()[n]
     service.schedule(type, guest.name)
@@ -66,13 +62,13 @@ def test_the_default_notice_is_the_least_that_is_promised(
     not_before = service.clock.now + notice
     assert event["NotBefore"] == f"{not_before:%a, %d %b %Y %H:%M:%S GMT}"
     assert event["EventSource"] == "Platform"
-    with pytest.raises(RefusedByService):
+    with pytest.raises(RefusedError):
         service.schedule(type, guest.name, notice=notice.total_seconds() - 1)
 
 
 @pytest.mark.parametrize("type", ["Freeze", "Reboot", "Redeploy", "Terminate"])
 def test_unapproved_an_event_starts_at_not_before_and_no_sooner(
-    groups: Groups, service: Service, type: str
+    groups: Groups, service: Service, type: EventType
 ) -> None:
     guest = groups.enabled()[0]
     event = service.schedule(type, guest.name, notice="15m")
@@ -88,11 +84,11 @@ def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Se
     group[1].approve(other.id)
     failure = Fail(
         id="00000000-0000-4000-8000-0000000000FA",
-        type=EventType.REDEPLOY,
+        type=core.EventType.REDEPLOY,
         machines=(group[0].name,),
         by="test",
     )
-    service.run(service.node.writer.submit(group.name, failure))
+    service._session.run(service._session.node.writer.submit(group.name, failure))
     listed = group[0].events()[-1]
     assert (listed["EventId"], listed["EventStatus"]) == (failure.id, "Started")
     assert (listed["NotBefore"], listed["EventSource"]) == ("", "Platform")
@@ -117,9 +113,9 @@ def test_the_machines_of_an_event_lie_in_one_update_domain_of_one_group(
     groups: Groups, service: Service
 ) -> None:
     group, other = groups.enabled(), groups.enabled()
-    with pytest.raises(RefusedByService):
+    with pytest.raises(RefusedError):
         service.schedule("Reboot", *group.names(0, 1))
-    with pytest.raises(RefusedByService):
+    with pytest.raises(RefusedError):
         service.schedule("Reboot", group[0].name, other[0].name)
     assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}'
 
@@ -226,7 +222,7 @@ def test_so_many_user_events_may_be_scheduled_and_the_next_is_told_which(service
     guest = Guest(service, "limited_0")
     guest.get()
     pending = [service.restart("limited_0"), service.redeploy("limited_1")]
-    with pytest.raises(RefusedByService) as refused:
+    with pytest.raises(RefusedError) as refused:
         service.restart("limited_2")
     assert all(event.id in str(refused.value) for event in pending)
     assert len(guest.events()) == 2
@@ -339,13 +335,13 @@ def test_after_an_outage_nothing_starts_by_its_time_for_a_minute(
 
 def test_a_first_answer_may_take_its_time() -> None:
     with Service(
-        fleet_of(1), sockets=True, front=True, rules=Durations(enable_delay=2 * MINUTE)
+        fleet_of(1), sockets=True, front=True, enable_delay="2m", silence="24h"
     ) as service:
         first, second = Guest(service, "web0_0"), Guest(service, "web0_1")
         with first.line() as one, second.line() as other:
             for line in (one, other):
                 line.send(request("GET", events(NEWEST), METADATA))
-            while service.node.store.groups["web0"].enabling_until is None:
+            while service._session.node.store.groups["web0"].enabling_until is None:
                 assert second.instance().status == 200  # until the service has heard it
             event = service.schedule("Reboot", "web0_0")
             service.clock.advance("1m59s")
@@ -360,7 +356,7 @@ def test_a_first_answer_may_take_its_time() -> None:
         service.disable("web0")
         with first.line() as line:
             line.send(request("GET", events(NEWEST), METADATA))
-            while service.node.store.groups["web0"].enabling_until is None:
+            while service._session.node.store.groups["web0"].enabling_until is None:
                 assert second.instance().status == 200
             assert line.silent(), "and the first after it was disabled"
             service.clock.advance("2m")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.testing import Service
-from forewarn.testing.kit.service import RefusedByService
+from forewarn.testing import EventType, RefusedError, Service
 from helpers.endpoint import Group, Groups
 
 COUNT = 40
@@ -60,7 +59,7 @@ def test_a_users_restart_waits_for_its_machine_too(groups: Groups, service: Serv
 
 @pytest.mark.parametrize(("type", "n"), [("Preempt", 2), ("Terminate", 0)])
 def test_a_delete_never_waits_and_ends_what_lists_only_that_machine(
-    groups: Groups, service: Service, type: str, n: int
+    groups: Groups, service: Service, type: EventType, n: int
 ) -> None:
     group = groups.enabled()
     busy = service.schedule("Reboot", group[n].name)
@@ -267,6 +266,6 @@ def test_cancelling_withdraws_what_is_scheduled_and_not_what_has_started(
     group[0].approve(started.id)
     service.cancel(gone)
     assert group[0].statuses() == {started.id: "Started"}
-    with pytest.raises(RefusedByService):
+    with pytest.raises(RefusedError):
         service.cancel(started)
     assert group[0].statuses() == {started.id: "Started"}

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from forewarn.core import Durations
-from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
 from forewarn.testing import Service
@@ -38,7 +36,7 @@ def throttled(stands: Stands) -> Iterator[Service]:
         sockets=True,
         front=True,
         limits=Limits(throttle=5),
-        rules=Durations(silence=DAY),
+        silence="24h",
     ) as service:
         yield service
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forewarn.testing import Service
+from forewarn.testing import EventType, Service
 from helpers.endpoint import GUID, NEWEST, VERSIONS, Caller, Groups, Guest, approval, fleet_of
 
 FLEET = """
@@ -37,8 +37,8 @@ NAMES = [
     ("web_0", "_web_0"),
     ("FrontEnd_IN_0", "FrontEnd_IN_0"),
 ]
-FIRST = ["Freeze", "Reboot", "Redeploy"]
-TYPES = {
+FIRST: list[EventType] = ["Freeze", "Reboot", "Redeploy"]
+TYPES: dict[str, list[EventType]] = {
     "2017-03-01": FIRST,
     "2017-08-01": FIRST,
     "2017-11-01": [*FIRST, "Preempt"],

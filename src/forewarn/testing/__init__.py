@@ -8,38 +8,90 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forewarn.node.dev import SAMPLE
-    from forewarn.testing.errors import RefusedByService
+    from forewarn.testing.durations import Duration
+    from forewarn.testing.errors import RefusedError
     from forewarn.testing.kit.clock import Clock
-    from forewarn.testing.kit.events import Event
+    from forewarn.testing.kit.documents import (
+        Document,
+        DocumentEvent,
+        VersionedDocument,
+        VersionedEvent,
+    )
+    from forewarn.testing.kit.events import Announcement, During, Event
+    from forewarn.testing.kit.faults import Fault, Faults
+    from forewarn.testing.kit.fleets import GroupDetails
     from forewarn.testing.kit.hosts import Host
     from forewarn.testing.kit.inprocess import Response
     from forewarn.testing.kit.machines import Group, Machine
     from forewarn.testing.kit.run_scenario import run_scenario
     from forewarn.testing.kit.service import Service
+    from forewarn.testing.names import (
+        EventSource,
+        EventStatus,
+        EventType,
+        FaultKind,
+        FaultMethod,
+        GroupKind,
+        MaintenanceMode,
+    )
 
 _MODULES = {
     "SAMPLE": "forewarn.node.dev",
+    "Announcement": "forewarn.testing.kit.events",
     "Clock": "forewarn.testing.kit.clock",
+    "Document": "forewarn.testing.kit.documents",
+    "DocumentEvent": "forewarn.testing.kit.documents",
+    "Duration": "forewarn.testing.durations",
+    "During": "forewarn.testing.kit.events",
     "Event": "forewarn.testing.kit.events",
+    "EventSource": "forewarn.testing.names",
+    "EventStatus": "forewarn.testing.names",
+    "EventType": "forewarn.testing.names",
+    "Fault": "forewarn.testing.kit.faults",
+    "FaultKind": "forewarn.testing.names",
+    "FaultMethod": "forewarn.testing.names",
+    "Faults": "forewarn.testing.kit.faults",
     "Group": "forewarn.testing.kit.machines",
+    "GroupDetails": "forewarn.testing.kit.fleets",
+    "GroupKind": "forewarn.testing.names",
     "Host": "forewarn.testing.kit.hosts",
     "Machine": "forewarn.testing.kit.machines",
-    "RefusedByService": "forewarn.testing.errors",
+    "MaintenanceMode": "forewarn.testing.names",
+    "RefusedError": "forewarn.testing.errors",
     "Response": "forewarn.testing.kit.inprocess",
     "Service": "forewarn.testing.kit.service",
+    "VersionedDocument": "forewarn.testing.kit.documents",
+    "VersionedEvent": "forewarn.testing.kit.documents",
     "run_scenario": "forewarn.testing.kit.run_scenario",
 }
 
 __all__ = [
     "SAMPLE",
+    "Announcement",
     "Clock",
+    "Document",
+    "DocumentEvent",
+    "Duration",
+    "During",
     "Event",
+    "EventSource",
+    "EventStatus",
+    "EventType",
+    "Fault",
+    "FaultKind",
+    "FaultMethod",
+    "Faults",
     "Group",
+    "GroupDetails",
+    "GroupKind",
     "Host",
     "Machine",
-    "RefusedByService",
+    "MaintenanceMode",
+    "RefusedError",
     "Response",
     "Service",
+    "VersionedDocument",
+    "VersionedEvent",
     "run_scenario",
 ]
 

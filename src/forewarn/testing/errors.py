@@ -8,7 +8,7 @@ from forewarn.core import Refused
 from forewarn.core.refusal import Hint
 
 
-class RefusedByService(Exception):
+class RefusedError(Exception):
     """The service, or the kit, refused to do it; the message is what an operator would read."""
 
 
@@ -26,7 +26,7 @@ def refusal(refused: Refused) -> str:
 
 
 def allowed(outcome: Any) -> Any:
-    """Return the outcome, or raise RefusedByService if it is a refusal."""
+    """Return the outcome, or raise RefusedError if it is a refusal."""
     if isinstance(outcome, Refused):
-        raise RefusedByService(refusal(outcome))
+        raise RefusedError(refusal(outcome))
     return outcome

@@ -1,9 +1,9 @@
 """`Session`: a node running in a thread and event loop of its own, and how other threads use it.
 
 Everything that needs a running service without making one takes a `Session`: the kit's handles and
-the scenario player. It runs work in the service's loop, refuses work from the wrong thread or
-process and before the start or after the stop, and knows the addresses and the verdict. What a
-test can do with a service is `kit`.
+the scenario player. `kit.service.Service`, which users see, holds one. It runs work in the
+service's loop, refuses work from the wrong thread or process and before the start or after the
+stop, and knows the addresses and the verdict. What a test can do with a service is `kit`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from forewarn.node import Address, Node
 from forewarn.support import guard
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 from forewarn.verdict.verdict import Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOPBACK = Address("127.0.0.1", 0)
+STOP_WITHIN = 15.0  # seconds for the service's thread to end, which takes a millisecond
 NOT_YET = "this service has not started; use it inside 'with Service() as service:'"
 STOPPED = "this service has stopped; use it inside its 'with' block"
 ONCE = "a service can be started once; make another with Service()"
@@ -36,8 +37,9 @@ FORKED = (
     " (take machine.url before the fork)"
 )
 OWN_THREAD = "this is the service's own thread, which cannot wait for itself; use another thread"
+NEVER_STOPPED = "a service was never stopped; use it inside 'with Service() as service:'"
+DOES_NOT_STOP = f"a service did not stop within {STOP_WITHIN:g} s; its thread is left behind"
 NOT_OBSERVED = "polls answered by the fast path are not observed; use front=False"
-STOP_WITHIN = 15.0  # seconds for the service's thread to end, which takes a millisecond
 
 _caller: ContextVar[str] = ContextVar("forewarn_caller", default="")
 
@@ -67,6 +69,8 @@ def same_caller() -> Iterator[None]:
 
 
 class Session:
+    """A node in a thread of its own."""
+
     def __init__(self, node: Node) -> None:
         self._node = node
         self._thread: threading.Thread | None = None
@@ -77,14 +81,14 @@ class Session:
 
     @property
     def node(self) -> Node:
-        """The running node, for tests that need more than the kit offers."""
+        """The running node."""
         if self._thread is None:
-            raise RefusedByService(NOT_YET)
+            raise RefusedError(NOT_YET)
         return self._node
 
     def __enter__(self) -> Self:
         if self._thread is not None:
-            raise RefusedByService(ONCE)
+            raise RefusedError(ONCE)
         self._process = os.getpid()
         loop = self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -93,7 +97,6 @@ class Session:
         self._thread.start()
         try:
             self.run(self._node.__aenter__())
-            self._on_start()
         except BaseException:
             self._end()
             raise
@@ -112,22 +115,11 @@ class Session:
         finally:
             self._end()
 
-    async def __aenter__(self) -> Self:
-        return await self.aio(self.__enter__)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self.aio(self.__exit__, kind, value, tb)
-
     def __del__(self) -> None:
         loop = self.__dict__.get("_loop")
         if loop is None or self._stopped or os.getpid() != self._process:
             return
-        warnings.warn(f"{self!r} was never stopped", ResourceWarning, stacklevel=1, source=self)
+        warnings.warn(NEVER_STOPPED, ResourceWarning, stacklevel=1, source=self)
         asyncio.run_coroutine_threadsafe(_abandon(self._node, loop), loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -137,7 +129,7 @@ class Session:
             return future.result()
         except CancelledError:
             if self._stopped:  # meanwhile
-                raise RefusedByService(STOPPED) from None
+                raise RefusedError(STOPPED) from None
             raise
         except BaseException:  # also Ctrl-C: the result is not wanted any more
             future.cancel()
@@ -151,7 +143,7 @@ class Session:
                 if not self._stopped:
                     return asyncio.run_coroutine_threadsafe(work, self._loop)
         work.close()
-        raise RefusedByService(problem or STOPPED)
+        raise RefusedError(problem or STOPPED)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the service's loop, so that nothing changes meanwhile."""
@@ -161,10 +153,8 @@ class Session:
 
         return self.run(called())
 
-    async def aio(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call any function of the kit in a thread and await it, so that the test's own loop, and
-        the client under test in it, keeps running: `await service.aio(service.clock.play, "15m")`.
-        """
+    async def to_thread(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a thread that counts as this task, and await it."""
         with same_caller():
             return await asyncio.to_thread(verb, *args, **kwargs)
 
@@ -185,7 +175,7 @@ class Session:
         if place is None:
             hint = 'there are none yet; make some: service.scale_set("web", 3)'
             message = machine_index.unknown_machine(machine).message
-            raise RefusedByService(
+            raise RefusedError(
                 message if machine_index.count else f"no machine '{machine}': {hint}"
             )
         return place[1].addresses[0]
@@ -212,12 +202,9 @@ class Session:
     def verdict(self) -> Verdict:
         """Return what the machines' clients have done so far, and what was wrong with it."""
         if self.node.observer is None:
-            raise RefusedByService(NOT_OBSERVED)
+            raise RefusedError(NOT_OBSERVED)
         self.settle()
         return self.call(self.node.observer.verdict)
-
-    def _on_start(self) -> None:
-        """Called when the node is running and before anything else uses it."""
 
     def _problem(self) -> str:
         if self._thread is None:
@@ -237,7 +224,14 @@ class Session:
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_WITHIN)
         if self._thread.is_alive():  # a daemon thread does no harm, so warn instead of waiting
-            warnings.warn(f"{self!r} does not stop", ResourceWarning, stacklevel=3)
+            warnings.warn(DOES_NOT_STOP, ResourceWarning, stacklevel=3)
+
+
+class HasSession(Protocol):
+    """What runs on a session: `kit.service.Service`, for code that is below it."""
+
+    @property
+    def _session(self) -> Session: ...
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.testing import Service
+from forewarn.testing import DocumentEvent, Service
 
 FLEET = """
 hosts:
@@ -67,7 +67,7 @@ def typed(service: Service, *words: str) -> Result:
 def told(service: Service, *words: str) -> Any:
     result = typed(service, *words, "--json")
     assert result.exit_code == 0, result.output
-    service.settle()
+    service._session.settle()
     return json.loads(result.stdout)
 
 
@@ -77,20 +77,20 @@ def refused(service: Service, *words: str) -> str:
     return result.stderr
 
 
-def events(service: Service, machine: str) -> list[dict[str, Any]]:
+def events(service: Service, machine: str) -> list[DocumentEvent]:
     return list(service.document(machine)["Events"])
 
 
-def event(service: Service, machine: str) -> dict[str, Any]:
+def event(service: Service, machine: str) -> DocumentEvent:
     (only,) = events(service, machine)
     return only
 
 
-def notice(service: Service, shown: dict[str, Any]) -> timedelta:
+def notice(service: Service, shown: DocumentEvent) -> timedelta:
     return parsedate_to_datetime(shown["NotBefore"]) - service.clock.now
 
 
-def facts(shown: dict[str, Any]) -> tuple[Any, ...]:
+def facts(shown: Mapping[str, Any]) -> tuple[Any, ...]:
     keys = ("EventType", "EventStatus", "EventSource", "DurationInSeconds", "Description")
     return tuple(shown[key] for key in keys)
 
@@ -279,7 +279,7 @@ def test_a_host_reboots_once(service: Service) -> None:
     service.clock.advance("16m")
     carried = [one for one in told(service, "event", "list") if one["host"] == "h1"]
     assert {one["status"] for one in carried} == {"Started"}
-    leads = [e for e in service.node.platform.active() if e.attempt is not None]
+    leads = [e for e in service._session.node.platform.active() if e.attempt is not None]
     assert len(leads) == 1
 
 
@@ -297,8 +297,8 @@ def test_a_machine_that_is_put_on_another_host_is_not_disturbed_with_the_old_one
     service.clock.advance("16m")
     assert event(service, "web_0")["EventStatus"] == "Started"
     assert events(service, "db-a") == []
-    lead = next(e for e in service.node.platform.active() if e.attempt is not None)
-    task = service.node.executor.task(lead)
+    lead = next(e for e in service._session.node.platform.active() if e.attempt is not None)
+    task = service._session.node.executor.task(lead)
     assert {machine.name for machine in task.machines} == {"web_0", "batch_0"}
 
 

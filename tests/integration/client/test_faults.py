@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.client import ApprovalRefusedError, AsyncClient, pace
 from forewarn.support import guard
-from forewarn.testing import Event, Group, Service
+from forewarn.testing import Event, FaultKind, Group, Service
 from helpers.client_variants import FACES, ClientVariant, CuttingProxy
 from helpers.polls import until
 
@@ -81,7 +81,7 @@ def test_answers_that_are_not_in_order(
     face: ClientVariant,
     service: Service,
     web: Group,
-    kind: str,
+    kind: FaultKind,
     more: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,7 +238,11 @@ GARBAGE = b"\x00\xff\x15\x03\x01garbage\r\n\r\n"
 
 @pytest.mark.parametrize("kind", list(FACES))
 def test_whoever_misbehaves_between_is_outlasted(
-    service: Service, web: Group, between: CuttingProxy, kind: str, monkeypatch: pytest.MonkeyPatch
+    service: Service,
+    web: Group,
+    between: CuttingProxy,
+    kind: FaultKind,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pace, "FIRST_ANSWER", 0.2)  # of one that never answers
     monkeypatch.setattr(pace, "ANSWER", 0.2)

@@ -117,7 +117,7 @@ def service() -> Iterator[Service]:
 def routes(service: Service) -> dict[str, HTTPRouteHandler]:
     """Every call there is."""
     assert service.control_url  # there from the first time that somebody asks
-    app: Any = service.node.control_app.handlers
+    app: Any = service._session.node.control_app.handlers
     return {
         f"{method} {route.path}": handler
         for route in app.routes
@@ -180,7 +180,7 @@ def test_a_secret_is_in_one_answer_only(service: Service) -> None:
 def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, role: Role) -> None:
     api_with_token(service, "root", Role.ADMIN)
     api = api_with_token(service, "somebody", role)
-    before = service.node.store.seq
+    before = service._session.node.store.seq
     for name, (needed, _) in ROLES.items():
         method, path = name.split(" ")
         target = re.sub(r"\{\w+:str\}", "nobody", path)
@@ -188,7 +188,7 @@ def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, ro
             refused = api.call(method, target)
             assert refused.status == 403, name
             assert f"needs the role {needed.value}; token 'somebody'" in refused.detail
-    assert service.node.store.seq == before
+    assert service._session.node.store.seq == before
 
 
 def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
@@ -378,7 +378,7 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
         structlog.testing.capture_logs() as logs,
         Service(FLEET, sockets=True, state=tmp_path / "state.db") as there,
     ):
-        store = there.node.store
+        store = there._session.node.store
         api_with_token(there, "alice", Role.ADMIN)
         bot = api_with_token(there, "bot", Role.ADMIN)
         for _ in range(20):

@@ -40,7 +40,7 @@ def raw(api: Api, text: str) -> bytes:
 
 
 def changed(service: Service) -> int:
-    return service.node.store.seq
+    return service._session.node.store.seq
 
 
 @pytest.mark.parametrize(

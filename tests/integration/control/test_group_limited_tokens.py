@@ -72,7 +72,7 @@ class Scene(msgspec.Struct):
 
     @property
     def seq(self) -> int:
-        return self.service.node.store.seq
+        return self.service._session.node.store.seq
 
 
 @pytest.fixture(scope="module")
@@ -320,10 +320,10 @@ def test_the_labels_that_count_are_those_of_the_moment(scene: Scene) -> None:
         api = api_with_token(service, "bot", Role.VIEWER, label="tier=web")
         assert api.get("/v1/machines/amber_0").status == 403
         relabelled = FLEET.replace("tier: vault", "tier: web")
-        done = service.run(service.node.fleet_apply.text(relabelled, by="test"))
+        done = service._session.run(service._session.node.fleet_apply.text(relabelled, by="test"))
         assert not isinstance(done, Refused)
         assert api.get("/v1/machines/amber_0").status == 200
-        service.run(service.node.fleet_apply.text(FLEET, by="test"))
+        service._session.run(service._session.node.fleet_apply.text(FLEET, by="test"))
         assert api.get("/v1/machines/amber_0").status == 403
 
 
@@ -399,7 +399,9 @@ def test_what_left_the_limit_is_not_told_again_under_a_key(
         again = api.call("POST", target, body, key)
         assert again.headers["idempotency-replayed"] == "true"
         moved = FLEET.replace("tier: web", "tier: other")
-        assert not isinstance(service.run(service.node.fleet_apply.text(moved, by="test")), Refused)
+        assert not isinstance(
+            service._session.run(service._session.node.fleet_apply.text(moved, by="test")), Refused
+        )
         refused = api.call("POST", target, body, key)
         assert refused.status == 403, refused
         assert "idempotency-replayed" not in refused.headers

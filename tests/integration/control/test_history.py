@@ -28,9 +28,10 @@ from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.upkeep import history as service_history
 from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
 from helpers.polls import until
+from helpers.times import START
 
 FLEET = """
 hosts: [rack-1, rack-2, rack-3]
@@ -55,7 +56,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def records(service: Service, **wanted: Any) -> list[Record]:
-    found = service.run(service.node.store.history(HistoryQuery(**{"limit": 10_000, **wanted})))
+    found = service._session.run(
+        service._session.node.store.history(HistoryQuery(**{"limit": 10_000, **wanted}))
+    )
     return list(found)
 
 
@@ -65,17 +68,17 @@ def story(service: Service, **wanted: Any) -> list[tuple[str, str]]:
 
 def save(service: Service) -> None:
     """As the service does now and then."""
-    service.run(service.node.poll_index.save(service.node.writer.now()))
+    service._session.run(service._session.node.poll_index.save(service._session.node.writer.now()))
 
 
 def submit(service: Service, group: str, command: c.Command) -> None:
-    service.run(service.node.writer.submit(group, command))
-    service.settle()
+    service._session.run(service._session.node.writer.submit(group, command))
+    service._session.settle()
 
 
 def put(service: Service, *puts: Any) -> None:
-    service.run(service.node.writer.commit(CommitPlan(puts=puts)))
-    service.settle()
+    service._session.run(service._session.node.writer.commit(CommitPlan(puts=puts)))
+    service._session.settle()
 
 
 def typed(service: Service, *words: str) -> Result:
@@ -90,7 +93,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 def a_life(service: Service) -> Event:
     """A Reboot of web_0 from its announcement to its end, approved by web_1."""
     service.get("web_1")
-    event = service.schedule("Reboot", "web_0").record
+    event = service.schedule("Reboot", "web_0")._record
     service.get("web_1")
     service.clock.advance("1m")
     service.get("web_0")
@@ -116,7 +119,7 @@ def test_the_life_of_an_event_says_who_did_each_thing(service: Service) -> None:
 
 
 def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service) -> None:
-    node = service.node
+    node = service._session.node
     a_life(service)
     # Not listening when it is announced; says it is ready; cancelled.
     waiting = service.schedule("Reboot", "jump")
@@ -144,7 +147,7 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     submit(service, "jump", msgspec.structs.replace(labelled, machines=()))
     # Hosts and rollouts.
     for verb in (node.hosts.degrade, node.hosts.repair, node.hosts.fail):
-        service.run(verb("rack-3", "test"))
+        service._session.run(verb("rack-3", "test"))
     put(service, HostPut(Host(name="rack-9"), "test"))
     put(service, HostPut(Host(name="rack-9", labels={"row": "1"}), "test"))
     put(service, HostRemoved("rack-9", "test"))
@@ -217,7 +220,7 @@ def test_a_first_sight_that_could_not_be_saved_is_saved_later(
         async def fail(_sightings: Any) -> None:
             raise OSError("no space left on device")
 
-        broken.setattr(service.node.store, "save", fail)
+        broken.setattr(service._session.node.store, "save", fail)
         with pytest.raises(OSError, match="no space"):
             save(service)
     service.clock.advance("1m")
@@ -229,14 +232,14 @@ def test_a_first_sight_that_could_not_be_saved_is_saved_later(
 
 def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Service) -> None:
     a_life(service)
-    service.run(service.node.hosts.fail("rack-1", "test"))
+    service._session.run(service._session.node.hosts.fail("rack-1", "test"))
     service.clock.advance("1h")
 
     async def anew() -> list[Record]:
         groups: dict[str, Group] = {}
         scribe = HistoryWriter(groups, {})
         found: list[Record] = []
-        async for commit in service.node.store.commits(0):
+        async for commit in service._session.node.store.commits(0):
             changed = [(entry.group, entry.items) for entry in commit.entries]
             found += scribe.records(commit.at, changed, commit.puts)
             for name, items in changed:
@@ -250,7 +253,7 @@ def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Serv
             if record.what is not RecordKind.SEEN
         ]
 
-    assert unnumbered(records(service)) == unnumbered(service.run(anew()))
+    assert unnumbered(records(service)) == unnumbered(service._session.run(anew()))
 
 
 def test_a_guest_that_approved_finds_it_in_its_own_history(service: Service) -> None:
@@ -299,7 +302,7 @@ def test_the_command_asks_by_everything_and_writes_json_lines(service: Service) 
 def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_refused(
     service: Service,
 ) -> None:
-    group = service.node.store.groups["jump"]
+    group = service._session.node.store.groups["jump"]
     submit(service, "jump", c.Define(kind=group.kind, machines=()))
     assert lines(typed(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
     never = typed(service, "--machine", "web_00")
@@ -448,7 +451,7 @@ def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     assert service.document("web_0")["DocumentIncarnation"] == 1
     save(service)
-    seen = service.run(service.node.platform.explain(event.id))
+    seen = service._session.run(service._session.node.platform.explain(event.id))
     assert not isinstance(seen, Refused)
     assert list(seen.seen_by) == ["web_0"]
     assert ("seen", "web_0") in story(service, event=event.id)
@@ -471,13 +474,13 @@ def test_an_export_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) 
         async def export() -> None:
             nonlocal pages
             waiting = tasks.start(others(), "others")
-            exported = await service.node.history.export(HistoryQuery())
+            exported = await service._session.node.history.export(HistoryQuery())
             assert not isinstance(exported, Refused)
             taken = [record async for record in exported]
             pages = len(taken) // 3
             waiting.cancel()
 
-        service.run(export())
+        service._session.run(export())
         assert turns >= pages > 3
 
 
@@ -488,17 +491,17 @@ def test_an_export_holds_one_page_in_memory(
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
     a_life(service)
     sizes: list[int] = []
-    ask = service.node.store.history
+    ask = service._session.node.store.history
 
     async def counted(wanted: HistoryQuery) -> Any:
         found = await ask(wanted)
         sizes.append(len(found))
         return found
 
-    monkeypatch.setattr(service.node.store, "history", counted)
+    monkeypatch.setattr(service._session.node.store, "history", counted)
 
     async def take(count: int) -> list[Record]:
-        exported = await service.node.history.export(HistoryQuery())
+        exported = await service._session.node.history.export(HistoryQuery())
         assert not isinstance(exported, Refused)
         found = []
         async for record in exported:
@@ -507,12 +510,14 @@ def test_an_export_holds_one_page_in_memory(
                 break
         return found
 
-    assert len(service.run(take(4))) == 4
+    assert len(service._session.run(take(4))) == 4
     assert sizes == [3, 3]
     sizes.clear()
-    whole = service.run(take(10_000))
+    whole = service._session.run(take(10_000))
     assert max(sizes) == 3
-    assert [r.seq for r in whole] == [r.seq for r in service.run(ask(HistoryQuery(limit=10_000)))]
+    assert [r.seq for r in whole] == [
+        r.seq for r in service._session.run(ask(HistoryQuery(limit=10_000)))
+    ]
 
 
 def test_an_export_that_breaks_off_is_no_export(
@@ -520,14 +525,14 @@ def test_an_export_that_breaks_off_is_no_export(
 ) -> None:
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
     monkeypatch.setattr(control_client, "READ_AT_ONCE", 10)
-    ask = service.node.store.history
+    ask = service._session.node.store.history
 
     async def broken(wanted: HistoryQuery) -> Any:
         if wanted.after is not None:
             raise OSError("the disk is gone")
         return await ask(wanted)
 
-    monkeypatch.setattr(service.node.store, "history", broken)
+    monkeypatch.setattr(service._session.node.store, "history", broken)
     file = tmp_path / "history.jsonl"
     result = typed(service, "--export", str(file))
     assert result.exit_code == 1
@@ -536,8 +541,8 @@ def test_an_export_that_breaks_off_is_no_export(
 
 
 def prune(service: Service) -> int:
-    gone = service.run(service.node.history.prune())
-    service.settle()
+    gone = service._session.run(service._session.node.history.prune())
+    service._session.settle()
     return gone
 
 
@@ -547,9 +552,9 @@ def test_a_service_that_is_restarted_often_forgets_what_is_too_old_at_its_start(
     state = tmp_path / "state.db"
     with Service(FLEET, state=state) as service:
         event = a_life(service)
-        assert service.node.history.pruned == 0
-    with Service(FLEET, state=state, start=START + 100 * DAY) as again:
-        until(lambda: again.node.history.pruned > 0)
+        assert service._session.node.history.pruned == 0
+    with Service(FLEET, state=state, start=to_datetime(START + 100 * DAY)) as again:
+        until(lambda: again._session.node.history.pruned > 0)
         assert records(again, event=event.id) == []
 
 
@@ -563,27 +568,29 @@ def test_what_is_older_than_the_history_is_kept_is_forgotten(tmp_path: Path, dur
         service.schedule("Reboot", "web_1", notice="30d")
         assert prune(service) == 0
         service.clock.advance("2d")
-        before = dict(service.node.store.groups)
+        before = dict(service._session.node.store.groups)
         assert service.approve("web_0", old).status == 200
         assert prune(service) > 0
         assert records(service, event=old.id) == []
         assert service.approve("web_0", old).status == 400
         assert service.approve("web_0", young).status == 200
         assert story(service, event=young.id)[0] == ("raised", "test")
-        assert dict(service.node.store.groups) == before
+        assert dict(service._session.node.store.groups) == before
         kept = records(service)
     if durable:
-        with Service(FLEET, state=state, start=START + 92 * DAY) as again:
+        with Service(FLEET, state=state, start=to_datetime(START + 92 * DAY)) as again:
             assert records(again) == kept
-            assert dict(again.node.store.groups) == before
+            assert dict(again._session.node.store.groups) == before
             again.clock.advance("30d")
-            assert [event.type.value for event in again.node.platform.active()] == []
+            assert [event.type.value for event in again._session.node.platform.active()] == []
 
 
 def test_a_rollout_keeps_its_events_as_long_as_it_is_kept(service: Service) -> None:
     cause = f"{prefix('R1')}web/0"
     waiting = rollout(paused=None, aborted=None)
-    service.node.store.registry.put(RolloutPut(waiting))  # quietly: it is not to do anything
+    service._session.node.store.registry.put(
+        RolloutPut(waiting)
+    )  # quietly: it is not to do anything
     raised = c.Raise(
         id="A", type=EventType.REBOOT, machines=("web_0",), by="rollout R1", cause=cause
     )
@@ -598,7 +605,7 @@ def test_a_rollout_keeps_its_events_as_long_as_it_is_kept(service: Service) -> N
     over = msgspec.structs.replace(waiting, ended_at=START + DAY)
     put(service, RolloutPut(over, "ended", "test"))
     prune(service)
-    assert "R1" not in service.node.store.registry.rollouts
+    assert "R1" not in service._session.node.store.registry.rollouts
     assert records(service, event="A") == []
 
 

@@ -105,9 +105,9 @@ def test_every_call_that_takes_a_key_is_tried() -> None:
 
 def keyed_commits(service: Service) -> list[Commit]:
     async def read() -> list[Commit]:
-        return [commit async for commit in service.node.store.commits(0) if commit.key]
+        return [commit async for commit in service._session.node.store.commits(0) if commit.key]
 
-    return service.run(read())
+    return service._session.run(read())
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -118,15 +118,17 @@ def test_the_same_request_again_does_nothing_more_and_is_answered_the_same(
     path = path.format(prepare(service))
     first = ask(service, "POST", path, body, idempotency_key="k")
     assert first.status == OPERATIONS[call].status, first.body
-    seq = service.node.store.seq
-    service.settle()
+    seq = service._session.node.store.seq
+    service._session.settle()
     again = ask(service, "POST", path, body, idempotency_key="k")
     assert (again.status, again.raw) == (first.status, first.raw)
     assert again.headers["idempotency-replayed"] == "true"
     assert "idempotency-replayed" not in first.headers
     assert again.headers.get("location") == first.headers.get("location")
     assert [commit.key.name for commit in keyed_commits(service) if commit.key] == ["k"]
-    assert service.node.store.seq >= seq  # what drivers and rollouts go on with is their affair
+    assert (
+        service._session.node.store.seq >= seq
+    )  # what drivers and rollouts go on with is their affair
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -227,7 +229,7 @@ def test_of_two_at_once_one_is_carried_out() -> None:
         assert told.headers["retry-after"] == "1"
         other = ask(service, "POST", "/v1/events", {**SCHEDULE, "duration": 3}, idempotency_key="k")
         assert other.status == 422
-        service.run(store.go())
+        service._session.run(store.go())
         one.join(20)
         assert [answer.status for answer in answers] == [201]
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
@@ -303,7 +305,7 @@ def test_an_answer_is_kept_before_it_is_sent(tmp_path: Path) -> None:
     """Not beside it: whoever has been answered finds the answer there."""
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
-        kept = service.run(service.node.store.keyed_request("local", "k"))
+        kept = service._session.run(service._session.node.store.keyed_request("local", "k"))
         assert kept is not None
         assert (kept.status, kept.answer) == (told.status, told.raw)
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
@@ -418,7 +420,7 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
                         assert block, answer
                         answer += block
                     if b"under-way" in answer:
-                        service.run(store.go())
+                        service._session.run(store.go())
                     else:
                         waited.set()
                     caller.sendall(answer)

@@ -92,7 +92,7 @@ def test_a_fault_of_ours_is_logged_and_tells_no_internals(
     def broken(_name: str) -> None:
         raise KeyError("the secret of the house")
 
-    monkeypatch.setattr(service.node.hosts, "host", broken)
+    monkeypatch.setattr(service._session.node.hosts, "host", broken)
     with structlog.testing.capture_logs() as logs:
         status, detail = refused(service, "GET", "/v1/hosts/h1")
     assert (status, detail) == (
@@ -119,11 +119,11 @@ def test_a_fault_of_ours_is_logged_and_tells_no_internals(
 def test_a_parameter_that_nobody_reads_is_refused_before_anything_happens(
     service: Service, method: str, target: str, says: str
 ) -> None:
-    before = service.node.store.seq
+    before = service._session.node.store.seq
     body = b"groups: []" if method == "PUT" else b""
     status, detail = refused(service, method, target, body)
     assert (status, detail[: len(says)]) == (400, says)
-    assert service.node.store.seq == before
+    assert service._session.node.store.seq == before
 
 
 def test_every_call_knows_its_own_parameters(service: Service) -> None:
@@ -167,7 +167,7 @@ def test_the_beginning_of_an_id_finds_what_is_over_without_reading_all_of_it(
         def never(*_: object, **__: object) -> None:
             raise AssertionError("all that is over was read")
 
-        monkeypatch.setattr(service.node.store, "past_events", never)
+        monkeypatch.setattr(service._session.node.store, "past_events", never)
         status, _, found = asked(service, "GET", f"/v1/events/{made.id[:8].lower()}")
         assert (status, found["id"]) == (200, made.id)
         assert asked(service, "GET", "/v1/events/ZZZZ")[0] == 404

@@ -18,9 +18,9 @@ from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Batch, Entry, StoreFailed
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
 from helpers.paths import ROOT
 from helpers.polls import metrics
+from helpers.times import START
 
 DOCS = ROOT / "docs"
 
@@ -111,7 +111,7 @@ def test_commits_and_control_calls_are_measured(service: Service) -> None:
         client.evict("nobody")
     after = now(service)
     assert after["forewarn_commits_total"] > before["forewarn_commits_total"]
-    assert after["forewarn_commit"] == service.node.store.seq
+    assert after["forewarn_commit"] == service._session.node.store.seq
     assert after["forewarn_commit_seconds_count"] > before["forewarn_commit_seconds_count"]
     assert after["forewarn_commit_batch_sum"] >= after["forewarn_commits_total"]
     assert after['forewarn_control_requests_total{method="POST",status="4xx"}'] == 1
@@ -202,11 +202,11 @@ def test_a_scrape_walks_nothing() -> None:
     machines = tuple(MachinePut(Machine(name=f"m{n}")) for n in range(50_000))
     with Service(SAMPLE, sockets=True, front=True) as service:
         batch = Batch(START, entries=(Entry("large", machines),))
-        service.run(service.node.store.transact(lambda _: batch))
+        service._session.run(service._session.node.store.transact(lambda _: batch))
         assert now(service)['forewarn_machines{state="present"}'] > 50_000
         looked: list[str] = []
-        group = service.node.store.groups["large"]
-        fleet_counts = service.node.metrics.fleet_counts
+        group = service._session.node.store.groups["large"]
+        fleet_counts = service._session.node.metrics.fleet_counts
         fleet_counts._groups["large"] = (
             Watched(group.machines, looked),
             *fleet_counts._groups["large"][1:],

@@ -66,7 +66,7 @@ def test_pages_of_any_size_are_the_whole(service: Service) -> None:
     for group in ("web", "sql-9", "sql-10"):
         body = {"type": "Reboot", "groups": [group], "notice": 86_400}
         assert ask(service, "POST", "/v1/rollouts", body).status == 201
-    service.settle()
+    service._session.settle()
     for path in (
         *("/v1/machines", "/v1/machines?group=web", "/v1/groups", "/v1/hosts"),
         *("/v1/events", "/v1/events?past=true", "/v1/events?status=Finished", "/v1/rollouts"),
@@ -130,7 +130,7 @@ def test_a_page_of_past_events_goes_on_though_the_last_one_is_forgotten(service:
         service.clock.advance("1h")
     first = ask(service, "GET", "/v1/events?past=true&limit=2")
     assert [one["id"] for one in first.body] == ids[:1:-1]
-    del service.node.store.disk.events[ids[2]]  # type: ignore[attr-defined]
+    del service._session.node.store.disk.events[ids[2]]  # type: ignore[attr-defined]
     assert names(service, first.next) == ids[1::-1]
 
 
@@ -183,7 +183,7 @@ def test_events_by(service: Service) -> None:
     host = ask(service, "POST", "/v1/hosts/h10/maintain", {"mode": "Freeze"}).body["events"][0]
     body = {"type": "Redeploy", "groups": ["sql-9"]}
     rollout = ask(service, "POST", "/v1/rollouts", body).body["id"]
-    service.settle()
+    service._session.settle()
     rolled = names(service, f"/v1/events?rollout={rollout}")
     assert len(rolled) == 1
     cases = {

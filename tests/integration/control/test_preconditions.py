@@ -38,7 +38,7 @@ def _event(service: Service) -> str:
 
 def _rollout(service: Service) -> str:
     made = ask(service, "POST", "/v1/rollouts", {"type": "Reboot", "groups": ["web"]})
-    service.settle()
+    service._session.settle()
     return f"/v1/rollouts/{made.body['id']}"
 
 
@@ -134,15 +134,15 @@ CHANGES: dict[str, tuple[str, Callable[[Service], str], str, str, object]] = {
 def test_what_is_no_longer_so_is_not_changed(service: Service, what: str) -> None:
     _thing, where, method, verb, body = CHANGES[what]
     path = where(service)
-    before, seq = ask(service, "GET", path), service.node.store.seq
+    before, seq = ask(service, "GET", path), service._session.node.store.seq
     told = ask(service, method, path + verb, body, if_match=MADE_UP)
     assert (told.status, told.body["type"]) == (412, "/docs#problem-stale")
     assert "has changed: If-Match is" in told.body["detail"]
-    assert service.node.store.seq == seq
+    assert service._session.node.store.seq == seq
     assert ask(service, "GET", path).raw == before.raw
     told = ask(service, method, path + verb, body, if_match=f'"other", {before.headers["etag"]}')
     assert told.status == 200, told.body
-    assert service.node.store.seq > seq
+    assert service._session.node.store.seq > seq
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -178,7 +178,7 @@ def test_the_tag_is_compared_inside_the_transaction(
 
     async def meanwhile(*said: Any) -> Any:
         made = await asked(*said)
-        await service.node.platform.set_policy(
+        await service._session.node.platform.set_policy(
             "web", lambda policy: type(policy)(user_event_limit=7), "somebody"
         )
         return made
@@ -278,11 +278,11 @@ def test_whoever_means_to_make_something_does_not_change_what_is_there(
 ) -> None:
     first = ask(service, "PUT", path, body, if_none_match="*")
     assert first.status == 200, first.body
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     again = ask(service, "PUT", path, {**body, "labels": {"rack": "r2"}}, if_none_match="*")
     assert (again.status, again.body["type"]) == (412, "/docs#problem-stale")
     assert "already exists" in again.body["detail"]
     known = ask(service, "PUT", path, body, if_none_match=tag(service, path))
     assert known.status == 412
-    assert service.node.store.seq == seq
+    assert service._session.node.store.seq == seq
     assert ask(service, "PUT", path, body, if_none_match=MADE_UP).status == 200

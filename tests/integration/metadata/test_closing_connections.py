@@ -100,8 +100,8 @@ def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest:
                     answer = line.answer()
                     assert (answer.status, answer.header("connection")) == (429, "close")
                     assert line.over() == b""
-        assert service.node.endpoint.connections.total == ROOM
-    until(lambda: not service.node.endpoint.connections._refused)
+        assert service._session.node.endpoint.connections.total == ROOM
+    until(lambda: not service._session.node.endpoint.connections._refused)
 
 
 def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None:
@@ -113,7 +113,7 @@ def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None
 
 
 def test_connections_that_are_refused_and_kept_open_are_few(service: Service, guest: Guest) -> None:
-    refused = service.node.endpoint.connections._refused
+    refused = service._session.node.endpoint.connections._refused
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
             assert send_poll(stack.enter_context(guest.line())).status == 200
@@ -165,7 +165,7 @@ def test_all_that_was_asked_before_a_half_close_is_answered(guest: Guest, what: 
 
     for _ in range(TRIES):
         with guest.line() as line:
-            guest.service.run(asked_and_finished(line))
+            guest.service._session.run(asked_and_finished(line))
             assert [line.answer().status for _ in statuses] == statuses
             assert line.over() == b""
         until_closed(guest.service)
@@ -232,7 +232,7 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
             line.send(data)
         gone(line)
         until_closed(service)
-    until(lambda: service.node.endpoint.buffered.total == 0)
+    until(lambda: service._session.node.endpoint.buffered.total == 0)
 
 
 @pytest.mark.parametrize("data", [b"no HTTP\r\n\r\n", with_length("PUT")[:500]])
@@ -246,7 +246,7 @@ def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
     with capture_logs() as lines:
         line = guest.line()
         assert send_poll(line, ODD).status == 200
-        service.run(send_and_go(line))
+        service._session.run(send_and_go(line))
         until_closed(service)
     assert [record.getMessage() for record in caplog.records] == []
     assert [line["event"] for line in lines] == []

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Durations
 from forewarn.core import Group as State
 from forewarn.core.commands import Define, Delete
 from forewarn.core.events import MAX_READY_NOTE
-from forewarn.core.time import DAY, HOUR, MINUTE
+from forewarn.core.time import MINUTE
 from forewarn.judge import judge_files
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
@@ -71,15 +70,15 @@ def nobody_is_forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
         service: Service = request.getfixturevalue("service")
         until(lambda: waiting(service) == 0)
         until_closed(service)
-        assert service.node.endpoint.extensions.waits._waiting == {}
+        assert service._session.node.endpoint.extensions.waits._waiting == {}
 
 
 def waiting(service: Service) -> int:
-    return service.run(_waiting(service))
+    return service._session.run(_waiting(service))
 
 
 async def _waiting(service: Service) -> int:
-    return len(service.node.endpoint.extensions.waits)
+    return len(service._session.node.endpoint.extensions.waits)
 
 
 def wait_for(tag: str = "", *headers: str, **parameters: str) -> bytes:
@@ -210,10 +209,10 @@ def test_nobody_is_told_of_what_changes_no_document(groups: Groups, service: Ser
     first, second = an_event(group, 0), an_event(group, 1)
     assert group[0].approve(first).status == 200  # its domain is taken from here on
     with waits(group[2]) as line:
-        waits_before = service.node.endpoint.extensions.waits._waiting[group.name].copy()
+        waits_before = service._session.node.endpoint.extensions.waits._waiting[group.name].copy()
         assert group[0].approve(second).status == 200
         assert put(group[1], second).status == 200
-        assert service.node.endpoint.extensions.waits._waiting[group.name] == waits_before
+        assert service._session.node.endpoint.extensions.waits._waiting[group.name] == waits_before
         assert line.silent()
         service.clock.advance("11m")
         assert line.answer().status == 200
@@ -322,9 +321,9 @@ def test_a_machine_that_is_removed_while_it_waits_is_nobody(
 ) -> None:
     group = groups.enabled()
     with waits(group[3]) as removed, waits(group[0]) as stays:
-        state = service.node.store.groups[group.name]
+        state = service._session.node.store.groups[group.name]
         command = Define(kind=state.kind, machines=state.machines[:3], place=state.place)
-        service.run(service.node.writer.submit(group.name, command))
+        service._session.run(service._session.node.writer.submit(group.name, command))
         assert removed.answer().status == 404
         until(lambda: waiting(service) == 1)
         assert stays.silent(), "the document is the same"
@@ -348,7 +347,9 @@ def test_whoever_knows_the_first_document_is_not_told_it_again(
     group = groups.enabled()
     with waits(group[0]) as line:
         service.disable(group.name)
-        until(lambda: service.node.store.groups[group.name].enabled and waiting(service) == 1)
+        until(
+            lambda: service._session.node.store.groups[group.name].enabled and waiting(service) == 1
+        )
         assert line.silent()
         an_event(group)
         assert line.answer().json()["DocumentIncarnation"] == 2
@@ -372,7 +373,7 @@ def test_when_the_service_stops_whoever_waits_is_told_so_at_once(
             assert said.header("connection") == "close"
             assert line.over() == b""
     stop.join()
-    assert service.node.endpoint.extensions.waits._waiting == {}
+    assert service._session.node.endpoint.extensions.waits._waiting == {}
 
 
 # Enabling, and signs of life.
@@ -382,7 +383,7 @@ def test_a_wait_enables_its_group(groups: Groups, service: Service) -> None:
     group = groups.unpolled()
     said = group[0].say(wait_for("anything", timeout="0"))
     assert (said.status, said.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
-    assert service.node.store.groups[group.name].enabled
+    assert service._session.node.store.groups[group.name].enabled
 
 
 def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> None:
@@ -397,12 +398,12 @@ def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> 
 
 @WAYS
 def test_enabling_takes_the_time_it_takes(front: bool) -> None:
-    rules = Durations(silence=None, enable_delay=2 * MINUTE)
-    with Service(fleet_of(1), sockets=True, front=front, rules=rules) as service:
+    delay = "2m"
+    with Service(fleet_of(1), sockets=True, front=front, enable_delay=delay) as service:
         guest = Guest(service, "web0_0")
         with guest.line() as line:
             line.send(wait_for(timeout="0"))
-            until(lambda: service.node.store.groups["web0"].enabling_until is not None)
+            until(lambda: service._session.node.store.groups["web0"].enabling_until is not None)
             service.clock.advance("1m")
             assert line.silent()
             service.clock.advance("1m")
@@ -413,7 +414,7 @@ def test_a_wait_is_a_poll_when_it_begins_and_when_it_is_answered(
     groups: Groups, service: Service
 ) -> None:
     group = groups.enabled()
-    poll_index = service.node.poll_index
+    poll_index = service._session.node.poll_index
 
     def polls() -> int:
         found = poll_index.polls(group[1].name)
@@ -446,15 +447,17 @@ def test_an_answered_wait_counts_as_one_document(groups: Groups, service: Servic
 
 @WAYS
 def test_a_group_whose_machines_only_wait_is_never_silent(front: bool) -> None:
-    rules = Durations(silence=DAY)
-    with Service(fleet_of(2), sockets=True, front=front, rules=rules) as service:
+    silence = "24h"
+    with Service(fleet_of(2), sockets=True, front=front, silence=silence) as service:
         waiter, sleeper = Guest(service, "web0_0"), Guest(service, "web1_0")
         sleeper.get()
         tag = waiter.say(wait_for()).header("etag")
         for _ in range(4):
             service.clock.advance("23h")
             assert waiter.say(wait_for(tag, timeout="0")).status == 304
-        enabled = {name: group.enabled for name, group in service.node.store.groups.items()}
+        enabled = {
+            name: group.enabled for name, group in service._session.node.store.groups.items()
+        }
         assert enabled == {"web0": True, "web1": False}
 
 
@@ -491,7 +494,7 @@ def test_whoever_waits_is_not_too_slow(front: bool, time: list[float]) -> None:
             assert line.answer().json()["DocumentIncarnation"] == 2
             line.send(GET[20:])
             assert line.answer().status == 200
-        assert not any(service.node.endpoint.counts.hits.values())
+        assert not any(service._session.node.endpoint.counts.hits.values())
 
 
 @WAYS
@@ -508,7 +511,7 @@ def test_a_connection_that_waits_is_one_of_its_machines(front: bool) -> None:
             assert (refused.status, refused.body) == (429, THROTTLED)
             assert group[1].say(wait_for()).status == 200
             one.close()
-            until(lambda: service.node.endpoint.connections.total == 1)
+            until(lambda: service._session.node.endpoint.connections.total == 1)
             assert group[0].say(wait_for()).status == 200
 
 
@@ -521,7 +524,10 @@ def test_waits_are_throttled_and_still_signs_of_life(front: bool, time: list[flo
         service.clock.advance(3_600)
         said = guest.say(wait_for())
         assert (said.status, said.body) == (429, THROTTLED)
-        assert service.node.poll_index.seen("web0") == service.node.writer.now().served
+        assert (
+            service._session.node.poll_index.seen("web0")
+            == service._session.node.writer.now().served
+        )
         time[0] += 1
         assert guest.say(wait_for()).status == 200
 
@@ -566,7 +572,7 @@ def test_what_is_wrong_is_refused_as_on_the_endpoint_and_enables_nobody(
         assert answer.header("allow") == ("GET, PUT" if b"ready" in said else "GET")
     if status == 404:
         assert answer.body == NOT_FOUND
-    assert not service.node.store.groups[group.name].enabled
+    assert not service._session.node.store.groups[group.name].enabled
 
 
 @WAYS
@@ -645,15 +651,15 @@ def test_the_same_word_twice_is_one_and_other_words_replace_it(
     group = groups.enabled()
     id = an_event(group)
     first = put(group[0], id, b'{"note": "a"}')
-    committed = service.node.store.seq
+    committed = service._session.node.store.seq
     service.clock.advance("1m")
     assert put(group[0], id, b'{"note": "a", "ready": true}').body == first.body
-    assert service.node.store.seq == committed
+    assert service._session.node.store.seq == committed
     (word,) = put(group[0], id, b'{"note": "b"}').json()["Ready"]
     assert word["Note"] == "b"
-    assert service.node.store.seq == committed + 1
+    assert service._session.node.store.seq == committed + 1
     put(group[1], id, b'{"ready": false}')
-    assert service.node.store.seq == committed + 1, "it had not said so anyway"
+    assert service._session.node.store.seq == committed + 1, "it had not said so anyway"
 
 
 def test_readiness_changes_no_document(groups: Groups) -> None:
@@ -690,14 +696,14 @@ def test_there_is_no_readiness_for_what_a_group_is_not_shown(
     nothing_there(group[0], id)
     group[0].get()
     assert put(group[0], id).status == 200
-    service.cancel(service.node.store.groups[group.name].events[0])
+    service.cancel(service._session.node.store.groups[group.name].events[0])
     nothing_there(group[0], id)
     asleep = groups.unpolled()
     nothing_there(asleep[0], an_event(asleep))
     silent = "28512AF7-C957-4500-9BC4-842D6FB531E5"  # its group is not told of deletes
     delete = Delete(id=silent, machine=other[1].name, by="test")
-    service.run(service.node.writer.submit(other.name, delete))
-    assert [event.id for event in service.node.store.groups[other.name].events] == [silent]
+    service._session.run(service._session.node.writer.submit(other.name, delete))
+    assert [event.id for event in service._session.node.store.groups[other.name].events] == [silent]
     nothing_there(other[0], silent)
 
 
@@ -713,12 +719,12 @@ def test_nobody_waits_for_a_machine_that_is_gone(groups: Groups, service: Servic
 def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
     group = groups.enabled()
     id = an_event(group)
-    before = service.node.poll_index.seen(group.name)
+    before = service._session.node.poll_index.seen(group.name)
     service.clock.advance("1m")
     put(group[1], id)
     readiness(group[1], id)
-    assert service.node.poll_index.seen(group.name) == before
-    assert service.node.poll_index.polls(group[1].name) is None
+    assert service._session.node.poll_index.seen(group.name) == before
+    assert service._session.node.poll_index.polls(group[1].name) is None
 
 
 @pytest.mark.parametrize(
@@ -809,10 +815,10 @@ def test_a_wait_without_a_socket_waits_as_well() -> None:
 
 def test_the_judge_has_nothing_against_a_life_of_waiting(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    rules = Durations(silence=2 * HOUR)
+    silence = "2h"
     with (
         contextlib.ExitStack() as at_the_end,
-        Service(fleet_of(1), sockets=True, record=trace, rules=rules) as service,
+        Service(fleet_of(1), sockets=True, record=trace, silence=silence) as service,
     ):
         group = Group(service, "web0")
         tag = group[0].say(wait_for(api_version="2019-08-01")).header("etag")

@@ -67,7 +67,7 @@ def at_once(service: Service, *sends: tuple[RawConnection, bytes]) -> None:
         for line, data in sends:
             line.send(data)
 
-    service.run(send())
+    service._session.run(send())
 
 
 class Served:
@@ -95,7 +95,7 @@ class Served:
             tick()
 
         patch.setattr(MetadataApp, "_reply", noted)
-        service.run(count())
+        service._session.run(count())
 
     def end(self) -> None:
         self._over = True
@@ -188,7 +188,7 @@ def sent_without_reading(place: tuple[str, int], data: bytes) -> socket.socket:
 
 
 def test_what_a_machine_sends_ahead_is_not_held(service: Service, busy: Guest) -> None:
-    buffered = service.node.endpoint.buffered
+    buffered = service._session.node.endpoint.buffered
     most: list[int] = []
     change = type(buffered).change
 
@@ -220,8 +220,8 @@ def little() -> Iterator[Service]:
 def test_a_machine_that_holds_its_share_waits_and_every_request_comes_to_its_end(
     little: Service,
 ) -> None:
-    guest, buffered = Guest(little, "web0_0"), little.node.endpoint.buffered
-    limits = little.node.endpoint.limits
+    guest, buffered = Guest(little, "web0_0"), little._session.node.endpoint.buffered
+    limits = little._session.node.endpoint.limits
     most: list[int] = []
     full = type(buffered).full
 
@@ -235,7 +235,7 @@ def test_a_machine_that_holds_its_share_waits_and_every_request_comes_to_its_end
         half = len(LARGE) // 2
         for line in lines:
             line.send(LARGE[:half])
-        until(lambda: little.node.endpoint.counts.hits["max_buffered_per_machine"] > 0)
+        until(lambda: little._session.node.endpoint.counts.hits["max_buffered_per_machine"] > 0)
         for line in lines:
             line.send(LARGE[half:])
         assert {line.answer().status for line in lines} == {400}, "it is no approval"
@@ -244,9 +244,9 @@ def test_a_machine_that_holds_its_share_waits_and_every_request_comes_to_its_end
 
 
 def test_nobody_waits_because_others_hold_all_there_is(little: Service) -> None:
-    buffered = little.node.endpoint.buffered
+    buffered = little._session.node.endpoint.buffered
     until(lambda: buffered.total == 0)
-    most = little.node.endpoint.limits.max_buffered
+    most = little._session.node.endpoint.limits.max_buffered
     with contextlib.ExitStack() as stack:
         for n in range(7):
             for _ in range(4):
@@ -264,7 +264,7 @@ def test_nobody_waits_because_others_hold_all_there_is(little: Service) -> None:
 
 
 def test_so_many_chunks_and_no_more(service: Service, busy: Guest) -> None:
-    hits, most = service.node.endpoint.counts.hits, LIMITS.max_chunks
+    hits, most = service._session.node.endpoint.counts.hits, LIMITS.max_chunks
     with busy.line() as line:
         line.send(CHUNKED + b"1\r\n \r\n" * most + b"0\r\n\r\n" + GET)
         assert [line.answer().status for _ in range(2)] == [400, 200], "it is no approval"

@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.metadata.faults import delay
 from forewarn.support import guard
-from forewarn.testing import Service
+from forewarn.testing import FaultKind, Service
 from forewarn.testing.kit.events import Event
 from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
@@ -65,10 +65,10 @@ def held(service: Service, count: int = 1) -> None:
     """Until so many answers are held back."""
 
     async def there() -> None:
-        while len(service.node.delayed_answers) != count:
+        while len(service._session.node.delayed_answers) != count:
             await guard.pause(0.001)
 
-    service.run(there())
+    service._session.run(there())
 
 
 def in_order(answer: RawResponse) -> None:
@@ -89,7 +89,7 @@ def in_order(answer: RawResponse) -> None:
     ],
 )
 def test_an_answer_without_a_document(
-    service: Service, kind: str, words: dict[str, object], status: int, body: bytes
+    service: Service, kind: FaultKind, words: dict[str, object], status: int, body: bytes
 ) -> None:
     service.faults.add(kind, machine="web_0", times=1, **words)  # type: ignore[arg-type]
     with RawConnection(place(service)) as line:
@@ -125,7 +125,7 @@ def test_raw_control_characters_wait_for_an_event_to_be_in(service: Service, ver
     poll = POLL.replace(b"2020-07-01", version.encode())
     fault = service.faults.add("control-characters", times=1)
     assert exchange(place(service), poll).json()["Events"] == []
-    assert fault.matched == 0
+    assert fault.matches == 0
     service.schedule("Reboot", "web_0", description="soon")
     answer = exchange(place(service), poll)
     assert b'"\x01\t\n\x1f' in answer.body
@@ -227,7 +227,7 @@ def test_a_slow_approval_counts_at_once(service: Service, threads: ThreadPoolExe
 @pytest.mark.parametrize("kind", ["throttled", "gone", "error"])
 @pytest.mark.parametrize("takes_effect", [None, False, True])
 def test_an_approval_that_is_told_it_failed(
-    service: Service, kind: str, takes_effect: bool | None
+    service: Service, kind: FaultKind, takes_effect: bool | None
 ) -> None:
     event = service.restart("web_0")
     fault = service.faults.add(kind, method="POST", times=1, takes_effect=takes_effect)
@@ -242,7 +242,7 @@ def test_an_approval_that_is_told_it_failed(
 @pytest.mark.parametrize("kind", ["stalled", "reset"])
 @pytest.mark.parametrize("takes_effect", [None, False, True])
 def test_an_approval_whose_answer_is_lost(
-    service: Service, kind: str, takes_effect: bool | None
+    service: Service, kind: FaultKind, takes_effect: bool | None
 ) -> None:
     event = service.restart("web_0")
     service.faults.add(kind, method="POST", times=1, takes_effect=takes_effect)
@@ -272,7 +272,7 @@ def test_only_an_incarnation_that_there_is_starts_over(service: Service) -> None
     service.disable("web")
     fault = service.faults.add("incarnation", times=1)
     assert polled(service).json()["DocumentIncarnation"] == 1
-    assert fault.matched == 0
+    assert fault.matches == 0
 
 
 SPOILED = ["throttled", "gone", "error", "empty", "no-events", "plain", "control-characters"]
@@ -280,7 +280,7 @@ SPOILED += ["truncated", "stalled", "reset"]
 
 
 @pytest.mark.parametrize("kind", SPOILED)
-def test_who_got_a_spoiled_document_has_not_seen_it(service: Service, kind: str) -> None:
+def test_who_got_a_spoiled_document_has_not_seen_it(service: Service, kind: FaultKind) -> None:
     event = service.schedule("Reboot", "web_0")
     service.faults.add(kind, machine="web_0", times=1)
     with RawConnection(place(service)) as line:
@@ -296,7 +296,7 @@ def test_who_got_a_spoiled_document_has_not_seen_it(service: Service, kind: str)
 
 
 @pytest.mark.parametrize("kind", SPOILED)
-def test_only_what_is_answered_200_enables_a_group(service: Service, kind: str) -> None:
+def test_only_what_is_answered_200_enables_a_group(service: Service, kind: FaultKind) -> None:
     if kind == "control-characters":
         service.schedule("Reboot", "jump")
         polled(service, "jump")
@@ -308,13 +308,13 @@ def test_only_what_is_answered_200_enables_a_group(service: Service, kind: str) 
             line.head()
         else:
             line.over() if kind in ("truncated", "reset") else line.answer()
-    group = service.node.machine_index.group("jump")
+    group = service._session.node.machine_index.group("jump")
     assert group is not None
     assert group.enabled is (kind not in ("throttled", "gone", "error", "reset"))
 
 
 def test_those_without_a_fault_stay_on_the_short_way(service: Service) -> None:
-    front = service.node.front
+    front = service._session.node.front
     service.faults.add("gone", machine="web_0")
     assert [polled(service, name).status for name in ("web_1", "jump")] == [200, 200]
     before = front.answered if front else 0
@@ -353,7 +353,7 @@ def inside() -> Iterator[Service]:
     ],
 )
 def test_in_process_a_client_meets_what_its_own_library_would_raise(
-    inside: Service, kind: str, expected: type[Exception]
+    inside: Service, kind: FaultKind, expected: type[Exception]
 ) -> None:
     inside.faults.add(kind, times=1)
     with pytest.raises(expected):
@@ -377,7 +377,7 @@ def test_in_process_a_slow_answer_comes_when_the_clock_was_wound(
     asking = threads.submit(inside.get, "web_0")
     held(inside)
     inside.clock.advance("2m")
-    assert len(inside.node.delayed_answers) == 0, "winding returns when it is answered"
+    assert len(inside._session.node.delayed_answers) == 0, "winding returns when it is answered"
     assert asking.result(10).status == 200
 
 
@@ -388,12 +388,13 @@ def test_in_process_a_test_that_waits_for_itself_is_told_so(
     inside.faults.add("slow", times=1)
     with pytest.raises(TimeoutError, match="the clock was not advanced within"):
         inside.get("web_0")
-    assert len(inside.node.delayed_answers) == 0
+    assert len(inside._session.node.delayed_answers) == 0
     assert inside.get("web_0").status == 200
 
 
 def test_in_process_the_same_bytes_are_answered(inside: Service) -> None:
-    for kind, status in (("gone", 410), ("throttled", 429), ("error", 500), ("empty", 200)):
+    statuses: dict[FaultKind, int] = {"gone": 410, "throttled": 429, "error": 500, "empty": 200}
+    for kind, status in statuses.items():
         with inside.faults.during(kind):
             assert inside.get("web_0").status == status
 
@@ -419,7 +420,7 @@ def waited(service: Service) -> Response:
     ],
 )
 def test_a_long_poll_that_meets_a_fault_is_answered_at_once(
-    kind: str, status: int, body: bytes | None
+    kind: FaultKind, status: int, body: bytes | None
 ) -> None:
     with Service() as service:
         service.scale_set("web", 1)
@@ -435,7 +436,7 @@ def test_a_long_poll_is_slow_as_well(threads: ThreadPoolExecutor) -> None:
         web = service.scale_set("web", 1)
         service.faults.add("slow", times=1, skip=1)
         asking = threads.submit(waited, service)
-        service.run(asked(service))
+        service._session.run(asked(service))
         web[0].restart()
         held(service)
         service.clock.advance("2m")
@@ -444,8 +445,8 @@ def test_a_long_poll_is_slow_as_well(threads: ThreadPoolExecutor) -> None:
 
 async def asked(service: Service) -> None:
     """Until somebody waits for another document."""
-    (fault,) = service.node.faults.all()
+    (fault,) = service._session.node.faults.all()
     async with asyncio.timeout(60):
         while fault.consumed == 0:
             await guard.pause(0.001)
-            (fault,) = service.node.faults.all()
+            (fault,) = service._session.node.faults.all()

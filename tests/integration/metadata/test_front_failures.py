@@ -53,7 +53,7 @@ def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
             for line in (first, *others):
                 line.send(GET)
 
-        service.run(all_at_once())
+        service._session.run(all_at_once())
         assert first.over() == b""
         assert {line.answer().status for line in others} == {200}
 
@@ -67,13 +67,13 @@ def test_whose_connection_could_not_be_handed_over_is_told(
     async def fails(*_: object) -> None:
         raise RuntimeError("no transport")
 
-    monkeypatch.setattr(service.run(loop()), "connect_accepted_socket", fails)
+    monkeypatch.setattr(service._session.run(loop()), "connect_accepted_socket", fails)
     with capture_logs() as lines, Guest(service, "web0_0").line() as line:
         line.send(ODD)
         assert line.over() == b""
         until(lambda: bool(lines))
     assert [line["caller"] for line in lines] == ["web0_0"]
-    assert service.node.endpoint.connections.total == 0
+    assert service._session.node.endpoint.connections.total == 0
 
 
 def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service: Service) -> None:
@@ -89,7 +89,7 @@ def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service:
         caller.start()
     began = guard.monotonic()
     try:
-        service.run(service.node.__aexit__(None, None, None))
+        service._session.run(service._session.node.__aexit__(None, None, None))
         assert guard.monotonic() - began < 30
     finally:
         over.set()
@@ -133,7 +133,7 @@ def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:
 )
 def test_where_a_poll_may_be_too_long_there_is_no_front(limits: Limits) -> None:
     with Service(fleet_of(1), sockets=True, front=True, limits=limits) as service:
-        assert service.node.front is None
+        assert service._session.node.front is None
 
 
 def test_a_sweep_that_fails_for_one_is_made_for_the_others(

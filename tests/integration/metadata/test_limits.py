@@ -11,8 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Durations
-from forewarn.core.time import MINUTE
 from forewarn.metadata.endpoint.limits import OPEN_FILES, UNKNOWN_CALLERS_SHARE, Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.node import Node, settings
@@ -99,7 +97,7 @@ def service(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
     with Service(
         fleet_of(3),
         sockets=True,
-        rules=Durations(silence=None, enable_delay=MINUTE),
+        enable_delay="1m",
         front=request.param,
     ) as service:
         for name in ("web0_0", "web1_0"):
@@ -124,7 +122,7 @@ def other(service: Service) -> Guest:
 @contextlib.contextmanager
 def hit(service: Service, *limits: str) -> Iterator[None]:
     """These limits are reached meanwhile, once each, and no others."""
-    hits = service.node.endpoint.counts.hits
+    hits = service._session.node.endpoint.counts.hits
     before = dict(hits)
     yield
     until(lambda: all(hits[name] > before[name] for name in limits))
@@ -133,7 +131,7 @@ def hit(service: Service, *limits: str) -> Iterator[None]:
 
 
 def accepted(service: Service, count: int = 1) -> None:
-    until(lambda: service.node.endpoint.connections.total >= count)
+    until(lambda: service._session.node.endpoint.connections.total >= count)
 
 
 # Time.
@@ -414,21 +412,23 @@ def test_a_machine_has_thirty_two_connections(
             assert other.get().status == 200, "that is no concern of another's"
             assert {send_poll(line, data).status for line in held} == {200}
         held[0].close()
-        connections = service.node.endpoint.connections
+        connections = service._session.node.endpoint.connections
         until(lambda: connections.total < LIMITS.max_connections_per_machine)
         with hit(service), guest.line() as line:
             assert send_poll(line).status == 200, "there is room again"
 
 
 def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest: Guest) -> None:
-    if service.node.front is None:  # which would have to hold it first
+    if service._session.node.front is None:  # which would have to hold it first
         with lines(guest, LIMITS.max_connections_per_machine):
             assert guest.say(LAST).status == 429
         return
     with lines(guest, LIMITS.max_connections_per_machine), hit(service):
         for _ in range(20):
             assert guest.say(LAST).header("connection") == "close"
-        assert service.node.endpoint.connections.total == LIMITS.max_connections_per_machine
+        assert (
+            service._session.node.endpoint.connections.total == LIMITS.max_connections_per_machine
+        )
 
 
 def test_a_flood_of_connections_slows_nobody_else(
@@ -450,14 +450,14 @@ def by_source(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
     limits = Limits(max_connections_per_machine=3, max_connections=10)
     service = Service(fleet_of(2), sockets=True, limits=limits, front=request.param)
     known_by_source(service)
-    config = service._node.config
+    config = service._session._node.config
     assert config.fleet is not None
     groups = dict(config.fleet.groups)
     first, *rest = groups["web0"].machines
     first = msgspec.structs.replace(first, addresses=(*first.addresses, "127.0.9.1"))
     groups["web0"] = msgspec.structs.replace(groups["web0"], machines=(first, *rest))
     fleet = Fleet(groups, config.fleet.hosts)
-    service._node = Node(msgspec.structs.replace(config, fleet=fleet))
+    service._session._node = Node(msgspec.structs.replace(config, fleet=fleet))
     with service:
         Guest(service, "web0_0").get()
         Guest(service, "web1_0").get()
@@ -502,7 +502,7 @@ def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None
             assert exchange(place, GET, source="127.0.9.7").status == 503
         assert exchange(place, GET, source=service.addresses["web0_0"]).status == 200
         held.pop().close()
-        until(lambda: service.node.endpoint.connections.total == 4)
+        until(lambda: service._session.node.endpoint.connections.total == 4)
         assert exchange(place, GET, source="127.0.9.7").status == 404
         for line in held:
             line.close()
@@ -518,7 +518,7 @@ def test_all_together_have_so_many_connections(by_source: Service) -> None:
     assert (answer.status, answer.header("connection")) == (503, "close")
     assert {send_poll(line).status for line in held} == {200}
     held.pop().close()
-    until(lambda: by_source.node.endpoint.connections.total == 9)
+    until(lambda: by_source._session.node.endpoint.connections.total == 9)
     assert exchange(place, GET, source=by_source.addresses["web1_3"]).status == 200
     for line in held:
         line.close()
@@ -559,7 +559,7 @@ def unread(guest: Guest, data: bytes) -> socket.socket:
 
 
 def asked_so_often(guest: Guest) -> int:
-    polls = guest.service.node.poll_index.polls(guest.name)
+    polls = guest.service._session.node.poll_index.polls(guest.name)
     return polls.count if polls else 0
 
 
@@ -567,7 +567,7 @@ def asked_so_often(guest: Guest) -> int:
 def test_whoever_does_not_take_its_answer_is_cut_off(
     large: Guest, time: Guard, data: bytes
 ) -> None:
-    connections = large.service.node.endpoint.connections
+    connections = large.service._session.node.endpoint.connections
     before = asked_so_often(large)
     with unread(large, data):
         until(lambda: asked_so_often(large) > before and connections.total == 1)
@@ -578,7 +578,7 @@ def test_whoever_does_not_take_its_answer_is_cut_off(
 
 
 def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Guest) -> None:
-    connections = large.service.node.endpoint.connections
+    connections = large.service._session.node.endpoint.connections
     before = asked_so_often(large)
     with contextlib.ExitStack() as stack:
         for n in range(20):
@@ -597,7 +597,7 @@ def test_every_limit_is_shown_by_its_name(service: Service, guest: Guest) -> Non
     guest.post(b" " * (LIMITS.max_body + 1))
     found = limit_hits(service.control_url)
     assert set(found) == {*NAMES, OPEN_FILES}
-    assert found == dict(service.node.endpoint.counts.hits)
+    assert found == dict(service._session.node.endpoint.counts.hits)
     assert found["max_body"] >= 1
 
 

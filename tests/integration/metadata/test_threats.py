@@ -108,11 +108,11 @@ def test_a_guest_that_changes_its_mind_without_end_is_held_to_its_rate(
         guest = Guest(service, "web0_0")
         assert guest.get().status == 200
         event = service.schedule("Reboot", "web0_0")
-        before = service.node.store.seq
+        before = service._session.node.store.seq
         said = [put_ready(guest, event.id, f"{n}") for n in range(50)]
         assert [answer.status for answer in said] == [200] * 4 + [429] * 46
         assert {answer.body for answer in said[4:]} == {THROTTLED}
-        assert service.node.store.seq == before + 4
+        assert service._session.node.store.seq == before + 4
         assert put_ready(Guest(service, "web0_1"), event.id, "well").status == 200
 
 
@@ -130,7 +130,7 @@ def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_
             assert put_ready(guest, id, f"{n}").status == 200
     with service() as second:
         guest, other = Guest(second, "web0_0"), Guest(second, "web0_1")
-        before = second.node.store.seq
+        before = second._session.node.store.seq
         assert put_ready(guest, id, "last").status == 200
         for note in ("one more", "and more"):
             said = put_ready(guest, id, note)
@@ -142,9 +142,9 @@ def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_
         assert put_ready(guest, id, "last").status == 200  # which is no change
         taken_back = guest.say(request("PUT", f"{READY}/{id}", METADATA, body=b'{"ready":false}'))
         assert taken_back.status == 429
-        assert second.node.store.seq == before + 1
+        assert second._session.node.store.seq == before + 1
         assert put_ready(other, id, "well").status == 200
-        listed = second.node.guests.listed("web0", id)
+        listed = second._session.node.guests.listed("web0", id)
         assert listed is not None
         assert [ready.note for ready in listed.ready] == ["last", "well"]
 
@@ -155,15 +155,15 @@ def test_nothing_that_a_guest_repeats_is_written_again(service: Service) -> None
     first, second = (service.schedule("Reboot", f"web0_{n}") for n in (0, 1))
     assert guest.approve(first.id, second.id).status == 200
     assert put_ready(guest, second.id, "well").status == 200
-    service.settle()
-    before = service.node.store.seq
+    service._session.settle()
+    before = service._session.node.store.seq
     for _ in range(20):
         assert guest.get().status == 200
         assert guest.approve(first.id, second.id).status == 200
         assert guest.approve("00000000-0000-4000-8000-000000000000").status == 400
         assert put_ready(guest, second.id, "well").status == 200
         assert guest.say(request("GET", "/forewarn/v1/wait?timeout=0&etag=*", METADATA)).status
-    assert service.node.store.seq == before
+    assert service._session.node.store.seq == before
 
 
 def test_what_a_guest_writes_does_not_act_on_an_operators_terminal(service: Service) -> None:
@@ -261,7 +261,7 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
         event = service.schedule("Reboot", "web0_0", description=prose)
         assert put_ready(guest, event.id, prose).status == 200
         assert guest.approve(event.id).status == 200
-        service.settle()
+        service._session.settle()
         assert guest.statuses() == {}
     said = set(Path(f"{carry}.said").read_text().splitlines())
     assert said == {

@@ -20,7 +20,7 @@ from forewarn.judge import judge, judge_files
 from forewarn.service.platform.platform import Outcome
 from forewarn.service.upkeep.history import HistoryPage
 from forewarn.store.port import HistoryQuery
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import DocumentEvent, FaultKind, RefusedError, Service
 from forewarn.testing.kit.events import Event
 from forewarn.wire.requests import write_approval
 
@@ -38,7 +38,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def shown(service: Service, event: Event, machine: str = "web_0") -> dict[str, Any] | None:
+def shown(service: Service, event: Event, machine: str = "web_0") -> DocumentEvent | None:
     events = service.document(machine)["Events"]
     return next((one for one in events if one["EventId"] == event.id), None)
 
@@ -48,7 +48,7 @@ def seconds_of_notice(service: Service, event: Event) -> float:
 
 
 def recorded(service: Service, event: Event) -> list[Record]:
-    page = service.run(service.node.history.page(HistoryQuery(event=event.id)))
+    page = service._session.run(service._session.node.history.page(HistoryQuery(event=event.id)))
     assert isinstance(page, HistoryPage)
     return list(page.records)
 
@@ -56,7 +56,7 @@ def recorded(service: Service, event: Event) -> list[Record]:
 def test_an_event_appears_as_started_without_having_been_scheduled(service: Service) -> None:
     fault = service.faults.add("sudden", machine="web_0", times=1)
     other = service.schedule("Reboot", "web_1")
-    assert (other.status, fault.matched) == ("Scheduled", 0)
+    assert (other.status, fault.matches) == ("Scheduled", 0)
     event = service.schedule("Reboot", "web_0", description="a short circuit")
     seen = shown(service, event)
     assert seen is not None
@@ -159,7 +159,7 @@ def test_what_goes_together_is_neither_sudden_nor_short(service: Service) -> Non
     events = service.host("h1").maintain()
     assert {event.status for event in events} == {"Scheduled"}
     assert {seconds_of_notice(service, event) for event in events} == {900}
-    assert [fault.matched for fault in faults] == [0, 0]
+    assert [fault.matches for fault in faults] == [0, 0]
 
 
 @pytest.mark.parametrize("verb", ["restart", "redeploy", "evict", "delete", "freeze"])
@@ -187,12 +187,14 @@ def test_what_would_start_at_once_is_left_alone(service: Service) -> None:
     service.disable("web")
     fault = service.faults.add("short-notice")
     assert service.restart("web_0").status == "Started", "nobody listens"
-    assert fault.matched == 0
+    assert fault.matches == 0
 
 
 def test_whoever_raises_an_event_is_told_what_became_of_it(service: Service) -> None:
     fault = service.faults.add("sudden")
-    done = service.run(service.node.platform.user_maintenance("web_0", EventType.REBOOT, "test"))
+    done = service._session.run(
+        service._session.node.platform.user_maintenance("web_0", EventType.REBOOT, "test")
+    )
     assert isinstance(done, Outcome)
     assert f"fault {fault.id} (sudden): an event is Started without" in done.notes[0]
 
@@ -212,7 +214,7 @@ def test_an_event_that_comes_to_nothing_uses_nothing_up() -> None:
         service.scale_set("web", 1)
         service.document("web_0")
         fault = service.faults.add("short-notice", times=1)
-        with pytest.raises(RefusedByService, match="not on a Sunday"):
+        with pytest.raises(RefusedError, match="not on a Sunday"):
             service.restart("web_0")
         assert (fault.consumed, fault.left, fault.by_machine) == (0, 1, {})
 
@@ -221,7 +223,7 @@ def test_every_second_event(service: Service) -> None:
     fault = service.faults.add("short-notice", skip=1, times=1, group="web")
     events = [service.schedule("Freeze", f"web_{n}") for n in range(3)]
     assert [seconds_of_notice(service, event) for event in events] == [900, 5, 900]
-    assert (fault.matched, fault.consumed) == (2, 1)
+    assert (fault.matches, fault.consumed) == (2, 1)
 
 
 # What is told of it.
@@ -229,8 +231,8 @@ def test_every_second_event(service: Service) -> None:
 
 def test_it_is_shown_before_it_is_withdrawn_in_the_trace_too(service: Service) -> None:
     lines: list[dict[str, Any]] = []
-    assert service.node.trace is not None
-    service.node.trace.add_sink(lines.append)
+    assert service._session.node.trace is not None
+    service._session.node.trace.add_sink(lines.append)
     service.faults.add("vanish", times=1)
     service.restart("web_0")
     service.get("web_0")
@@ -244,9 +246,9 @@ def test_the_trace_has_what_went_over_the_wire_and_says_that_it_was_spoiled(
     service: Service,
 ) -> None:
     lines: list[dict[str, Any]] = []
-    assert service.node.trace is not None
-    service.node.trace.add_sink(lines.append)
-    marks = ["gone", "plain", "truncated", "reset"]
+    assert service._session.node.trace is not None
+    service._session.node.trace.add_sink(lines.append)
+    marks: list[FaultKind] = ["gone", "plain", "truncated", "reset"]
     for kind in marks:
         service.faults.add(kind, machine="web_0", times=1)
     service.faults.add("slow", machine="web_0", seconds=0, times=1)
@@ -277,11 +279,12 @@ def test_the_judge_accuses_nobody_of_faults_on_purpose(tmp_path: Path) -> None:
         service.faults.add("error", method="POST", probability=0.3, takes_effect=True)
         service.faults.add("incarnation", probability=0.02)
         service.faults.add("slow", seconds=0, probability=0.05)
-        for kind in ("sudden", "vanish", "short-notice"):
+        kinds: tuple[FaultKind, ...] = ("sudden", "vanish", "short-notice")
+        for kind in kinds:
             service.faults.add(kind, probability=0.25)
         for _ in range(250):
             if dice.random() < 0.1:
-                with suppress(RefusedByService):
+                with suppress(RefusedError):
                     getattr(dice.choice(web), dice.choice(["restart", "redeploy", "freeze"]))()
             _poll(service, dice.choice(web.names), dice)
             service.clock.advance(dice.choice([1, 5, 60]))
@@ -301,9 +304,11 @@ def _poll(service: Service, machine: str, dice: random.Random) -> None:
 def test_without_the_mark_the_judge_would_accuse(service: Service) -> None:
     """The test above could fail."""
     lines: list[dict[str, Any]] = []
-    assert service.node.trace is not None
-    service.node.trace.add_sink(lines.append)
-    service.node.trace.fleet(service.node.store, service.node.writer.now().at)
+    assert service._session.node.trace is not None
+    service._session.node.trace.add_sink(lines.append)
+    service._session.node.trace.fleet(
+        service._session.node.store, service._session.node.writer.now().at
+    )
     service.faults.add("no-events", machine="web_0", times=1)
     service.get("web_0")
     assert judge(lines).findings == ()

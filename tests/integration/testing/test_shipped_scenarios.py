@@ -18,7 +18,7 @@ def played(name: str, kind: type[Good]) -> Result:
     scenario = scenarios.find(name)
     program = Clients(kind, scenario.under_test)
     leaves = kind in (clients.Seldom, clients.Fragile)
-    return run_scenario(scenario, program=program, patience=IMPATIENT if leaves else PATIENT)
+    return run_scenario(scenario, program=program, timeout=IMPATIENT if leaves else PATIENT)
 
 
 @pytest.mark.parametrize("name", scenarios.names())

@@ -70,7 +70,7 @@ def test_if_the_first_is_dead_the_next_takes_over(
 ) -> None:
     web = three(service)
     event = service.schedule("Reboot", "web_0", "web_1")
-    web[0].ready(event)  # and dies
+    web[0].report_ready(event)  # and dies
     second = begun(lives, tmp_path / "web_1", web[1].url)
     until(lambda: second.told("all ready"), "all are ready")
     assert event.status == "Scheduled"

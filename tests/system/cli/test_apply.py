@@ -89,9 +89,9 @@ def test_applying_twice_changes_nothing(service: Service, file: Path) -> None:
         "+ machine more in more",
         "1 group added, 1 machine added",
     ]
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     assert said(service, "apply", file) == "nothing to change\n"
-    assert service.node.store.seq == seq
+    assert service._session.node.store.seq == seq
 
 
 def test_a_new_machine_can_ask_at_once_and_the_others_stay_where_they_were(
@@ -106,13 +106,13 @@ def test_a_new_machine_can_ask_at_once_and_the_others_stay_where_they_were(
 
 
 def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -> None:
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     file.write_text(FLEET.replace("host: a}", "host: b, spot: true}"))
     page = said(service, "apply", file, "--plan")
     assert "~ machine web_0 in web: host: a → b, spot: False → True" in page
     assert "would be: 1 machine changed" in page
     assert told(service, "apply", file, "--plan")["planned"] is True
-    assert service.node.store.seq == seq
+    assert service._session.node.store.seq == seq
 
 
 def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, file: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, 
 def test_an_error_names_file_line_and_field_and_nothing_changes(
     service: Service, file: Path
 ) -> None:
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     machines = "".join(f"      - {{name: more-{n}}}\n" for n in range(1_000))
     file.write_text(
         FLEET
@@ -142,7 +142,7 @@ def test_an_error_names_file_line_and_field_and_nothing_changes(
         f"forewarn: {file}:{line}: groups[2].machines[1000].update_domian: unknown key;"
         " did you mean 'update_domain'?\n"
     )
-    assert service.node.store.seq == seq
+    assert service._session.node.store.seq == seq
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(service: Service, file: Path) -> None:
@@ -339,7 +339,7 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
     service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held in the middle by the test: whatever is asked then is answered, a second apply not."""
-    fleet_apply = service.node.fleet_apply
+    fleet_apply = service._session.node.fleet_apply
     reached, go_on = threading.Event(), threading.Event()
     decided = fleet_apply._decided
 

@@ -34,10 +34,10 @@ from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
 from helpers.forked_cli import Forked
 from helpers.paths import ROOT
 from helpers.polls import metrics, until
+from helpers.times import START
 from helpers.token_api import api_with_token
 
 STATE = "state.db"
@@ -82,7 +82,7 @@ def hello(stream: Stream) -> FeedHello:
 
 
 def test_a_stream_begins_with_where_it_begins_and_tells_each_commit(service: Service) -> None:
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     with closing(Stream(service.control_url)) as stream:
         assert stream.response.getheader("Content-Type", "").startswith("text/event-stream")
         assert hello(stream) == FeedHello(after=seq, newest=seq)
@@ -105,7 +105,7 @@ def test_a_stream_begins_with_where_it_begins_and_tells_each_commit(service: Ser
 
 def test_whoever_comes_back_with_the_last_number_misses_nothing(service: Service) -> None:
     service.get("web_0")
-    first = service.node.store.seq
+    first = service._session.node.store.seq
     events = [service.schedule("Freeze", "web_0", notice=f"{n}h") for n in range(1, 6)]
     for headers, query in (({"Last_Event_ID": str(first)}, ""), ({}, f"?after={first}")):
         with closing(Stream(service.control_url, query, **headers)) as stream:
@@ -125,7 +125,7 @@ def test_everything_from_the_beginning_makes_up_the_state(service: Service) -> N
     mirror = Mirror()
     with closing(Stream(service.control_url, "?after=0")) as stream:
         hello(stream)
-        while mirror.seq < service.node.store.seq:
+        while mirror.seq < service._session.node.store.seq:
             mirror.told(stream.changes())
     assert mirror.state() == truth(service)
 
@@ -136,14 +136,14 @@ def test_two_readers_see_the_same(service: Service) -> None:
         closing(Stream(service.control_url, "?after=0")) as other,
     ):
         live(service)
-        last = service.node.store.seq
+        last = service._session.node.store.seq
         seen = [[s.next() for _ in range(last + 1)] for s in (one, other)]
         assert seen[0][1:] == seen[1][1:]
         assert [message.id for message in seen[0][1:]] == [str(n + 1) for n in range(last)]
 
 
 def test_filters_leave_the_numbers_going_on(service: Service) -> None:
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     with (
         closing(Stream(service.control_url, "?group=sql")) as sql,
         closing(Stream(service.control_url, "?what=raised,withdrawn")) as raised,
@@ -193,7 +193,7 @@ def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> Non
     service.get("web_0")
     service.clock.advance("200d")
     service.schedule("Reboot", "web_0")
-    service.run(service.node.history.prune())
+    service._session.run(service._session.node.history.prune())
     with closing(Stream(service.control_url, "?after=0")) as stream:
         assert stream.response.status == 410
         problem = json.loads(stream.response.read())
@@ -214,10 +214,10 @@ def test_history_that_goes_while_somebody_reads_ends_the_stream_with_a_word(
     monkeypatch.setattr("forewarn.service.engine.feed.RECENT", 0)
     with closing(slow(service, "?after=0")) as stream:
         fill(service, 2 * FEED_PAGE)
-        until(lambda: service.node.feed.lag > FEED_PAGE)
+        until(lambda: service._session.node.feed.lag > FEED_PAGE)
         service.clock.advance("200d")
         service.schedule("Reboot", "sql-0")
-        service.run(service.node.history.prune())
+        service._session.run(service._session.node.history.prune())
         last = None
         for message in stream.messages:
             last = message
@@ -244,11 +244,11 @@ def slow(service: Service, query: str) -> Stream:
 
 def fill(service: Service, times: int) -> None:
     """Commits of a hundred kilobytes each."""
-    store = service.node.store
+    store = service._session.node.store
     for n in range(times):
         machine = Machine(name="bulk_0", labels={"long": str(n) * 50_000})
         batch = Batch(START, entries=(Entry("bulk", (MachinePut(machine),)),))
-        service.run(store.transact(lambda _, batch=batch: batch))  # type: ignore[misc]
+        service._session.run(store.transact(lambda _, batch=batch: batch))  # type: ignore[misc]
 
 
 def test_a_slow_reader_costs_nothing_and_misses_nothing(
@@ -257,9 +257,11 @@ def test_a_slow_reader_costs_nothing_and_misses_nothing(
     monkeypatch.setattr("forewarn.service.engine.feed.RECENT", 0)
     with closing(slow(service, "?after=0")) as stream:
         fill(service, 3 * FEED_PAGE)
-        last = service.node.store.seq
-        until(lambda: service.node.feed.lag > FEED_PAGE)
-        assert len(service.node.feed._entries) <= FEED_PAGE  # of which nothing else is in memory
+        last = service._session.node.store.seq
+        until(lambda: service._session.node.feed.lag > FEED_PAGE)
+        assert (
+            len(service._session.node.feed._entries) <= FEED_PAGE
+        )  # of which nothing else is in memory
         # The others go on meanwhile.
         with closing(Stream(service.control_url, f"?after={last - 1}")) as other:
             hello(other)
@@ -277,7 +279,7 @@ def test_a_commit_however_large_is_one_message_that_all_share(service: Service) 
         for stream in streams:
             hello(stream)
         batch = Batch(START, entries=(Entry("large", items),))
-        service.run(service.node.store.transact(lambda _: batch))
+        service._session.run(service._session.node.store.transact(lambda _: batch))
         for stream in streams:
             told = stream.changes()
             assert len(told.changes) == len(told.machines) == many
@@ -298,7 +300,7 @@ def test_200_streams_are_told_and_forgotten_when_they_go(service: Service) -> No
     until(lambda: metrics(service.control_url)["forewarn_feed_lag"] == 0)
     for stream in streams:
         stream.close()
-    until(lambda: service.node.feed.followers == 0)
+    until(lambda: service._session.node.feed.followers == 0)
 
 
 def test_there_is_a_limit_to_how_many_follow(
@@ -355,7 +357,7 @@ def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Servi
     asked = {"after": str(start.next), "wait": "30"}
     waiting = threading.Thread(target=lambda: answers.append(client.changes(asked)))
     waiting.start()
-    until(lambda: service.node.feed.followers == 1)
+    until(lambda: service._session.node.feed.followers == 1)
     event = service.schedule("Reboot", "web_0")
     waiting.join(30)
     (page,) = answers
@@ -367,7 +369,7 @@ def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Servi
         assert len(page.commits) <= 2
         found += [told.seq for told in page.commits]
         after = page.next
-    assert found == list(range(1, service.node.store.seq + 1))
+    assert found == list(range(1, service._session.node.store.seq + 1))
     assert client.changes({"after": str(after), "wait": "0"}).next == after
     with pytest.raises(ControlError, match="there is no commit 999"):
         client.changes({"after": "999"})
@@ -377,9 +379,9 @@ def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Servi
 
 
 def test_a_limited_token_is_told_of_its_groups_until_it_is_revoked(service: Service) -> None:
-    tokens = service.node.tokens
-    service.run(tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
-    made = service.run(
+    tokens = service._session.node.tokens
+    service._session.run(tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
+    made = service._session.run(
         tokens.create(NewToken(name="dba", role=Role.VIEWER, limit=Limit(groups=("sql",))), "test")
     )
     assert isinstance(made, CreatedToken), made
@@ -394,7 +396,7 @@ def test_a_limited_token_is_told_of_its_groups_until_it_is_revoked(service: Serv
         told = told_of(stream)
         assert [change.event for change in told.changes] == [mine.id]
         assert b"web" not in msgspec.json.encode(told)
-        service.run(tokens.revoke("dba", "test", force=True))
+        service._session.run(tokens.revoke("dba", "test", force=True))
         service.schedule("Freeze", "sql-1")
         rest = stream.response.read()
     assert b"sql" not in rest
@@ -413,7 +415,7 @@ def typed(service: Service, *words: str) -> Result:
 
 
 def test_the_command_prints_lines_for_people_and_for_programs(service: Service) -> None:
-    seq = service.node.store.seq
+    seq = service._session.node.store.seq
     event = service.schedule("Reboot", "web_0", description="line\nbreak")
     result = typed(service, "--after", str(seq), "--limit", "1")
     assert result.exit_code == 0, result.output

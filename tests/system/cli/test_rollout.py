@@ -34,7 +34,7 @@ def service() -> Iterator[Service]:
 
 def typed(service: Service, *words: str) -> Result:
     result = CliRunner().invoke(app, ["rollout", *words, "--url", service.control_url])
-    service.settle()
+    service._session.settle()
     return result
 
 

@@ -19,14 +19,14 @@ from typer.testing import CliRunner, Result
 from forewarn import judge
 from forewarn.cli.app import app
 from forewarn.service.engine.ledger import Hung
-from forewarn.testing import RefusedByService, Service, run_scenario, scenarios
+from forewarn.testing import RefusedError, Service, run_scenario, scenarios
 from forewarn.testing.enclosure import NoFakeTime, fake_time
-from forewarn.testing.kit.service import START
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.forked_cli import Forked
 from helpers.netns import needs_root, require
 from helpers.polls import until
 from helpers.process import Running
+from helpers.times import START
 
 APP = """\
 import json, os, signal, sys, time, urllib.request
@@ -224,7 +224,7 @@ def test_what_cannot_be_played_is_said_in_a_line(words: list[str], code: int, sa
     assert says in " ".join(result.output.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("error", [RefusedByService("not so"), Hung("not done after 30 s")])
+@pytest.mark.parametrize("error", [RefusedError("not so"), Hung("not done after 30 s")])
 def test_a_service_that_cannot_play_it_says_so_in_a_line(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +258,7 @@ def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None
     found = scenarios.find("rolling-update")
     patience = 20.0
     program = ProgramRunner([sys.executable, "-S", str(file)], found.under_test)
-    result = run_scenario(found, program=program, patience=patience).check()
+    result = run_scenario(found, program=program, timeout=patience).check()
     assert [(one.code, one.terminated) for one in result.ended] == [(0, False)] * 3
     assert result.took < patience, "nobody's patience came to its end"
 
@@ -313,7 +313,7 @@ def test_somebody_who_cannot_wait_interrupts_it_twice(tmp_path: Path) -> None:
         with Service(
             "groups: [{name: web, kind: scale-set, machines: [{name: web_0}]}]", sockets=True
         ) as service:
-            program.start(service)
+            program.start(service._session)
             until(pids.exists)
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):

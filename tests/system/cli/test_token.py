@@ -19,6 +19,7 @@ from forewarn.cli.app import app
 from forewarn.core.access import Role
 from forewarn.core.time import DAY
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 from helpers.forked_cli import Forked, run
 from helpers.process import Running
@@ -186,12 +187,12 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
 def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path: Path) -> None:
     """A token that is made offline must not look as if somebody had served until then."""
     state = tmp_path / "state.db"
-    yesterday = guard.wall_us() - DAY
+    yesterday = to_datetime(guard.wall_us() - DAY)
     with Service(FLEET, state=state, start=yesterday) as service:
         service.document("web_0")
     assert on_state("create", "alice", "--role", "admin", state=state).exit_code == 0
     with Service(FLEET, state=state, real_time=True) as service:
-        assert service.node.writer.now().lost >= DAY
+        assert service._session.node.writer.now().lost >= DAY
 
 
 @pytest.mark.parametrize("words", [("list",), ("revoke", "alice")])
@@ -338,7 +339,8 @@ def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
     tmp_path: Path, ago: int, level: str, says: str
 ) -> None:
     state = tmp_path / "state.db"
-    with Service(FLEET, sockets=True, state=state, start=guard.wall_us() - ago * DAY) as service:
+    start = to_datetime(guard.wall_us() - ago * DAY)
+    with Service(FLEET, sockets=True, state=state, start=start) as service:
         api_with_token(service, "alice", Role.ADMIN, lasts=20 * DAY)
     running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True, log="json")
     try:

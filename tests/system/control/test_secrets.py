@@ -206,7 +206,7 @@ def test_a_fault_of_ours_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
         def broken(_name: str) -> None:
             raise KeyError(api.token)
 
-        monkeypatch.setattr(service.node.hosts, "host", broken)
+        monkeypatch.setattr(service._session.node.hosts, "host", broken)
         with structlog.testing.capture_logs():
             answer = api.get("/v1/hosts/dune")
     assert answer.status == 500

@@ -48,13 +48,13 @@ class Scene:
             return int(str((secured.getpeercert() or {})["serialNumber"]), 16)
 
     def refresh(self) -> None:
-        certificates = self.service.node.certificates
+        certificates = self.service._session.node.certificates
         assert certificates is not None
 
         async def look() -> None:
             certificates.refresh()
 
-        self.service.run(look())
+        self.service._session.run(look())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 from helpers.paths import ROOT
 
 DRIVER = ROOT / "examples/drivers/local_machines.py"
@@ -86,14 +86,14 @@ def service(machine: Machine, tmp_path: Path) -> Iterator[Service]:
 def test_all_of_a_machine_is_frozen_rebooted_and_ended(machine: Machine, service: Service) -> None:
     assert machine.states() == {"S"}
     service.approve("web_0", service.schedule("Freeze", "web_0", duration=3))
-    service.settle()
+    service._session.settle()
     assert machine.states() == {"T"}
     service.clock.advance("3s")
     assert machine.states() == {"S"}
 
     before = machine.processes()
     service.approve("web_0", service.schedule("Reboot", "web_0"))
-    service.settle()
+    service._session.settle()
     assert machine.states() == {""}
     service.clock.advance("1s")
     after = machine.processes()
@@ -101,7 +101,7 @@ def test_all_of_a_machine_is_frozen_rebooted_and_ended(machine: Machine, service
     assert machine.states() == {"S"}
 
     service.approve("web_0", service.schedule("Terminate", "web_0"))
-    service.settle()
+    service._session.settle()
     assert machine.processes() == after
     assert machine.states() == {""}
     assert not machine.pid.exists(), "nobody is killed who gets its number"
@@ -110,12 +110,12 @@ def test_all_of_a_machine_is_frozen_rebooted_and_ended(machine: Machine, service
 def test_what_cannot_be_carried_out_is_not_announced(
     service: Service, machine: Machine, tmp_path: Path
 ) -> None:
-    with pytest.raises(RefusedByService, match="no other computer to redeploy to"):
+    with pytest.raises(RefusedError, match="no other computer to redeploy to"):
         service.schedule("Redeploy", "web_0")
     (tmp_path / "fleet/web_0/start").chmod(0o644)
-    with pytest.raises(RefusedByService, match="start is no program that could be started"):
+    with pytest.raises(RefusedError, match="start is no program that could be started"):
         service.schedule("Reboot", "web_0")
     (tmp_path / "fleet/web_0/pid").unlink()
-    with pytest.raises(RefusedByService, match=r"there is no .*/fleet/web_0/pid"):
+    with pytest.raises(RefusedError, match=r"there is no .*/fleet/web_0/pid"):
         service.schedule("Freeze", "web_0")
     assert machine.states() == {"S"}

@@ -20,8 +20,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from forewarn.core import Durations
-from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
 from forewarn.metadata.http.known_polls import MAX_KNOWN_POLLS, MAX_POLL_BYTES
@@ -53,7 +51,7 @@ WAYS = {"the fast path": GET, "the slow path": ODD}
 
 
 def front_of(service: Service) -> Front:
-    front = service.node.front
+    front = service._session.node.front
     assert front is not None
     return front
 
@@ -295,13 +293,17 @@ def test_ten_thousand_answers_have_ten_thousand_ids(service: Service, group: Gro
 def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
     service: Service, group: Group, way: str
 ) -> None:
-    name, poll_index, counts = group[1].name, service.node.poll_index, service.node.endpoint.counts
+    name, poll_index, counts = (
+        group[1].name,
+        service._session.node.poll_index,
+        service._session.node.endpoint.counts,
+    )
     event = service.schedule("Freeze", group[0].name)
     before = list(counts.polls)
     with group[1].line() as line:
         service.clock.advance("7s")
         first = send_poll(line, WAYS[way])
-        seen = service.node.writer.now()
+        seen = service._session.node.writer.now()
         for _ in range(4):
             service.clock.advance("7s")
             send_poll(line, WAYS[way])
@@ -309,7 +311,7 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
         assert send_poll(line, same).status == 304
     polls = poll_index.polls(name)
     assert polls is not None
-    now = service.node.writer.now()
+    now = service._session.node.writer.now()
     assert (polls.count, polls.last, polls.version) == (6, now.at, NEWEST)
     assert polls.incarnation == 2
     assert polls.first_sights == {event.id: seen.at}
@@ -319,7 +321,7 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
 
 
 def test_to_poll_on_a_kept_connection_keeps_a_group_listening() -> None:
-    with Service(fleet_of(1), sockets=True, front=True, rules=Durations(silence=DAY)) as service:
+    with Service(fleet_of(1), sockets=True, front=True, silence="24h") as service:
         guest = Guest(service, "web0_0")
         guest.get()
         service.schedule("Reboot", guest.name, notice="30d")
@@ -365,7 +367,7 @@ def test_a_poll_on_a_kept_connection_enables_its_group_and_ends_it(
 
 
 def test_a_machine_with_a_detour_takes_the_long_way(service: Service, group: Group) -> None:
-    detours = service.node.endpoint.detours
+    detours = service._session.node.endpoint.detours
     with group[0].line() as line, group[1].line() as other:
         before = send_poll(line)
         send_poll(other)
@@ -398,7 +400,7 @@ def test_a_throttled_burst_is_answered_exactly_so_often(
     monkeypatch.setattr(guard, "monotonic", stands)
     limits = Limits(throttle=7)
     with Service(fleet_of(1), sockets=True, limits=limits, front=front) as service:
-        guest, hits = Guest(service, "web0_0"), service.node.endpoint.counts.hits
+        guest, hits = Guest(service, "web0_0"), service._session.node.endpoint.counts.hits
         guest.get()
         stands.now += 60
         with guest.line() as line:
@@ -414,7 +416,7 @@ def test_a_throttled_burst_is_answered_exactly_so_often(
         stands.now += 1
         assert [guest.get().status for _ in range(9)] == [200] * 7 + [429] * 2
         assert hits["throttle"] == 9
-        polls = service.node.poll_index.polls(guest.name)
+        polls = service._session.node.poll_index.polls(guest.name)
         assert polls is not None
         assert polls.count == 1 + 4 * 7
         if front:
@@ -461,7 +463,7 @@ def narrow_line(guest: Guest) -> RawConnection:
 
 
 def polled(service: Service, guest: Guest) -> int:
-    polls = service.node.poll_index.polls(guest.name)
+    polls = service._session.node.poll_index.polls(guest.name)
     return polls.count if polls else 0
 
 
@@ -601,7 +603,7 @@ def test_a_silent_caller_is_kept_whatever_sockets_do_by_default() -> None:
             guest = Guest(service, "web0_0")
             guest.get()
             with guest.line() as line:
-                until(lambda: service.node.endpoint.connections.total == 1, patience=5)
+                until(lambda: service._session.node.endpoint.connections.total == 1, patience=5)
                 assert send_poll(line).status == 200
     finally:
         socket.setdefaulttimeout(before)
@@ -617,7 +619,7 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
         guests = [Guest(service, f"web{n}_0") for n in range(40)]
         for guest in guests:
             guest.get()
-        connections = service.node.endpoint.connections
+        connections = service._session.node.endpoint.connections
         until_closed(service)
         before = descriptors()
         for said in (GET, ODD, LAST, b"", GET[:9]):
@@ -648,7 +650,7 @@ sys.stdin.read()
 
 
 def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, group: Group) -> None:
-    connections, own = service.node.endpoint.connections, group[0].name
+    connections, own = service._session.node.endpoint.connections, group[0].name
     until(lambda: own not in connections._held)
     host, port = group[0].place
     for said in (GET, ODD):
@@ -794,7 +796,7 @@ def test_no_timer_is_set_for_a_request(service: Service, group: Group, way: str)
         loop.call_at = call_at
         return lambda: delattr(loop, "call_at")
 
-    unwatch = service.run(watch())
+    unwatch = service._session.run(watch())
     try:
         with group[0].line() as line:
             for _ in range(300):
@@ -809,7 +811,7 @@ def test_no_timer_is_set_for_a_request(service: Service, group: Group, way: str)
 
 def test_a_thousand_groups_that_are_idle_have_no_pages() -> None:
     with Service(fleet_of(1_000), sockets=True, front=True) as service:
-        callers = service.node.endpoint.callers
+        callers = service._session.node.endpoint.callers
         found = [callers.at(service.addresses[f"web{n}_0"]) for n in range(1_000)]
         assert all(caller and caller.document.rendered == {} for caller in found)
         assert Guest(service, "web7_0").get().status == 200
@@ -822,7 +824,7 @@ def test_a_thousand_groups_that_are_idle_have_no_pages() -> None:
 def test_without_a_front_everything_takes_the_long_way() -> None:
     with Service(fleet_of(1), sockets=True, front=False) as service:
         guest = Guest(service, "web0_0")
-        assert service.node.front is None
+        assert service._session.node.front is None
         with guest.line() as line:
             assert send_poll(line).header("connection") == "close"
         with guest.line() as line:
@@ -855,7 +857,7 @@ def test_whatever_is_recorded_takes_the_long_way(tmp_path: Path) -> None:
     with Service(fleet_of(1), sockets=True, front=True, record=trace) as service:
         guest = Guest(service, "web0_0")
         guest.get()
-        assert service.node.front is None
+        assert service._session.node.front is None
         with guest.line() as line:
             ids = [send_poll(line).header("x-ms-request-id") for _ in range(20)]
     entries = [json.loads(line) for line in trace.read_text().splitlines()]

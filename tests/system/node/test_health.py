@@ -27,9 +27,9 @@ from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
 from helpers.polls import metrics, until
 from helpers.serve_process import running_service, write_settings
+from helpers.times import START
 
 
 @pytest.fixture
@@ -77,7 +77,9 @@ def test_all_is_well_with_a_service_that_nobody_has_broken(service: Service) -> 
 def test_they_need_no_token_and_tell_nobody_where_things_lie(
     service: Service, tmp_path: Path
 ) -> None:
-    service.run(service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
+    service._session.run(
+        service._session.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
+    )
     full(service)
     with pytest.raises(ControlError, match="needs a token"):
         ControlClient(service.control_url).status()
@@ -88,7 +90,7 @@ def test_they_need_no_token_and_tell_nobody_where_things_lie(
 
 def full(service: Service) -> None:
     """SQLite itself says that there is no room, at the next commit that needs some."""
-    store = service.node.store
+    store = service._session.node.store
     assert isinstance(store, SqliteStore)
     pages = limited(service, 1)
     limited(service, pages)
@@ -102,7 +104,7 @@ def write_on(service: Service) -> None:
 
 
 def limited(service: Service, pages: int) -> int:
-    store = service.node.store
+    store = service._session.node.store
     assert isinstance(store, SqliteStore)
 
     def limit() -> int:
@@ -111,7 +113,7 @@ def limited(service: Service, pages: int) -> int:
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
             return int(connection.scalar(sa.text("PRAGMA page_count")) or 0)
 
-    return service.run(store._in_thread(limit))
+    return service._session.run(store._in_thread(limit))
 
 
 def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
@@ -122,7 +124,9 @@ def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
     assert wrong(service, "healthz") == {}
     assert service.get("web_0").status in (200, 500)  # it is asked for the first time
     limited(service, 1_000_000)
-    service.run(service.node.poll_index.save(service.node.writer.now()))  # as it does every 5 s
+    service._session.run(
+        service._session.node.poll_index.save(service._session.node.writer.now())
+    )  # as it does every 5 s
     assert wrong(service, "readyz") == {}
 
 
@@ -141,7 +145,7 @@ def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
     full(service)
     until(lambda: len(told) == 1)
     limited(service, 1_000_000)
-    service.run(service.node.poll_index.save(service.node.writer.now()))
+    service._session.run(service._session.node.poll_index.save(service._session.node.writer.now()))
     until(lambda: len(told) == 2)
     assert told == [
         ("a part of the service is failing", "state"),
@@ -159,7 +163,7 @@ def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_l
             told.append(fields["why"])
 
     monkeypatch.setattr(health, "log", Log())
-    well = service.node.health
+    well = service._session.node.health
     reasons = ["1 of 3 workers are away", "2 of 3 workers are away"]
     for why in reasons:
         monkeypatch.setattr(well, "_guests", lambda why=why: why)
@@ -178,7 +182,7 @@ def test_a_scheduler_that_died_is_noticed(service: Service) -> None:
         task.cancel()
         await asyncio.wait([task])
 
-    service.run(kill())
+    service._session.run(kill())
     assert wrong(service, "healthz") == {"scheduler": "the scheduler is not running"}
     assert wrong(service, "readyz") == {"scheduler": "the scheduler is not running"}
 
@@ -190,13 +194,13 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
     monkeypatch.setattr(health, "STORE_PATIENCE", 0.2)
     monkeypatch.setattr(health, "OVERDUE_PATIENCE", 0.2)
     service.schedule("Reboot", "web_0")
-    store, clock = service.node.store, service.node.clock
+    store, clock = service._session.node.store, service._session.node.clock
     assert isinstance(store, SqliteStore)
     assert isinstance(clock, VirtualClock)
     stuck = threading.Event()
     try:
         store._thread.submit(stuck.wait)
-        service._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
+        service._session._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
         until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
         found = wrong(service, "healthz")
         assert found["store"].startswith("the store has not answered for ")
@@ -228,7 +232,7 @@ def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
 
 
 def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) -> None:
-    service._loop.call_soon_threadsafe(service.node._begin_stop)
+    service._session._loop.call_soon_threadsafe(service._session.node._begin_stop)
     until(lambda: wrong(service, "readyz") == {"service": "the service is stopping"})
     assert wrong(service, "healthz") == {}
 

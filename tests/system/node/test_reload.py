@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from forewarn.core.time import DAY, SECOND, Durations
+from forewarn.core.time import SECOND
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
 from forewarn.node.config import Tls
@@ -147,7 +147,7 @@ class Reloaded:
 
     def __call__(self, text: str) -> Report:
         self._file.write_text(text)
-        return self._service.run(self.reloading.reload_node(self._service.node))
+        return self._service._session.run(self.reloading.reload_node(self._service._session.node))
 
 
 def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_at_once(
@@ -162,21 +162,21 @@ def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_a
         service.clock.advance("9m59s")
         assert service.document("web_0")["Events"][0]["EventStatus"] == "Scheduled"
         reload('start_grace = "5m"')
-        service.settle()
+        service._session.settle()
         service.clock.advance("1s")
         assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
 
 
 def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -> None:
-    with Service(SAMPLE, rules=Durations(silence=DAY)) as service:
+    with Service(SAMPLE, silence="24h") as service:
         reload = Reloaded(tmp_path, service)
         service.document("web_0")
         service.clock.advance("2h")
         assert reload('silence = "3h"').reloaded == ("silence",)
         service.clock.advance("59m")
-        assert service.node.machine_index.group("web").enabled  # type: ignore[union-attr]
+        assert service._session.node.machine_index.group("web").enabled  # type: ignore[union-attr]
         service.clock.advance("2m")
-        assert not service.node.machine_index.group("web").enabled  # type: ignore[union-attr]
+        assert not service._session.node.machine_index.group("web").enabled  # type: ignore[union-attr]
 
 
 def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path
         reload = Reloaded(tmp_path, service)
         report = reload('start_grace = "10m"\nenable_delay = "1s"')
         assert (report.reloaded, report.restart) == (("enable_delay",), ("start_grace",))
-        rules = service.node.writer.rules
+        rules = service._session.node.writer.rules
         assert (rules.start_grace, rules.enable_delay) == (60 * SECOND, SECOND)
 
 
@@ -196,10 +196,10 @@ def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_
         report = reload("max_body = 10\nmax_head = 1000\n")
         assert (report.reloaded, report.restart) == (("max_body",), ("max_head",))
         assert service.post("web_0", b"x" * 11).status == 413
-        assert service.node.endpoint.limits.max_head == 16_384
+        assert service._session.node.endpoint.limits.max_head == 16_384
         report = reload("max_body = 10\nmax_head = 4096\n")
         assert (report.reloaded, report.restart) == (("max_head",), ())
-        assert service.node.endpoint.limits.max_head == 4_096
+        assert service._session.node.endpoint.limits.max_head == 4_096
         assert reload("max_connections_per_machine = 1").reloaded[-1].startswith("max_connections")
         service.document("web_0")  # the first of all closes its connection
         with connection(service) as first, connection(service) as second:
@@ -211,16 +211,16 @@ def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> 
     before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
     with Service(SAMPLE, driver=driver) as service:
         reload = Reloaded(tmp_path, service, before)
-        refused = service.node.gates.gate_problem(_gate("well"))
+        refused = service._session.node.gates.gate_problem(_gate("well"))
         assert refused is not None
         report = reload(before.replace("false", "true") + 'timeout = "9s"\n[gates]\nwell = ["sh"]')
         assert set(report.reloaded) == {"command.program", "command.timeout", "gates"}
-        assert service.node.gates.gate_problem(_gate("well")) is None
+        assert service._session.node.gates.gate_problem(_gate("well")) is None
         service.document("web_0")
         event = service.schedule("Reboot", "web_0")
         service.document("web_0")
         assert service.approve("web_0", event).status == 200
-        service.settle()
+        service._session.settle()
         assert service.document("web_0")["Events"] == []  # carried out by the one that can
 
 
@@ -309,7 +309,7 @@ def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Pa
         report = reload('fleet = "fleet.yaml"')
         (problem,) = report.problems
         assert "is not applied, the inventory stays as it was" in problem
-        assert service.node.machine_index.machine("web-0") is not None
+        assert service._session.node.machine_index.machine("web-0") is not None
 
 
 def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
         assert Reloaded(tmp_path, service)('control_names = ["a.example"]').reloaded == (
             "control_names",
         )
-        assert service.node.control_names == ("a.example",)
+        assert service._session.node.control_names == ("a.example",)
 
 
 @contextlib.contextmanager

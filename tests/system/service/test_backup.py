@@ -26,7 +26,7 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.http.errors import on_store_failed
 from forewarn.control.schema.core import BACKUP_HEADER
-from forewarn.core import Durations, Event, EventType, Refused, Status
+from forewarn.core import Event, EventType, Refused, Status
 from forewarn.core.history import RecordKind
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
 from forewarn.core.rollouts.lanes import Selection
@@ -48,11 +48,12 @@ from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import HistoryQuery as Records
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
 from helpers.forked_cli import Forked
 from helpers.next_version import BETWEEN, NEXT, THIS, migrate
 from helpers.next_version import COMMAND as NEXT_VERSION
+from helpers.times import START
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 
@@ -375,7 +376,8 @@ class Life:
         self.state, self.backup = directory / "state.db", directory / "backup.db"
 
     def serving(self, start: int = START) -> Service:
-        return Service(SAMPLE, sockets=True, state=self.state, start=start, **self.more)
+        at = to_datetime(start)
+        return Service(SAMPLE, sockets=True, state=self.state, start=at, **self.more)
 
     def copy(self, service: Service) -> None:
         client = ControlClient(service.control_url)
@@ -393,11 +395,13 @@ class Life:
 
 
 def at(service: Service) -> int:
-    return service.node.writer.now().at
+    return service._session.node.writer.now().at
 
 
 def record_of(service: Service, what: RecordKind) -> list[Any]:
-    return list(service.run(service.node.store.history(Records(what=(what,), limit=100))))
+    return list(
+        service._session.run(service._session.node.store.history(Records(what=(what,), limit=100)))
+    )
 
 
 def test_a_restore_says_what_is_the_state_now_and_what_was(tmp_path: Path) -> None:
@@ -453,7 +457,7 @@ def test_whoever_follows_the_feed_is_told_that_what_came_next_is_not_known(tmp_p
     with life.serving() as service:
         service.get("web_0")
         life.copy(service)
-        known = service.node.store.seq
+        known = service._session.node.store.seq
         for _ in range(4):
             service.schedule("Freeze", "web_0", notice="2d")
     life.restore()
@@ -492,11 +496,11 @@ def waiting_behind_another(life: Life) -> tuple[Event, int]:
     with life.serving() as service:
         service.get("web_0")
         service.approve("web_0", service.schedule("Reboot", "web_0"))
-        event = service.schedule("Freeze", "web_1").record
+        event = service.schedule("Freeze", "web_1")._record
         service.approve("web_0", event)
         service.schedule("Freeze", "jumpbox", notice="2d")
         life.copy(service)
-        service.run(service.node.platform.cancel(event.id, "operator"))
+        service._session.run(service._session.node.platform.cancel(event.id, "operator"))
         service.clock.advance("40m")
         ended = at(service)
     assert event.id not in life.impacts()
@@ -505,7 +509,7 @@ def waiting_behind_another(life: Life) -> tuple[Event, int]:
 
 
 def held_by(service: Service, event: Event) -> list[str]:
-    explained = service.run(service.node.platform.explain(event.id))
+    explained = service._session.run(service._session.node.platform.explain(event.id))
     assert not isinstance(explained, Refused)
     return [hold.kind.value for hold in explained.holds]
 
@@ -516,7 +520,7 @@ def test_what_was_cancelled_since_can_be_cancelled_again_before_it_starts(tmp_pa
     with life.serving(ended) as service:
         service.clock.advance("59s")
         assert held_by(service, event) == ["restored"]
-        service.run(service.node.platform.cancel(event.id, "operator"))
+        service._session.run(service._session.node.platform.cancel(event.id, "operator"))
         service.clock.advance("1h")
     assert event.id not in life.impacts()
 
@@ -535,7 +539,7 @@ def test_what_nobody_cancels_again_starts_when_the_grace_is_over(tmp_path: Path)
         assert event.id in life.impacts()
         ended = at(service)
     with life.serving(ended) as service:  # somebody has had it by now
-        (other,) = service.node.store.groups["jumpbox"].events
+        (other,) = service._session.node.store.groups["jumpbox"].events
         assert held_by(service, other) == ["notice", "grace"]
 
 
@@ -566,7 +570,7 @@ def restored_with(life: Life, driver: Blind) -> Event:
     """An approved Reboot that was carried out after the copy; the copy is the state now."""
     with life.serving() as service:
         service.get("web_0")
-        event = service.schedule("Reboot", "web_0").record
+        event = service.schedule("Reboot", "web_0")._record
         life.copy(service)
         service.approve("web_0", event)
         assert driver.performed == [event.id]
@@ -582,14 +586,16 @@ def test_an_event_that_nobody_can_tell_about_waits_for_an_operator(tmp_path: Pat
         service.approve("web_0", event)
         service.clock.advance("1m")  # what a copy tells of waits for the grace, approved or not
         assert driver.performed == [event.id]  # the once
-        held = service.run(service.node.platform.event(event.id))
+        held = service._session.run(service._session.node.platform.event(event.id))
         assert isinstance(held, Event)
         assert held.attempt is not None
         assert held.attempt.stuck
         assert "restored from a copy" in held.attempt.note
         driver.answers = Again(START + 2 * MINUTE)
-        service.run(service.node.platform.retry(event.id, "operator"))  # it did not happen
-        service.settle()
+        service._session.run(
+            service._session.node.platform.retry(event.id, "operator")
+        )  # it did not happen
+        service._session.settle()
         assert driver.performed == [event.id] * 2
         driver.answers = Done()
         service.clock.advance("3m")  # that was said once, for all that follows from it
@@ -648,7 +654,7 @@ def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
     wanted = RolloutRequest(type=EventType.REBOOT, selection=Selection(groups=("web",)), by="test")
     with life.serving() as service:
         service.get("web_0")
-        report = service.run(service.node.rollouts.start(wanted))
+        report = service._session.run(service._session.node.rollouts.start(wanted))
         assert not isinstance(report, Refused)
         id = report.rollout.id
         life.copy(service)
@@ -658,29 +664,29 @@ def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
     before = life.impacts()
     life.restore()
     with life.serving(ended) as service:
-        paused = service.node.store.registry.rollouts[id].paused
+        paused = service._session.node.store.registry.rollouts[id].paused
         assert paused is not None
         assert (paused.by, "restored from a copy" in paused.why) == ("restore", True)
         service.clock.advance("3h")
         # What had been announced goes on, and was carried out already; nothing more is announced.
         assert life.impacts() == before
-        service.run(service.node.rollouts.resume(id, "operator"))
+        service._session.run(service._session.node.rollouts.resume(id, "operator"))
         service.clock.advance("6h")
-        assert service.node.store.registry.rollouts[id].ended_at is not None
+        assert service._session.node.store.registry.rollouts[id].ended_at is not None
 
 
 def test_time_since_the_copy_counts_as_an_outage(tmp_path: Path) -> None:
-    life = Life(tmp_path, rules=Durations(silence=DAY))
+    life = Life(tmp_path, silence="24h")
     with life.serving() as service:
         service.get("web_0")
         life.copy(service)
     life.restore()
     with life.serving(START + 7 * DAY) as service:
-        assert service.node.store.groups["web"].enabled  # nobody could have asked
+        assert service._session.node.store.groups["web"].enabled  # nobody could have asked
         service.clock.advance("23h")
-        assert service.node.store.groups["web"].enabled
+        assert service._session.node.store.groups["web"].enabled
         service.clock.advance("2h")
-        assert not service.node.store.groups["web"].enabled
+        assert not service._session.node.store.groups["web"].enabled
 
 
 def test_a_backup_that_was_only_copied_into_place_is_noticed_as_well(tmp_path: Path) -> None:
@@ -810,6 +816,6 @@ def test_an_event_from_a_copy_is_still_the_same_event(tmp_path: Path) -> None:
         assert service.document("web_0")["Events"][0]["EventId"] == event.id
         assert service.approve("web_0", event).status == 200
         service.clock.advance("1m")
-        found = service.run(service.node.platform.event(event.id))
+        found = service._session.run(service._session.node.platform.event(event.id))
         assert isinstance(found, Event)
         assert found.status is Status.STARTED

@@ -20,7 +20,7 @@ from forewarn.drivers.command.options import CommandOptions, Program
 from forewarn.node import settings
 from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_OUTPUT
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, EventType, RefusedError, Service
 from helpers.forked_cli import Forked
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -45,16 +45,16 @@ class Carry:
         return [line.split()[0] for line in lines]
 
 
-def started(service: Service, machine: str = "web_0", type: str = "Reboot") -> Event:
+def started(service: Service, machine: str = "web_0", type: EventType = "Reboot") -> Event:
     service.get(machine)
-    event = service.schedule(type, machine).record
+    event = service.schedule(type, machine)._record
     service.approve(machine, event)
-    service.settle()
+    service._session.settle()
     return event
 
 
 def now(service: Service, event: Event) -> Event:
-    found = service.run(service.node.platform.event(event.id))
+    found = service._session.run(service._session.node.platform.event(event.id))
     assert isinstance(found, Event)
     return found
 
@@ -65,13 +65,13 @@ def notes(service: Service, event: Event) -> list[str]:
     async def read() -> list[str]:
         return [
             item.note
-            async for commit in service.node.store.commits(0)
+            async for commit in service._session.node.store.commits(0)
             for entry in commit.entries
             for item in entry.items
             if isinstance(item, EventMoved) and item.event.id == event.id and item.note
         ]
 
-    return service.run(read())
+    return service._session.run(read())
 
 
 def typed(service: Service, *words: str) -> str:
@@ -133,7 +133,7 @@ def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
 def test_what_the_program_vetoes_is_not_announced(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "echo the rack is locked; exit 20")
     with Service(SAMPLE, driver=carry.driver()) as service:
-        with pytest.raises(RefusedByService, match="the rack is locked"):
+        with pytest.raises(RefusedError, match="the rack is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []
 
@@ -163,7 +163,7 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -
         assert "half way" in typed(service, "event", "explain", event.id)
         (tmp_path / "works").touch()
         typed(service, "event", "retry", event.id)
-        service.settle()
+        service._session.settle()
         assert now(service, event).status is Status.FINISHED
     assert carry.calls == ["check", "perform", "observe", "perform"]
 
@@ -210,24 +210,24 @@ def test_a_program_that_hangs_for_one_group_keeps_no_other_waiting(tmp_path: Pat
     with Service(SAMPLE, driver=carry.driver()) as service:
         service.get("web_0")
         service.get("sql-0")
-        slow = service.schedule("Reboot", "web_0").record
-        quick = service.schedule("Reboot", "sql-0").record
+        slow = service.schedule("Reboot", "web_0")._record
+        quick = service.schedule("Reboot", "sql-0")._record
         service.approve("web_0", slow)
         with fifo.open() as alive:  # which waits until the program has opened it too
             assert alive.readline() == "up\n"
             service.approve("sql-0", quick)
 
             async def until_over() -> None:
-                while service.node.store.groups["sql"].event(quick.id) is not None:
-                    await service.node.feed.changed("sql")
+                while service._session.node.store.groups["sql"].event(quick.id) is not None:
+                    await service._session.node.feed.changed("sql")
 
-            service.run(until_over())
+            service._session.run(until_over())
             assert now(service, quick).status is Status.FINISHED
             assert now(service, slow).status is Status.STARTED
             assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
             with pytest.raises(Hung, match=f"driver call for Reboot {slow.id}"):
-                service.run(service.node.ledger.idle(0.01))
-            service.run(service.node.__aexit__(None, None, None))
+                service._session.run(service._session.node.ledger.idle(0.01))
+            service._session.run(service._session.node.__aexit__(None, None, None))
             assert alive.read() == ""  # the program and its child ended with the service
 
 

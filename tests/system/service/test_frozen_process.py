@@ -20,7 +20,7 @@ import pytest
 from forewarn.core import Status
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 from helpers.netns import require
 from helpers.paths import ROOT
 
@@ -163,7 +163,7 @@ def test_an_open_connection_survives_a_freeze_of_a_real_process(
         assert machine.echoes(b"announced")
 
         service.approve("web_0", event)
-        service.settle()
+        service._session.settle()
         (shown,) = service.document("web_0")["Events"]
         assert shown["EventStatus"] == "Started"
         assert machine.is_frozen(), frozen_by
@@ -181,7 +181,7 @@ def test_an_open_connection_survives_a_freeze_of_a_real_process(
         assert machine.hears(b"are you there?")
         assert machine.echoes(b"and on it goes")
         assert service.document("web_0")["Events"] == []
-        over = service.run(service.node.platform.event(event.id))
+        over = service._session.run(service._session.node.platform.event(event.id))
         assert getattr(over, "status", None) is Status.FINISHED
 
 
@@ -189,9 +189,9 @@ def test_what_cannot_be_frozen_is_not_announced(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
     driver = CommandDriver(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
     with Service(FLEET, driver=driver) as service:
-        with pytest.raises(RefusedByService, match=r"there is no .*/fleet/web_0/pid"):
+        with pytest.raises(RefusedError, match=r"there is no .*/fleet/web_0/pid"):
             service.schedule("Freeze", "web_0")
-        with pytest.raises(RefusedByService, match="a Redeploy of local processes is not possible"):
+        with pytest.raises(RefusedError, match="a Redeploy of local processes is not possible"):
             service.schedule("Redeploy", "web_0")
 
 
@@ -205,7 +205,7 @@ def test_a_reboot_replaces_the_process_and_ends_its_connections(
     with Service(FLEET, driver=driver) as service:
         service.get("web_0")
         service.approve("web_0", service.schedule("Reboot", "web_0"))
-        service.settle()
+        service._session.settle()
         assert service.document("web_0")["Events"] == []
     new = int((tmp_path / "fleet/web_0/pid").read_text())
     try:

@@ -113,9 +113,9 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         wanted = {"type": "Reboot", "machines": ["web_0"]}
         post(service, "/v1/events", wanted, traceparent=parent)
-        (event,) = service.node.platform.active()
+        (event,) = service._session.node.platform.active()
         post(service, f"/v1/events/{event.id}/approve", None)
-        service.settle()
+        service._session.settle()
     (raising,) = collector.named("POST /v1/events")
     assert raising.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"  # its caller's
     assert raising.parent_span_id.hex() == "b7ad6b7169203331"
@@ -161,7 +161,7 @@ def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
     with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         client = ControlClient(service.control_url)
         rollout = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
-        service.settle()
+        service._session.settle()
     (announce, *_) = collector.named("rollout announce")
     assert attributes(announce)["forewarn.rollout"] == rollout.id
     commits = collector.named("commit")
@@ -170,8 +170,8 @@ def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
 
 def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: Collector) -> None:
     with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
-        token = service.run(
-            service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
+        token = service._session.run(
+            service._session.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
         )
         assert isinstance(token, CreatedToken)
         bearer = {"Authorization": f"Bearer {token.secret.text}"}

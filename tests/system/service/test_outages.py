@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
-from forewarn.core import Durations
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked, run
@@ -218,7 +217,7 @@ def test_whoever_says_nothing_more_is_hung_up_on(said: bytes) -> None:
 
 
 def test_a_thousand_events_in_one_group() -> None:
-    with Service(SAMPLE, rules=Durations(silence=None)) as service:
+    with Service(SAMPLE) as service:
         service.get("web_0")
         for _ in range(1_000):
             service.schedule("Freeze", "web_0")

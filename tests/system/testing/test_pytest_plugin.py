@@ -35,7 +35,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 
 HERE = Path(__file__).parent
 
@@ -75,7 +75,7 @@ class TestMarked:
 
 @pytest.mark.anyio
 async def test_async(forewarn):
-    web = await forewarn.aio(forewarn.scale_set, "web", 1)
+    web = await forewarn.to_thread(forewarn.scale_set, "web", 1)
     async with forewarn.during(web[0].restart()) as event:
         assert event.status == "Started"
 

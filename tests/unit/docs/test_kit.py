@@ -12,7 +12,7 @@ import pytest
 
 from forewarn import testing
 from forewarn.testing import Event, Group, Host, Machine, Service
-from forewarn.testing.kit.fleets import Details
+from forewarn.testing.kit.fleets import GroupDetails
 from forewarn.testing.plugin import _marker_arguments
 from helpers.paths import ROOT
 
@@ -62,14 +62,14 @@ def _public(kind: type) -> list[str]:
 @pytest.mark.parametrize("kind", [Event, Machine, Group, Host], ids=lambda kind: kind.__name__)
 def test_what_is_handed_out_is_described(kind: type) -> None:
     text = PAGE.read_text()
-    known = {"record", "name", "names", "host", "health", "address", "alive"}  # say what they are
+    known = {"name", "names", "host", "health", "address", "alive"}  # say what they are
     missing = [n for n in _public(kind) if n not in known and not re.search(rf"\b{n}\b", text)]
     assert missing == []
 
 
 def test_whatever_is_said_of_a_group_is_described() -> None:
     text = PAGE.read_text()
-    assert [key for key in Details.__annotations__ if f"`{key}`" not in text] == []
+    assert [key for key in GroupDetails.__annotations__ if f"`{key}`" not in text] == []
 
 
 def test_every_public_name_is_there() -> None:

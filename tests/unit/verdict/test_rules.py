@@ -213,8 +213,8 @@ def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) 
 def test_an_operator_is_named_as_who_approved(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.document("web_0")
-    service.run(service.node.platform.approve(event.id, "alice"))
-    service.settle()
+    service._session.run(service._session.node.platform.approve(event.id, "alice"))
+    service._session.settle()
     course = service.verdict().course("web_0", event)
     assert (course.approved_by, course.started_by) == ("alice", "approval")
 

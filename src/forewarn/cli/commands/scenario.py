@@ -167,7 +167,7 @@ def run(
     need_server()
     from forewarn.cli.commands.scenario_display import make_display
     from forewarn.service.engine.ledger import Hung
-    from forewarn.testing.errors import RefusedByService
+    from forewarn.testing.errors import RefusedError
     from forewarn.testing.kit.run_scenario import run_scenario
     from forewarn.testing.scenarios.engine.program import CannotRun
     from forewarn.testing.scenarios.runner import FIRST_POLL_WITHIN
@@ -195,13 +195,13 @@ def run(
                 chosen,
                 speed=real_speed,
                 record=record,
-                wait=first_poll_within,
-                react=reaction,
+                first_poll_timeout=first_poll_within,
+                reaction_time=reaction,
                 program=program,
                 on_ready=lambda service: display.begin(service, print_urls=not command),
                 on_step=display.step,
             )
-        except (CannotRun, RefusedByService, Hung) as error:
+        except (CannotRun, RefusedError, Hung) as error:
             _fail(str(error))
         except OSError as error:
             _fail(f"{error.filename or 'the service cannot start'}: {error.strerror}")

@@ -35,10 +35,10 @@ class Display:
 
     def begin(self, service: Service, *, print_urls: bool) -> None:
         """Start displaying a service on which nothing has happened yet."""
-        trace = service.node.trace
+        trace = service._session.node.trace
         assert trace is not None
-        service.call(trace.add_sink, self.lanes.add)
-        self._started = service.node.writer.now().at / 1e6
+        service._session.call(trace.add_sink, self.lanes.add)
+        self._started = service._session.node.writer.now().at / 1e6
         self.note(f"scenario {self._scenario.name}: {in_a_line(self._scenario.fleet)}")
         if print_urls:
             self._print_urls(service)
@@ -107,7 +107,7 @@ class LiveDisplay(Display):
 
     def __rich__(self) -> Any:
         if self._service is not None:
-            self.lanes.passed(self._service.node.writer.now().at / 1e6)
+            self.lanes.passed(self._service._session.node.writer.now().at / 1e6)
         return live(self.lanes, title=f"scenario {self._scenario.name}")
 
 

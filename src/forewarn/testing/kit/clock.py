@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
-from forewarn.core.time import MAX_TIME, Duration, Time
+from forewarn.core.time import MAX_TIME, Time
 from forewarn.service.engine.catch_up import POLL_PATIENCE, Stopped
 from forewarn.service.engine.clock import AWAY
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.instants import to_datetime
-from forewarn.support.text import parse_duration
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.durations import Duration, in_microseconds, in_seconds
+from forewarn.testing.errors import RefusedError
 from forewarn.testing.kit.time_patch import TimePatch
 from forewarn.testing.session import Session, caller_id
 
 REAL_TIME = "this service runs in real time, which cannot be moved; use real_time=False"
 IN_A_LOOP = (
     "play() waits for clients, and here it would block the event loop that they may run in;"
-    " use 'async with', or 'await service.aio(…)'"
+    " use 'async with', or 'await service.to_thread(…)'"
 )
 
-Span: TypeAlias = str | float | timedelta
 T = TypeVar("T")
 
 
@@ -46,7 +44,7 @@ class Clock:
         """Seconds that it runs by itself in one second of real time; 0 if it stands still."""
         return self._virtual_time.speed
 
-    def advance(self, by: Span, *, until: Callable[[], bool] | None = None) -> bool:
+    def advance(self, by: Duration, *, until: Callable[[], bool] | None = None) -> bool:
         """Move ahead, stopping at everything due on the way; return when all of it is visible.
 
         With `until`, which is called at every stop, move no further than where it returns True;
@@ -60,21 +58,22 @@ class Clock:
 
     def play(
         self,
-        by: Span,
+        by: Duration,
         *,
         until: Callable[[], bool] | None = None,
-        patience: float = POLL_PATIENCE,
+        timeout: Duration = POLL_PATIENCE,
     ) -> bool:
         """Move ahead as `advance` does, but wait at every visible change until each machine that
-        polled in the last `patience` real seconds has fetched it and polled again."""
+        polled in the last `timeout` real seconds has fetched it and polled again."""
         if _in_a_loop():
-            raise RefusedByService(IN_A_LOOP)
+            raise RefusedError(IN_A_LOOP)
         virtual_time, to, caller = self._virtual_time, self._after(by), caller_id()
+        real_seconds = in_seconds(timeout)
         if until is None:
-            self._run(virtual_time.play(to, patience, caller))
+            self._run(virtual_time.play(to, real_seconds, caller))
             return True
         return self._stop_by_stop(
-            until, to, lambda at: virtual_time.step(at, True, patience, caller)
+            until, to, lambda at: virtual_time.step(at, True, real_seconds, caller)
         )
 
     def resume(self, speed: float = 1.0) -> None:
@@ -83,14 +82,14 @@ class Clock:
         try:
             self._run(self._virtual_time.resume(speed))
         except ValueError as error:
-            raise RefusedByService(str(error)) from error
+            raise RefusedError(str(error)) from error
 
     def pause(self) -> None:
         """Let it stand still where it is. Everything due by then has happened on return."""
         self._run(self._virtual_time.pause())
         self._session.settle()
 
-    def interrupt(self, lost: Span, reason: str = AWAY) -> None:
+    def interrupt(self, lost: Duration, reason: str = AWAY) -> None:
         """Let time pass as if the service had been down meanwhile."""
         clock, to = self._virtual_time.clock, self._after(lost)
 
@@ -105,33 +104,24 @@ class Clock:
         process: a context manager and decorator. Sleeping and `time.monotonic()` are unchanged."""
         return TimePatch(self._virtual_time.clock)
 
-    def request_by_test(self, machine: str) -> AbstractContextManager[None]:
-        """Mark requests in the block as the test's own, and not its client's."""
-        virtual_time = self._session.node.virtual_time
-        return (
-            virtual_time.catch_up.identified_as(machine, caller_id())
-            if virtual_time
-            else nullcontext()
-        )
-
     @property
     def _virtual_time(self) -> VirtualTime:
         virtual_time = self._session.node.virtual_time
         if virtual_time is None:
-            raise RefusedByService(REAL_TIME)
+            raise RefusedError(REAL_TIME)
         return virtual_time
 
-    def _after(self, by: Span) -> Time:
-        to = self._virtual_time.clock.at + _duration(by)
+    def _after(self, by: Duration) -> Time:
+        to = self._virtual_time.clock.at + in_microseconds(by)
         if to > MAX_TIME:
-            raise RefusedByService("the clock cannot be moved beyond the year 9000")
+            raise RefusedError("the clock cannot be moved beyond the year 9000")
         return to
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return self._session.run(work)
         except Stopped as stopped:
-            raise RefusedByService("the service has stopped, and its clock with it") from stopped
+            raise RefusedError("the service has stopped, and its clock with it") from stopped
 
     def _stop_by_stop(
         self, until: Callable[[], bool], to: Time, step: Callable[[Time], Coroutine[Any, Any, bool]]
@@ -153,11 +143,3 @@ def _in_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _duration(span: Span) -> Duration:
-    if isinstance(span, timedelta):
-        if span < timedelta():
-            raise ValueError(f"the clock cannot be set back: {span}")
-        return span // timedelta(microseconds=1)
-    return parse_duration(f"{span:f}" if isinstance(span, float) else str(span))

@@ -12,12 +12,14 @@ from types import TracebackType
 from typing import Any, Protocol, TypedDict
 
 from forewarn.core import Event as Record
-from forewarn.core import EventType, Source, Status, Time
+from forewarn.core import EventType as CoreEventType
+from forewarn.core import Source, Status, Time
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.support.instants import to_datetime
-from forewarn.support.text import parse_duration
-from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.durations import Duration, in_microseconds, instant, whole_seconds
+from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit.requests import Requests
+from forewarn.testing.names import EventSource, EventType
 
 MAX_STEPS = 1_000  # instants at which something is due, before an event counts as endless
 
@@ -30,27 +32,26 @@ class HasName(Protocol):
 class Announcement(TypedDict, total=False):
     """Optional details of an event that is to be announced."""
 
-    notice: str | float | None  # "20m", or seconds; by default what the type promises
-    not_before: Time  # instead of a notice: microseconds since 1970
-    short_notice: bool  # allow less notice than the type promises
+    notice: Duration | None
+    """The time until its NotBefore; by default the minimum of its type."""
+    not_before: datetime
+    """Its NotBefore, instead of a notice."""
+    short_notice: bool
+    """Whether it may have less notice than its type promises."""
     description: str
-    duration: int  # of the impact, in seconds; -1 if it is not known
-    source: str  # Platform or User
+    """The text that documents show."""
+    duration: Duration
+    """The expected duration of the impact in whole seconds; -1, the default, if it is not known."""
+    source: EventSource
+    """Who has caused it: `Platform`, the default, or `User`."""
 
 
-def duration_of(length: str | float) -> int:
-    try:
-        return parse_duration(str(length))
-    except ValueError as error:
-        raise RefusedByService(str(error)) from None
-
-
-def event_type(name: str) -> EventType:
-    for type in EventType:
+def event_type(name: str) -> CoreEventType:
+    for type in CoreEventType:
         if type.value.lower() == name.lower():
             return type
-    types = ", ".join(type.value for type in EventType)
-    raise RefusedByService(f"unknown event type '{name}'; expected one of {types}")
+    types = ", ".join(type.value for type in CoreEventType)
+    raise RefusedError(f"unknown event type '{name}'; expected one of {types}")
 
 
 def event_from(session: Requests, work: Coroutine[Any, Any, Any]) -> Event:
@@ -68,17 +69,21 @@ def events_from(session: Requests, work: Coroutine[Any, Any, Any]) -> tuple[Even
 
 
 def schedule(
-    session: Requests, type: str, machines: tuple[str, ...], details: Announcement
+    session: Requests, type: EventType, machines: tuple[str, ...], details: Announcement
 ) -> Event:
     """Announce one event for these machines."""
     options: dict[str, Any] = dict(details)
     if options.get("notice") is not None:
-        options["notice"] = duration_of(options["notice"])
+        options["notice"] = in_microseconds(options["notice"])
+    if options.get("not_before") is not None:
+        options["not_before"] = instant(options["not_before"])
+    if "duration" in options:
+        options["duration"] = whole_seconds(options["duration"])
     if "source" in options:
         sources = {source.value.lower(): source for source in Source}
         name = options["source"]
         if name.lower() not in sources:
-            raise RefusedByService(f"an event's source is Platform or User, not '{name}'")
+            raise RefusedError(f"an event's source is Platform or User, not '{name}'")
         options["source"] = sources[name.lower()]
     announce = session.node.platform.schedule
     kind = event_type(type)
@@ -97,13 +102,13 @@ class Event:
         return self._raised.id
 
     @property
-    def type(self) -> str:
-        """The EventType in documents, such as Reboot."""
+    def type(self) -> EventType:
+        """What happens to its machines, such as `Reboot`."""
         return self._raised.type.value
 
     @property
-    def source(self) -> str:
-        """Platform or User."""
+    def source(self) -> EventSource:
+        """Who has caused it: `Platform` or `User`."""
         return self._raised.source.value
 
     @property
@@ -128,41 +133,41 @@ class Event:
         return to_datetime(self._raised.not_before)
 
     @property
-    def record(self) -> Record:
+    def _record(self) -> Record:
         """The service's current record of the event."""
         record: Record = allowed(self._session.run(self._session.node.platform.event(self.id)))
         return record
 
     @property
     def status(self) -> str:
-        """Scheduled or Started, as documents show it; then Finished or Withdrawn, when documents
-        do not list it any more."""
-        return self.record.status.value
+        """`Scheduled` or `Started`, as documents show it; then `Finished` or `Withdrawn`, when
+        documents do not list it any more."""
+        return self._record.status.value
 
     @property
     def over(self) -> bool:
-        return self.record.status.over
+        return self._record.status.over
 
     @property
     def approved_by(self) -> str | None:
         """The machine that approved it first, `operator`, or None."""
-        approval = self.record.approved
+        approval = self._record.approved
         return approval.by if approval else None
 
     @property
     def started_at(self) -> datetime | None:
-        at = self.record.started_at
+        at = self._record.started_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ended_at(self) -> datetime | None:
-        at = self.record.ended_at
+        at = self._record.ended_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ready(self) -> tuple[str, ...]:
         """The machines that have reported that they are prepared."""
-        return tuple(report.machine for report in self.record.ready)
+        return tuple(report.machine for report in self._record.ready)
 
     @property
     def seen_by(self) -> dict[str, datetime]:
@@ -184,7 +189,7 @@ class Event:
         response = self._session.approve(machine, self)
         if response.status != 200:
             text = response.body.decode(errors="replace")
-            raise RefusedByService(f"machine '{machine}' was answered {response.status}: {text}")
+            raise RefusedError(f"machine '{machine}' was answered {response.status}: {text}")
         return self
 
     def cancel(self, reason: str = "") -> Event:
@@ -199,9 +204,9 @@ class Event:
 
     def until_started(self, *, approve: bool = False, play: bool = False) -> Event:
         """Move the clock to its NotBefore, or approve it; refused if it does not start then."""
-        record = self.record
+        record = self._record
         if record.status.over:
-            raise RefusedByService(f"{self.type} {self.id} cannot start: {self.explain()}")
+            raise RefusedError(f"{self.type} {self.id} cannot start: {self.explain()}")
         scheduled = record.status is Status.SCHEDULED
         if scheduled and approve:
             self.approve()
@@ -209,20 +214,20 @@ class Event:
             self._move(record.not_before, play=play, until=lambda: self.status != "Scheduled")
         if play and (approve or not scheduled):  # let clients see that it has started
             self._move(self._session.node.writer.now().at, play=True)
-        if self.record.status is not Status.STARTED:
-            raise RefusedByService(f"{self.type} {self.id} does not start: {self.explain()}")
+        if self._record.status is not Status.STARTED:
+            raise RefusedError(f"{self.type} {self.id} does not start: {self.explain()}")
         return self
 
     def until_over(self, *, play: bool = False) -> Event:
         """Move the clock until documents do not list it any more."""
         for _ in range(MAX_STEPS):
-            if self.record.status.over:
+            if self._record.status.over:
                 return self
             due = self._session.call(self._session.node.scheduler.next_due)
             if due is None:
                 break
             self._move(due, play=play)
-        raise RefusedByService(f"{self.type} {self.id} does not end: {self.explain()}")
+        raise RefusedError(f"{self.type} {self.id} does not end: {self.explain()}")
 
     def _move(self, to: Time, *, play: bool, until: Callable[[], bool] | None = None) -> None:
         ahead = timedelta(microseconds=max(0, to - self._session.node.writer.now().at))
@@ -242,14 +247,9 @@ class Event:
     def __repr__(self) -> str:
         text = f"{self.type} {self.id} of {', '.join(self.resources)}"
         try:
-            return f"<{text}: {self.record.status.value}>"
+            return f"<{text}: {self._record.status.value}>"
         except Exception:  # a service that has stopped is no reason to fail in a message
             return f"<{text}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.record, name)
 
 
 class During:
@@ -272,7 +272,7 @@ class During:
         for event in self._events:
             if event.over:
                 last = self._events[-1]
-                raise RefusedByService(
+                raise RefusedError(
                     f"{event.type} {event.id} was over before {last.type} {last.id} started:"
                     " they are never Started at the same time"
                 )
@@ -289,7 +289,7 @@ class During:
                 event.until_over(play=self._play)
 
     async def __aenter__(self) -> Event:
-        return await self._session.aio(self.__enter__)
+        return await self._session.to_thread(self.__enter__)
 
     async def __aexit__(
         self,
@@ -297,4 +297,4 @@ class During:
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        await self._session.aio(self.__exit__, kind, value, tb)
+        await self._session.to_thread(self.__exit__, kind, value, tb)

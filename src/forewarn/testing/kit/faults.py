@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core import Duration, Refused
+from forewarn.core import Refused
 from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
-from forewarn.support.text import parse_duration
-from forewarn.testing.errors import RefusedByService, refusal
+from forewarn.testing.durations import Duration, in_microseconds
+from forewarn.testing.errors import RefusedError, refusal
 from forewarn.testing.kit.machines import Group, Machine
+from forewarn.testing.names import FaultKind, FaultMethod
 from forewarn.testing.session import Session
 
 
@@ -30,43 +31,43 @@ class Fault:
         self.kind = account.fault.kind.value
 
     @property
-    def account(self) -> FaultAccount:
-        return self.remember(self._faults.find(self.id))
+    def _account(self) -> FaultAccount:
+        return self._remember(self._faults._find(self.id))
 
-    def remember(self, account: FaultAccount | None) -> FaultAccount:
+    def _remember(self, account: FaultAccount | None) -> FaultAccount:
         self._last = account or self._last
         return self._last
 
     @property
-    def matched(self) -> int:
+    def matches(self) -> int:
         """Requests or events to which it could have applied."""
-        return self.account.matched
+        return self._account.matched
 
     @property
     def consumed(self) -> int:
         """Requests or events to which it was applied."""
-        return self.account.consumed
+        return self._account.consumed
 
     @property
     def left(self) -> int | None:
         """How often it will still apply; None if until it is cleared."""
-        return self.account.left
+        return self._account.left
 
     @property
     def by_machine(self) -> dict[str, int]:
-        return self.account.by_machine
+        return self._account.by_machine
 
     @property
-    def state(self) -> str:
-        """waiting, active, used up or over."""
-        return self.account.state
+    def status(self) -> str:
+        """`waiting`, `active`, `used up` or `over`."""
+        return self._account.state
 
     def clear(self) -> None:
         """Remove it. Clearing it again does nothing."""
-        self._faults.remove(self)
+        self._faults._remove(self)
 
     def __repr__(self) -> str:
-        return f"<fault {self.id} {self.kind}: {self.account.consumption}, {self.state}>"
+        return f"<fault {self.id} {self.kind}: {self._account.consumption}, {self.status}>"
 
 
 class Faults:
@@ -78,17 +79,17 @@ class Faults:
 
     def add(
         self,
-        kind: str,
+        kind: FaultKind,
         *,
         machine: str | Machine | None = None,
         machines: Sequence[str | Machine] = (),
         group: str | Group | None = None,
         groups: Sequence[str | Group] = (),
-        method: str = "",
+        method: FaultMethod | None = None,
         times: int | None = None,
         skip: int = 0,
-        starts_in: str | float | None = None,
-        lasts: str | float | None = None,
+        starts_in: Duration | None = None,
+        lasts: Duration | None = None,
         probability: float = 1.0,
         seed: int | None = None,
         seconds: float | None = None,
@@ -101,7 +102,7 @@ class Faults:
             kind=kind,
             machines=_names(machine, machines),
             groups=_names(group, groups),
-            method=str(method).upper(),
+            method=(method or "").upper(),
             times=times,
             skip=skip,
             starts_in=starts_in,
@@ -116,12 +117,12 @@ class Faults:
 
         account = self._session.call(self._session.node.faults.add, new, "test")
         if isinstance(account, Refused):
-            raise RefusedByService(refusal(account))
+            raise RefusedError(refusal(account))
         fault = self._handles[account.fault.id] = Fault(self, account)
         return fault
 
     @contextmanager
-    def during(self, kind: str, **options: Any) -> Iterator[Fault]:
+    def during(self, kind: FaultKind, **options: Any) -> Iterator[Fault]:
         """Add a fault for the duration of the block; takes what `add` takes."""
         fault = self.add(kind, **options)
         try:
@@ -146,13 +147,13 @@ class Faults:
     def __len__(self) -> int:
         return len(self.list())
 
-    def find(self, id: str) -> FaultAccount | None:
+    def _find(self, id: str) -> FaultAccount | None:
         account = self._session.call(self._session.node.faults.find, id)
         return None if isinstance(account, Refused) else account
 
-    def remove(self, fault: Fault) -> None:
+    def _remove(self, fault: Fault) -> None:
         cleared = self._session.call(self._session.node.faults.clear, fault.id)
-        fault.remember(None if isinstance(cleared, Refused) else cleared[0])
+        fault._remember(None if isinstance(cleared, Refused) else cleared[0])
 
     def _handle(self, account: FaultAccount) -> Fault:
         return self._handles.setdefault(account.fault.id, Fault(self, account))
@@ -162,14 +163,10 @@ def _new_fault(**options: Any) -> NewFault:
     """Convert the options, refusing what the control API refuses."""
     try:
         for key in ("starts_in", "lasts"):
-            options[key] = None if options[key] is None else _duration(options[key])
+            options[key] = None if options[key] is None else in_microseconds(options[key])
         return msgspec.convert(options, NewFault)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise RefusedByService(f"invalid fault: {error}") from error
-
-
-def _duration(value: str | float) -> Duration:
-    return parse_duration(f"{value:f}" if isinstance(value, float) else str(value))
+    except (msgspec.ValidationError, RefusedError) as error:
+        raise RefusedError(f"invalid fault: {error}") from error
 
 
 def _names(single: Any, several: Any) -> tuple[str, ...]:

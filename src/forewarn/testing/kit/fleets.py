@@ -24,24 +24,34 @@ from forewarn.service.fleet.build import (
     host_of,
 )
 from forewarn.support.text import listing
+from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.events import event_type
+from forewarn.testing.names import EventType
 
 MAX_MACHINES = 10_000  # of one scale set in a test
 
 Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
 
 
-class Details(TypedDict, total=False):
+class GroupDetails(TypedDict, total=False):
     """Optional properties of a group and its machines."""
 
-    spot: bool  # the machines may be evicted
-    update_domains: int  # over which the machines are spread; five by default
-    hosts: Iterable[str]  # over which they are spread, too; created if they do not exist
-    labels: Mapping[str, str]  # of the group, to select it by
-    tags: Mapping[str, str]  # of each machine, for instance metadata
-    auto_approve: Iterable[str]  # users' events of these types start without approval
+    spot: bool
+    """Whether its machines are spot machines, which can be evicted."""
+    update_domains: int
+    """The number of update domains over which its machines are spread; five by default."""
+    hosts: str | Iterable[str]
+    """The hosts over which its machines are spread; they are created if they do not exist."""
+    labels: Mapping[str, str]
+    """Labels of the group, by which rollouts select it."""
+    tags: Mapping[str, str]
+    """Tags of each machine, which the instance metadata shows."""
+    auto_approve: EventType | Iterable[EventType]
+    """The types of users' events that are approved automatically."""
     zone: str
+    """The availability zone, which the instance metadata shows."""
     location: str
+    """The region, which the instance metadata shows."""
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +80,8 @@ def group_spec(
     kind: GroupKind,
     name: str,
     machines: Iterable[str],
-    details: Details,
-    terminate_notice: str | None = None,
+    details: GroupDetails,
+    terminate_notice: Duration | None = None,
 ) -> GroupSpec:
     options: dict[str, Any] = dict(details)
     options["hosts"] = _as_tuple(options.get("hosts"))
@@ -82,12 +92,17 @@ def group_spec(
             name=name,
             kind=kind,
             machines=tuple(machines),
-            terminate_notice=terminate_notice,
+            terminate_notice=_as_text(terminate_notice),
             **options,
         )
     except TypeError as error:
-        keys = ", ".join(Details.__annotations__)
+        keys = ", ".join(GroupDetails.__annotations__)
         raise TypeError(f"{error}; a group's machines take {keys}") from None
+
+
+def _as_text(duration: Duration | None) -> str | None:
+    """Return a duration as a fleet file has it."""
+    return None if duration is None else f"{in_seconds(duration):f}"
 
 
 def _as_tuple(names: Iterable[str] | None) -> tuple[str, ...]:

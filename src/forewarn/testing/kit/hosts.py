@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from forewarn.core.fleet import Host as Record
-from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
-from forewarn.testing.errors import RefusedByService, allowed
-from forewarn.testing.kit.events import Event, duration_of, events_from
+from forewarn.service.platform.hosts import DEGRADED_NOTICE
+from forewarn.service.platform.hosts import MaintenanceMode as CoreMaintenanceMode
+from forewarn.testing.durations import Duration, in_microseconds, whole_seconds
+from forewarn.testing.errors import RefusedError, allowed
+from forewarn.testing.kit.events import Event, events_from
 from forewarn.testing.kit.machines import Machine
 from forewarn.testing.kit.requests import Requests
+from forewarn.testing.names import MaintenanceMode
 
 
 class Host:
@@ -16,14 +19,14 @@ class Host:
         self.name = name
 
     @property
-    def record(self) -> Record:
+    def _record(self) -> Record:
         record: Record = allowed(self._session.call(self._session.node.hosts.host, self.name))
         return record
 
     @property
     def health(self) -> str:
-        """healthy, degraded or failed."""
-        return self.record.health.value
+        """`healthy`, `degraded` or `failed`."""
+        return self._record.health.value
 
     @property
     def machines(self) -> list[Machine]:
@@ -39,39 +42,39 @@ class Host:
 
     def maintain(
         self,
-        type: str = "Freeze",
+        type: MaintenanceMode = "Freeze",
         *,
         evacuate: bool = False,
-        notice: str | float | None = None,
+        notice: Duration | None = None,
         short_notice: bool = False,
         description: str | None = None,
-        duration: int | None = None,
+        duration: Duration | None = None,
     ) -> tuple[Event, ...]:
         """Announce an update of the host: `Freeze`, `Reboot` or `live-migration`.
 
         This makes one event for each group on it, which start together; or with `evacuate` one for
         each machine.
         """
-        modes = {mode.value.lower(): mode for mode in MaintenanceMode}
+        modes = {mode.value.lower(): mode for mode in CoreMaintenanceMode}
         if type.lower() not in modes:
-            names = ", ".join(mode.value for mode in MaintenanceMode)
-            raise RefusedByService(f"a host's maintenance is one of {names}, not '{type}'")
+            names = ", ".join(mode.value for mode in CoreMaintenanceMode)
+            raise RefusedError(f"a host's maintenance is one of {names}, not '{type}'")
         return events_from(
             self._session,
             self._session.node.hosts.maintain(
                 *(self.name, modes[type.lower()], "test"),
                 evacuate=evacuate,
-                notice=None if notice is None else duration_of(notice),
+                notice=None if notice is None else in_microseconds(notice),
                 short_notice=short_notice,
                 description=description,
-                duration=duration,
+                duration=None if duration is None else whole_seconds(duration),
             ),
         )
 
-    def degrade(self, *, notice: str | float | None = None, note: str = "") -> tuple[Event, ...]:
+    def degrade(self, *, notice: Duration | None = None, note: str = "") -> tuple[Event, ...]:
         """Report that its hardware is about to fail: a Redeploy for each machine, by default with
         seven days of notice."""
-        until = DEGRADED_NOTICE if notice is None else duration_of(notice)
+        until = DEGRADED_NOTICE if notice is None else in_microseconds(notice)
         hosts = self._session.node.hosts
         work = hosts.degrade(self.name, "test", notice=until, note=note)
         return events_from(self._session, work)

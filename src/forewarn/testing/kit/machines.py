@@ -10,16 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, cast, overload
 
 import msgspec
 
 from forewarn.core import Event as Record
-from forewarn.core import EventType
+from forewarn.core import EventType as CoreEventType
 from forewarn.core import Group as CoreGroup
 from forewarn.core import Machine as CoreMachine
 from forewarn.support import guard
-from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.durations import Duration, in_seconds
+from forewarn.testing.errors import RefusedError, allowed
+from forewarn.testing.kit.documents import Document, VersionedDocument
 from forewarn.testing.kit.events import (
     Announcement,
     Event,
@@ -31,6 +33,7 @@ from forewarn.testing.kit.events import (
 from forewarn.testing.kit.inprocess import Asgi, Response
 from forewarn.testing.kit.requests import NEWEST, EventRef, Requests, id_of
 from forewarn.testing.kit.socket_patch import SocketPatch
+from forewarn.testing.names import EventType, GroupKind
 from forewarn.wire.extensions import READY, ReadinessReport
 from forewarn.wire.instance import INSTANCE_VERSIONS
 
@@ -45,7 +48,7 @@ class Machine:
         self.name = name
 
     @property
-    def record(self) -> CoreMachine:
+    def _record(self) -> CoreMachine:
         """The inventory's current record of the machine."""
         return self._place()[1]
 
@@ -56,17 +59,17 @@ class Machine:
     @property
     def host(self) -> str:
         """The host it is on now, or an empty string."""
-        return self.record.host
+        return self._record.host
 
     @property
     def address(self) -> str:
         """Its loopback address: a request sent there comes from this machine."""
-        return self.record.addresses[0]
+        return self._record.addresses[0]
 
     @property
     def alive(self) -> bool:
         """Not evicted and not deleted."""
-        return self.record.alive
+        return self._record.alive
 
     @property
     def events(self) -> list[Event]:
@@ -82,12 +85,14 @@ class Machine:
 
     def restart(self) -> Event:
         """Restart it as a user: a Reboot with 15 minutes of notice."""
-        work = self._session.node.platform.user_maintenance(self.name, EventType.REBOOT, "test")
+        work = self._session.node.platform.user_maintenance(self.name, CoreEventType.REBOOT, "test")
         return event_from(self._session, work)
 
     def redeploy(self) -> Event:
         """Redeploy it as a user: 10 minutes of notice, and then another host."""
-        work = self._session.node.platform.user_maintenance(self.name, EventType.REDEPLOY, "test")
+        work = self._session.node.platform.user_maintenance(
+            self.name, CoreEventType.REDEPLOY, "test"
+        )
         return event_from(self._session, work)
 
     def evict(self) -> Event:
@@ -98,7 +103,7 @@ class Machine:
         """Delete it: by a Terminate if its scale set has a terminate notice, else at once."""
         return event_from(self._session, self._session.node.removals.delete(self.name, "test"))
 
-    def fail(self, type: str = "Redeploy") -> Event:
+    def fail(self, type: EventType = "Redeploy") -> Event:
         """Let it fail without notice: the event appears as Started."""
         fail = self._session.node.removals.fail
         return event_from(self._session, fail(self.name, event_type(type), "test"))
@@ -107,7 +112,7 @@ class Machine:
         """Announce a pause of a few seconds, by default with 15 minutes of notice."""
         return self.schedule("Freeze", **details)
 
-    def schedule(self, type: str, **details: Unpack[Announcement]) -> Event:
+    def schedule(self, type: EventType, **details: Unpack[Announcement]) -> Event:
         """Announce any event for it: `schedule("Reboot", notice="20m", duration=9)`."""
         return schedule(self._session, type, (self.name,), details)
 
@@ -137,9 +142,15 @@ class Machine:
     ) -> Response:
         return self._session.post(self.name, body, version, headers)
 
-    def document(self, version: str = NEWEST) -> Any:
+    @overload
+    def document(self) -> Document: ...
+
+    @overload
+    def document(self, version: str) -> VersionedDocument: ...
+
+    def document(self, version: str = NEWEST) -> Document | VersionedDocument:
         """Fetch its document, parsed. This counts as a poll."""
-        return self._json(self.get(version))
+        return cast(Document, self._json(self.get(version)))
 
     def instance(self, path: str = "", version: str = INSTANCE_VERSIONS[-1]) -> Any:
         """Fetch its instance metadata, or the part of it at a path such as `compute`."""
@@ -151,7 +162,7 @@ class Machine:
         """Approve these events."""
         return self._session.approve(self.name, *events)
 
-    def ready(self, event: EventRef, note: str = "", *, ready: bool = True) -> None:
+    def report_ready(self, event: EventRef, note: str = "", *, ready: bool = True) -> None:
         """Report that it is prepared for the event, or with `ready=False` that it is not."""
         body = msgspec.json.encode(ReadinessReport(ready, note))
         self._json(self.request("PUT", f"{READY}/{id_of(event)}", {"Metadata": "true"}, body))
@@ -174,13 +185,14 @@ class Machine:
         `httpx.AsyncClient(transport=httpx.ASGITransport(machine.asgi))`."""
         return Asgi(self._session, self.name)
 
-    def wait_for_poll(self, timeout: float = FIRST_POLL_WITHIN) -> Machine:
+    def wait_for_poll(self, timeout: Duration = FIRST_POLL_WITHIN) -> Machine:
         """Wait until a client has polled as this machine; refused after so many real seconds.
 
         `clock.play` waits only for machines that have polled before, which a program that was just
         started has not.
         """
-        node, pause, end = self._session.node, threading.Event(), guard.monotonic() + timeout
+        seconds = in_seconds(timeout)
+        node, pause, end = self._session.node, threading.Event(), guard.monotonic() + seconds
 
         def polled() -> bool:
             if node.virtual_time is not None:
@@ -190,8 +202,8 @@ class Machine:
         self._place()
         while not self._session.call(polled):
             if guard.monotonic() >= end:
-                raise RefusedByService(
-                    f"'{self.name}' was not polled for within {timeout:g} s; is its client running,"
+                raise RefusedError(
+                    f"'{self.name}' was not polled for within {seconds:g} s; is its client running,"
                     f" and does it use {self.url}?"
                 )
             pause.wait(CHECK_EVERY)
@@ -205,14 +217,14 @@ class Machine:
     def _json(self, response: Response) -> Any:
         if response.status != 200:
             text = response.body.decode(errors="replace")
-            raise RefusedByService(f"machine '{self.name}' was answered {response.status}: {text}")
+            raise RefusedError(f"machine '{self.name}' was answered {response.status}: {text}")
         return response.json()
 
     def _place(self) -> tuple[CoreGroup, CoreMachine]:
         place = self._session.call(self._session.node.machine_index.machine, self.name)
         if place is None:
             refused = self._session.node.machine_index.unknown_machine(self.name)
-            raise RefusedByService(refused.message)
+            raise RefusedError(refused.message)
         return place
 
     def __eq__(self, other: object) -> bool:
@@ -244,6 +256,11 @@ class Group(Sequence[Machine]):
         self._machines = tuple(Machine(session, machine) for machine in machines)
 
     @property
+    def kind(self) -> GroupKind:
+        """What it is in Azure."""
+        return self._machines[0]._place()[0].kind.value
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(machine.name for machine in self._machines)
 
@@ -268,7 +285,7 @@ class Group(Sequence[Machine]):
         work = self._session.node.removals.scale_in(self.name, "test", count=count, to=to)
         return events_from(self._session, work)
 
-    def schedule(self, type: str, **details: Unpack[Announcement]) -> tuple[Event, ...]:
+    def schedule(self, type: EventType, **details: Unpack[Announcement]) -> tuple[Event, ...]:
         """Announce one event for each of its machines."""
         return tuple(machine.schedule(type, **details) for machine in self._machines)
 

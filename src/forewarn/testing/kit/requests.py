@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeAlias
 
 from forewarn.node import Node
 from forewarn.testing.kit.clock import Clock
 from forewarn.testing.kit.inprocess import Response, exchange, over_socket
-from forewarn.testing.session import Session
+from forewarn.testing.session import Session, caller_id
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST as NEWEST_VERSION
 
@@ -16,11 +17,16 @@ NEWEST = NEWEST_VERSION.name
 
 
 class HasId(Protocol):
+    """An object with an id, such as an event."""
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Its id."""
+        ...
 
 
-EventRef: TypeAlias = "HasId | str"  # an event, or its id
+EventRef: TypeAlias = "HasId | str"
+"""An event, or its id."""
 
 
 def id_of(event: EventRef) -> str:
@@ -47,7 +53,7 @@ class Requests(Session):
         address = self.address(machine)
         if self.over_sockets:
             port = int(self.url().rpartition(":")[2])
-        with self.clock.request_by_test(machine):
+        with self._by_test(machine):
             if self.over_sockets:
                 return over_socket(address, port, method, target, headers or {}, body)
             return self.run(exchange(self.node.app, address, method, target, headers or {}, body))
@@ -71,6 +77,11 @@ class Requests(Session):
     def approve(self, machine: str, *events: EventRef) -> Response:
         return self.post(machine, write_approval([id_of(event) for event in events]))
 
-    def document(self, machine: str, version: str = NEWEST) -> Any:
-        """Fetch the machine's document, parsed."""
-        return self.get(machine, version).json()
+    def _by_test(self, machine: str) -> AbstractContextManager[None]:
+        """Mark requests in the block as the test's own, and not its client's."""
+        virtual_time = self.node.virtual_time
+        return (
+            virtual_time.catch_up.identified_as(machine, caller_id())
+            if virtual_time
+            else nullcontext()
+        )

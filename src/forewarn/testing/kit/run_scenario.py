@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn.core.time import Durations
 from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.model import Scenario
@@ -20,9 +20,9 @@ def run_scenario(
     client: Callable[[], object] | None = None,
     speed: float | None = None,
     record: Path | None = None,
-    wait: float = FIRST_POLL_WITHIN,
-    react: float = 0.0,
-    patience: float = POLL_PATIENCE,
+    first_poll_timeout: Duration = FIRST_POLL_WITHIN,
+    reaction_time: Duration = 0,
+    timeout: Duration = POLL_PATIENCE,
     program: Program | None = None,
     on_ready: Callable[[Service], None] = lambda _: None,
     on_step: Callable[[str], None] = lambda _: None,
@@ -39,7 +39,7 @@ def run_scenario(
         sockets=True,
         record=record,
         real_time=speed is not None,
-        rules=Durations(silence=None, speed=speed or 1.0),
+        speed=speed or 1.0,
         default_machine=loaded.under_test[0],
     )
     with service:
@@ -48,9 +48,9 @@ def run_scenario(
             service,
             loaded,
             client=client,
-            wait=wait,
-            react=react,
-            patience=patience,
+            first_poll_timeout=in_seconds(first_poll_timeout),
+            reaction_time=in_seconds(reaction_time),
+            timeout=in_seconds(timeout),
             program=program,
             on_step=on_step,
         )

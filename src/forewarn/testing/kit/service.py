@@ -9,8 +9,10 @@ call brings about has happened and is visible when the call returns. Starting an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack, overload
 
 from forewarn.core import Durations, GroupKind
 from forewarn.drivers.port import Driver
@@ -24,49 +26,84 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.platform.platform import new_id
 from forewarn.store import Store
-from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant
+from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit import events, fleets
+from forewarn.testing.kit.clock import Clock
+from forewarn.testing.kit.documents import Document, VersionedDocument
 from forewarn.testing.kit.events import Announcement, During, Event, event_from
 from forewarn.testing.kit.failure_report import FailureReport
 from forewarn.testing.kit.faults import Faults
-from forewarn.testing.kit.fleets import Details
+from forewarn.testing.kit.fleets import GroupDetails
 from forewarn.testing.kit.hosts import Host
-from forewarn.testing.kit.machines import Group, Machine
-from forewarn.testing.kit.requests import EventRef, Requests, id_of
+from forewarn.testing.kit.inprocess import Response
+from forewarn.testing.kit.machines import FIRST_POLL_WITHIN, Group, Machine
+from forewarn.testing.kit.requests import NEWEST, EventRef, Requests, id_of
+from forewarn.testing.names import EventType
 from forewarn.testing.session import LOOPBACK
+from forewarn.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
 
-__all__ = ["START", "RefusedByService", "Service"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
-START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
+START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
 
-class Service(Requests):
-    """The service in this process: `with Service() as service: …`.
+class Service:
+    """The service in this process, for use in a `with` or `async with` block.
 
-    `fleet` is a fleet file, its text or a value; without one, groups are added by `scale_set` and
-    the like. `sockets` sends the requests of machines over real sockets; `default_machine` is the
-    machine for requests to an address that belongs to no machine.
+    Args:
+        fleet: A fleet file, as text or as a path. Without it there are no machines at first;
+            `scale_set` and the like add them.
+        sockets: Send the requests of the kit's own machines over real sockets as well.
+        real_time: Let time pass by itself. By default, the clock is virtual.
+        start: The time at which a virtual clock begins.
+        speed: Divide all durations by this number, in real time or on a virtual clock.
+        silence: The time without a poll after which a group is disabled; by default never.
+        enable_delay: How long the first answer to a group is delayed.
+        limits: The limits for guests; by default those of `forewarn dev`.
+        record: A file to which a trace is written.
+        front: Answer polls on the fast path, as in production. Polls are then not observed, so
+            there is no verdict.
+        state: An SQLite file that is kept when the service ends. By default everything is in
+            memory.
+        store: The store that keeps the state, instead of `state`.
+        driver: The driver that carries out events. By default machines are simulated.
+        default_machine: The machine whose document is returned at an address that belongs to no
+            machine; by default the first one.
+        gates: Commands that rollouts can use as gates, by name.
+        tls: The certificate of the control API.
+        control_names: Host names under which the control API can be reached.
+        new_id: Returns the id of the next event.
     """
+
+    clock: Clock
+    """The service's time."""
+
+    faults: Faults
+    """The faults that are injected into answers and events."""
 
     def __init__(
         self,
         fleet: str | Path | Fleet | None = None,
         *,
         sockets: bool = False,
-        state: Path | None = None,
-        store: Store | None = None,
-        driver: Driver | None = None,
-        rules: Durations | None = None,
+        real_time: bool = False,
+        start: datetime = START,
+        speed: float = 1.0,
+        silence: Duration | None = None,
+        enable_delay: Duration = 0,
         limits: Limits | None = None,
         record: Path | None = None,
         front: bool = False,
-        real_time: bool = False,
-        start: int = START,
+        state: Path | None = None,
+        store: Store | None = None,
+        driver: Driver | None = None,
         default_machine: str | None = None,
-        gates: dict[str, tuple[str, ...]] | None = None,
+        gates: Mapping[str, tuple[str, ...]] | None = None,
         tls: Tls | None = None,
         control_names: tuple[str, ...] = (),
         new_id: Callable[[], str] = new_id,
@@ -80,8 +117,12 @@ class Service(Requests):
         config = Config(
             fleet=parsed,
             state=state,
-            rules=rules or Durations(silence=None),
-            virtual=None if real_time else start,
+            rules=Durations(
+                speed=speed,
+                silence=None if silence is None else in_microseconds(silence),
+                enable_delay=in_microseconds(enable_delay),
+            ),
+            virtual=None if real_time else instant(start),
             identity=Identity.TARGET,
             speak_as=default_machine or next(iter(names), None),
             limits=limits or Limits(),
@@ -92,14 +133,62 @@ class Service(Requests):
             observe=not front,
             faults=True,
             front=front,
-            gates=gates or {},
+            gates=dict(gates or {}),
             tls=tls,
             control_names=control_names,
         )
         node = Node(config, store=store, driver=driver, new_id=new_id)
-        super().__init__(node, over_sockets=sockets)
+        self._session = Requests(node, over_sockets=sockets)
         self._report: FailureReport | None = None
-        self.faults = Faults(self)
+        self.clock = self._session.clock
+        self.faults = Faults(self._session)
+
+    def __enter__(self) -> Self:
+        """Start the service."""
+        self._session.__enter__()
+        try:
+            if (trace := self._session.node.trace) is not None:
+                self._report = FailureReport()
+                trace.add_sink(self._report.add)
+        except BaseException:
+            self._session.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Stop the service. It cannot be started again."""
+        self._session.__exit__(kind, value, tb)
+
+    async def __aenter__(self) -> Self:
+        """Start the service without blocking the event loop."""
+        return await self.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Stop the service without blocking the event loop."""
+        await self.to_thread(self.__exit__, kind, value, tb)
+
+    async def to_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call any function of the kit in a thread and await it.
+
+        So the test's own event loop, and a client under test that runs in it, continue meanwhile:
+        `await service.to_thread(service.clock.play, "15m")`.
+
+        Args:
+            function: The function to call.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+        """
+        return await self._session.to_thread(function, *args, **kwargs)
 
     # The fleet.
 
@@ -108,12 +197,21 @@ class Service(Requests):
         name: str,
         count: int,
         *,
-        terminate_notice: str | None = None,
+        terminate_notice: Duration | None = None,
         enabled: bool = True,
-        **details: Unpack[Details],
+        **details: Unpack[GroupDetails],
     ) -> Group:
-        """Add a scale set of machines `web_0`, `web_1` …, or grow it: the machines that it has
-        stay as they are. With a `terminate_notice` of 5 to 15 minutes, deletes are announced."""
+        """Add a scale set of machines `web_0`, `web_1` and so on, or add machines to it.
+
+        The machines that it has already do not change.
+
+        Args:
+            name: The name of the scale set.
+            count: How many machines it has from now on.
+            terminate_notice: Announce deletions this long before; from 5 to 15 minutes.
+            enabled: Whether it is enabled from the start, as if a machine had polled.
+            details: See `GroupDetails`.
+        """
         names = fleets.numbered(f"{name}_", count)
         kind = GroupKind.SCALE_SET
         return self._add_group(
@@ -121,18 +219,32 @@ class Service(Requests):
         )
 
     def availability_set(
-        self, name: str, count: int, *, enabled: bool = True, **details: Unpack[Details]
+        self, name: str, count: int, *, enabled: bool = True, **details: Unpack[GroupDetails]
     ) -> Group:
-        """Add an availability set of machines `sql-0`, `sql-1` …, or grow it."""
+        """Add an availability set of machines `sql-0`, `sql-1` and so on, or add machines to it.
+
+        Args:
+            name: The name of the availability set.
+            count: How many machines it has from now on.
+            enabled: Whether it is enabled from the start, as if a machine had polled.
+            details: See `GroupDetails`.
+        """
         names = fleets.numbered(f"{name}-", count)
         return self._add_group(
             fleets.group_spec(GroupKind.AVAILABILITY_SET, name, names, details), enabled
         )
 
     def availability_zone(
-        self, name: str, *machines: str, enabled: bool = True, **details: Unpack[Details]
+        self, name: str, *machines: str, enabled: bool = True, **details: Unpack[GroupDetails]
     ) -> Group:
-        """Add machines of a zone that are in no set."""
+        """Add machines of an availability zone that are in no set.
+
+        Args:
+            name: The name of the group.
+            machines: The names of its machines.
+            enabled: Whether it is enabled from the start, as if a machine had polled.
+            details: See `GroupDetails`.
+        """
         kind = GroupKind.AVAILABILITY_ZONE
         return self._add_group(fleets.group_spec(kind, name, machines, details), enabled)
 
@@ -142,117 +254,297 @@ class Service(Requests):
         roles: Mapping[str, int],
         *,
         enabled: bool = True,
-        **details: Unpack[Details],
+        **details: Unpack[GroupDetails],
     ) -> Group:
-        """Add role instances: `{"FrontEnd": 2}` is FrontEnd_IN_0 and FrontEnd_IN_1."""
+        """Add a cloud service: `{"FrontEnd": 2}` are FrontEnd_IN_0 and FrontEnd_IN_1.
+
+        Args:
+            name: The name of the cloud service.
+            roles: How many instances each role has.
+            enabled: Whether it is enabled from the start, as if a machine had polled.
+            details: See `GroupDetails`.
+        """
         names = [n for role, count in roles.items() for n in fleets.numbered(f"{role}_IN_", count)]
         return self._add_group(
             fleets.group_spec(GroupKind.CLOUD_SERVICE, name, names, details), enabled
         )
 
-    def machine(self, name: str, *, enabled: bool = True, **details: Unpack[Details]) -> Machine:
-        """Add a standalone machine. One that exists already is `service["web_0"]`."""
+    def machine(
+        self, name: str, *, enabled: bool = True, **details: Unpack[GroupDetails]
+    ) -> Machine:
+        """Add a standalone machine. A machine that exists already is `service["web_0"]`.
+
+        Args:
+            name: Its name.
+            enabled: Whether it is enabled from the start, as if it had polled.
+            details: See `GroupDetails`.
+        """
         spec = fleets.group_spec(GroupKind.STANDALONE, name, [name], details)
         return self._add_group(spec, enabled, grow=False)[0]
 
     def hosts(self, *names: str) -> tuple[Host, ...]:
-        """Return these hosts, created if they do not exist. Groups are put on hosts by `hosts=`."""
-        allowed(self.run(self.node.fleet_apply.change(fleets.hosts(*names), by="test")))
-        return tuple(Host(self, name) for name in names)
+        """Return these hosts, which are created if they do not exist.
+
+        Args:
+            names: Their names. Machines are put on hosts with `hosts=`, see `GroupDetails`.
+        """
+        session = self._session
+        allowed(session.run(session.node.fleet_apply.change(fleets.hosts(*names), by="test")))
+        return tuple(Host(session, name) for name in names)
 
     def host(self, name: str) -> Host:
-        """Return a host that exists."""
-        allowed(self.call(self.node.hosts.host, name))
-        return Host(self, name)
+        """Return a host that exists.
+
+        Args:
+            name: Its name.
+        """
+        allowed(self._session.call(self._session.node.hosts.host, name))
+        return Host(self._session, name)
 
     def __getitem__(self, machine: str) -> Machine:
         """Return a machine that exists."""
-        self.address(machine)
-        return Machine(self, machine)
+        self._session.address(machine)
+        return Machine(self._session, machine)
 
     @property
     def machines(self) -> list[Machine]:
-        return [Machine(self, name) for name in self.addresses]
+        """All machines."""
+        return [Machine(self._session, name) for name in self.addresses]
 
     @property
     def events(self) -> list[Event]:
         """All events that are Scheduled or Started."""
-        return [Event(self, record) for record in self.call(self.node.platform.active)]
+        active = self._session.call(self._session.node.platform.active)
+        return [Event(self._session, record) for record in active]
 
-    # As an operator.
+    # What happens to it.
 
     def schedule(
-        self, type: str, *machines: str | Machine, **details: Unpack[Announcement]
+        self, type: EventType, *machines: str | Machine, **details: Unpack[Announcement]
     ) -> Event:
-        """Announce one event for these machines: `schedule("Reboot", "web_0", notice="20m")`."""
-        return events.schedule(self, type, tuple(map(str, machines)), details)
+        """Announce one event for these machines: `schedule("Reboot", "web_0", notice="20m")`.
 
-    def restart(self, machine: str) -> Event:
-        return Machine(self, machine).restart()
+        Args:
+            type: The type of the event.
+            machines: The machines that it affects, which are in one group.
+            details: See `Announcement`.
+        """
+        return events.schedule(self._session, type, tuple(map(str, machines)), details)
 
-    def redeploy(self, machine: str) -> Event:
-        return Machine(self, machine).redeploy()
+    def restart(self, machine: str | Machine) -> Event:
+        """Restart a machine as a user: a Reboot with 15 minutes of notice.
+
+        Args:
+            machine: The machine, or its name.
+        """
+        return Machine(self._session, str(machine)).restart()
+
+    def redeploy(self, machine: str | Machine) -> Event:
+        """Redeploy a machine as a user: a Redeploy with 10 minutes of notice.
+
+        Args:
+            machine: The machine, or its name.
+        """
+        return Machine(self._session, str(machine)).redeploy()
 
     def cancel(self, event: EventRef) -> Event:
-        return event_from(self, self.node.platform.cancel(id_of(event), "test"))
+        """Withdraw an event, which is possible until it has started.
 
-    def disable(self, group: str) -> None:
-        """Disable the group as a day without a poll does: it gets no events until it polls."""
-        allowed(self.run(self.node.platform.disable(group, "test")))
-        self.settle()
+        Args:
+            event: The event, or its id.
+        """
+        platform = self._session.node.platform
+        return event_from(self._session, platform.cancel(id_of(event), "test"))
+
+    def disable(self, group: str | Group) -> None:
+        """Disable a group as a day without a poll does: it gets no events until it polls.
+
+        Args:
+            group: The group, or its name.
+        """
+        name = group if isinstance(group, str) else group.name
+        allowed(self._session.run(self._session.node.platform.disable(name, "test")))
+        self._session.settle()
 
     def during(self, *events: Event, approve: bool = False, play: bool = False) -> During:
-        """A block in which these events are Started, and after which they are over.
+        """Return a block in which these events are Started, and after which they are over.
 
-        The clock is moved to their NotBefore, or with `approve` they are approved; `play` lets
-        polling clients see every change.
+        Use it in `with` or `async with`. The clock is moved to their NotBefore.
+
+        Args:
+            events: The events.
+            approve: Approve them as an operator instead of moving the clock.
+            play: Let polling clients see every change, as `clock.play` does.
         """
         if not events:
-            raise RefusedByService("no event given; use service.during(event)")
-        return During(self, events, approve=approve, play=play)
+            raise RefusedError("no event given; use service.during(event)")
+        return During(self._session, events, approve=approve, play=play)
+
+    # Requests of machines, and where clients find their endpoint.
+
+    def request(
+        self,
+        machine: str | Machine,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Response:
+        """Send one HTTP request as a machine, exactly as given.
+
+        Args:
+            machine: The machine, or its name.
+            method: The method, such as `GET`.
+            target: The path and query.
+            headers: All headers of the request.
+            body: Its body.
+        """
+        return self._session.request(str(machine), method, target, headers, body)
+
+    def get(
+        self,
+        machine: str | Machine,
+        version: str = NEWEST,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Poll as a machine.
+
+        Args:
+            machine: The machine, or its name.
+            version: The api-version.
+            headers: Headers in addition to `Metadata: true`, or instead of it.
+        """
+        return self._session.get(str(machine), version, headers)
+
+    def post(
+        self,
+        machine: str | Machine,
+        body: bytes,
+        version: str = NEWEST,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send a POST to the endpoint of events as a machine.
+
+        Args:
+            machine: The machine, or its name.
+            body: The body.
+            version: The api-version.
+            headers: Headers in addition to `Metadata: true`, or instead of it.
+        """
+        return self._session.post(str(machine), body, version, headers)
+
+    @overload
+    def document(self, machine: str | Machine) -> Document: ...
+
+    @overload
+    def document(self, machine: str | Machine, version: str) -> VersionedDocument: ...
+
+    def document(
+        self, machine: str | Machine, version: str = NEWEST
+    ) -> Document | VersionedDocument:
+        """Fetch the document of a machine. This counts as a poll.
+
+        Args:
+            machine: The machine, or its name.
+            version: The api-version.
+        """
+        return Machine(self._session, str(machine)).document(version)
+
+    def approve(self, machine: str | Machine, *events: EventRef) -> Response:
+        """Approve events as a machine.
+
+        Args:
+            machine: The machine, or its name.
+            events: The events, or their ids.
+        """
+        return self._session.approve(str(machine), *events)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The loopback address of each machine, by its name."""
+        return self._session.addresses
+
+    def address(self, machine: str | Machine) -> str:
+        """Return the loopback address of a machine: a request sent there comes from it.
+
+        Args:
+            machine: The machine, or its name.
+        """
+        return self._session.address(str(machine))
+
+    def url(self, machine: str | Machine | None = None) -> str:
+        """Return the URL of the endpoint as a machine reaches it over real sockets.
+
+        The sockets are opened by the first call.
+
+        Args:
+            machine: The machine, or its name; by default the default machine.
+        """
+        return self._session.url(None if machine is None else str(machine))
+
+    @property
+    def control_url(self) -> str:
+        """The URL of the control API, whose socket is opened by the first use."""
+        return self._session.control_url
+
+    # What clients did.
+
+    def verdict(self) -> Verdict:
+        """Return what the machines' clients have done so far, and what was wrong with it."""
+        return self._session.verdict()
 
     def reset_verdict(self) -> None:
         """Forget what clients have done so far, so that the verdict starts anew."""
-        if self.node.observer is not None:
-            self.settle()
-            self.call(self.node.observer.forget)
+        if (observer := self._session.node.observer) is not None:
+            self._session.settle()
+            self._session.call(observer.forget)
 
     def report(self) -> str:
-        """Return what has happened so far, line by line, and the verdict, as shown for a failed
-        test."""
+        """Return what has happened so far, line by line, and the verdict.
+
+        This is what is shown for a failed test.
+        """
         if self._report is None:
             return "nothing was observed: front=True"
-        text = self.call(self._report.text)
+        text = self._session.call(self._report.text)
         return f"{text}\n\n{self.verdict()}"
-
-    def _on_start(self) -> None:
-        if self.node.trace is not None:
-            self._report = FailureReport()
-            self.node.trace.add_sink(self._report.add)
 
     def play_scenario(
         self,
         scenario: str | Path | Scenario,
         *,
         client: Callable[[], object] | None = None,
-        wait: float = 30.0,
-        react: float = 0.0,
-        patience: float = POLL_PATIENCE,
+        first_poll_timeout: Duration = FIRST_POLL_WITHIN,
+        reaction_time: Duration = 0,
+        timeout: Duration = POLL_PATIENCE,
     ) -> Result:
-        """Play a scenario, given by the name of a shipped one, by its file or as a value.
+        """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
-        `client` is called at every stop of the clock, to send requests as the machine under test;
-        without it, the player waits for clients that poll from elsewhere. See `scenarios.play`.
+        Args:
+            scenario: The name of a scenario that comes with forewarn, a file, or a value.
+            client: Called at every stop of the clock, to send requests as the machine under test.
+                Without it, the player waits for clients that poll from elsewhere.
+            first_poll_timeout: Real time in which the machines under test have to poll.
+            reaction_time: Real time that clients get after every change while there is an event
+                that they could approve.
+            timeout: Real time that each change waits for clients that have been polling.
         """
         from forewarn.testing.scenarios import play
 
-        return play(self, scenario, client=client, wait=wait, react=react, patience=patience)
+        return play(
+            self,
+            scenario,
+            client=client,
+            first_poll_timeout=in_seconds(first_poll_timeout),
+            reaction_time=in_seconds(reaction_time),
+            timeout=in_seconds(timeout),
+        )
 
     def _add_group(self, spec: fleets.GroupSpec, enabled: bool, *, grow: bool = True) -> Group:
-        change = fleets.add_group(spec, grow=grow)
-        allowed(self.run(self.node.fleet_apply.change(change, by="test")))
+        session, change = self._session, fleets.add_group(spec, grow=grow)
+        allowed(session.run(session.node.fleet_apply.change(change, by="test")))
         if enabled:
             for group in spec.groups:
-                self.run(self.node.guests.enable(group))
-        self.settle()
-        return Group(self, spec.name, spec.machines)
+                session.run(session.node.guests.enable(group))
+        session.settle()
+        return Group(session, spec.name, spec.machines)

@@ -16,7 +16,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 
 WELL_KNOWN = "169.254.169.254"
 PORT = 80
@@ -50,7 +50,7 @@ class SocketPatch(Generic[M]):
 
     def __enter__(self) -> M:
         if self._token is not None:
-            raise RefusedByService(f"this is inside '{self.machine}' already; call inside() anew")
+            raise RefusedError(f"this is inside '{self.machine}' already; call inside() anew")
         host, _, port = self.machine.url.removeprefix("http://").rpartition(":")
         self.place = (host, int(port))
         with _patching:

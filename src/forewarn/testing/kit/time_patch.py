@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forewarn.core.time import SECOND
 from forewarn.service.engine.clock import VirtualClock
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 
 if TYPE_CHECKING:
     import time_machine
@@ -38,7 +38,7 @@ class TimePatch:
     def __enter__(self) -> TimePatch:
         travel = _travel()
         if not _patched.acquire(blocking=False):
-            raise RefusedByService(
+            raise RefusedError(
                 "Python's time follows a service's clock already; leave that patch() first"
             )
         try:
@@ -96,7 +96,7 @@ def _travel() -> type[time_machine.travel]:
     try:
         import time_machine
     except ImportError as error:
-        raise RefusedByService(
+        raise RefusedError(
             "patch() moves Python's time with time-machine, which is not installed:"
             " pip install 'forewarn[test]'"
         ) from error

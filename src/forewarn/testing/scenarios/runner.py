@@ -17,7 +17,7 @@ from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.support.text import listing
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.engine import verbs
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker
@@ -25,7 +25,7 @@ from forewarn.testing.scenarios.engine.pace import CHECK_EVERY, Pace, RealPace, 
 from forewarn.testing.scenarios.engine.player import Player
 from forewarn.testing.scenarios.model import Scenario
 from forewarn.testing.scenarios.result import CommandExit, Result
-from forewarn.testing.session import Session
+from forewarn.testing.session import HasSession, Session
 
 FIRST_POLL_WITHIN = 30.0  # real seconds in which the machines under test have to poll
 
@@ -47,28 +47,29 @@ class Program(Protocol):
 
 
 def play(
-    session: Session,
+    service: HasSession,
     scenario: str | Path | Scenario,
     *,
     client: Callable[[], object] | None = None,
-    wait: float = FIRST_POLL_WITHIN,
-    react: float = 0.0,
-    patience: float = POLL_PATIENCE,
+    first_poll_timeout: float = FIRST_POLL_WITHIN,
+    reaction_time: float = 0.0,
+    timeout: float = POLL_PATIENCE,
     program: Program | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
     `client` is called at every stop of the clock, to send requests as the machine under test.
-    Without it the player waits for clients that poll from elsewhere: `wait` real seconds for the
-    first poll, `patience` real seconds at each change, and `react` more while there is an event
-    that they could approve.
+    Without it the player waits for clients that poll from elsewhere: `first_poll_timeout` real
+    seconds for the first poll, `timeout` real seconds at each change, and `reaction_time` more
+    while there is an event that they could approve.
     """
+    session = service._session
     loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     _apply_fleet(session, loaded)
     trace = session.node.trace
     if trace is None:
-        raise RefusedByService("polls answered by the fast path are not observed; use front=False")
+        raise RefusedError("polls answered by the fast path are not observed; use front=False")
     tracker = EventTracker()
     session.call(trace.add_sink, tracker.add)
     session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
@@ -77,7 +78,7 @@ def play(
         return [machine for machine in loaded.under_test if program and program.exit_of(machine)]
 
     pace: Pace = (
-        VirtualPace(session, tracker, client, react, patience, ended_on)
+        VirtualPace(session, tracker, client, reaction_time, timeout, ended_on)
         if isinstance(session.node.clock, VirtualClock)
         else RealPace(session, tracker, client)
     )
@@ -87,7 +88,7 @@ def play(
         if program is not None:
             program.start(session)
         if client is None and (
-            reason := _first_poll_problem(wait, loaded.under_test, tracker, program)
+            reason := _first_poll_problem(first_poll_timeout, loaded.under_test, tracker, program)
         ):
             player.problems.append(reason)
         else:
@@ -111,9 +112,9 @@ def _apply_fleet(session: Session, scenario: Scenario) -> None:
     if not present:
         outcome = session.run(session.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
         if isinstance(outcome, Refused):
-            raise RefusedByService(str(outcome))
+            raise RefusedError(str(outcome))
     elif missing := sorted(needed - present):
-        raise RefusedByService(
+        raise RefusedError(
             f"scenario '{scenario.name}' needs machines that this service does not have:"
             f" {listing(missing)}; play it on a service without machines, which gets the"
             " scenario's fleet"

@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 from forewarn.testing.timeline import exchanges, steps
 from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import EventBar, Picture
 from forewarn.traces.lines import instant, time_of
 
 if TYPE_CHECKING:
-    from forewarn.testing.session import Session
+    from forewarn.testing.session import HasSession
 
 Handler: TypeAlias = Callable[[TimelineMemory, Mapping[str, Any], float], None]
 
@@ -122,12 +122,18 @@ def _axis_end(events: Iterable[EventBar], now: float) -> float:
     return max([now, *upcoming])
 
 
-def watch(session: Session, on_change: Callable[[float, str], None] | None = None) -> Lanes:
-    """Return lanes that follow a running service from now on."""
+def watch(service: HasSession, on_change: Callable[[float, str], None] | None = None) -> Lanes:
+    """Return lanes that follow a running service from now on.
+
+    Args:
+        service: A `forewarn.testing.Service` that has been started.
+        on_change: Called with the time and a sentence for every visible change.
+    """
+    session = service._session
     node = session.node
     trace = node.trace
     if trace is None:
-        raise RefusedByService("polls answered by the fast path are not observed; use front=False")
+        raise RefusedError("polls answered by the fast path are not observed; use front=False")
     lanes = Lanes(on_change)
 
     def begin() -> None:  # in the service's loop, so that no line is lost in between

@@ -47,11 +47,11 @@ def asked(
     service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any
 ) -> CreatedToken | Refused:
     wanted = NewToken(name=name, role=role, **how)
-    return service.run(service.node.tokens.create(wanted, by="operator"))
+    return service._session.run(service._session.node.tokens.create(wanted, by="operator"))
 
 
 def revoked(service: Service, said: str, *, force: bool = False) -> Token | Refused:
-    return service.run(service.node.tokens.revoke(said, "bob", force=force))
+    return service._session.run(service._session.node.tokens.revoke(said, "bob", force=force))
 
 
 def says(done: object) -> str:
@@ -96,7 +96,7 @@ def test_secrets_are_hidden_wherever_they_are_cut() -> None:
 
 
 def test_a_token_lets_in_whoever_has_it_and_nobody_else(service: Service) -> None:
-    known = service.node.tokens
+    known = service._session.node.tokens
     assert not known.needed
     made = created(service)
     assert known.needed
@@ -121,10 +121,10 @@ def test_only_a_digest_is_kept() -> None:
 def test_a_token_ends_when_it_expires(service: Service) -> None:
     made = created(service, lasts=90 * DAY)
     service.clock.advance("89d23h59m59s")
-    assert service.node.tokens.of(made.secret.text) is not None
+    assert service._session.node.tokens.of(made.secret.text) is not None
     service.clock.advance("1s")
-    assert service.node.tokens.of(made.secret.text) is None
-    assert service.node.tokens.needed  # nobody is let in without, although none is left
+    assert service._session.node.tokens.of(made.secret.text) is None
+    assert service._session.node.tokens.needed  # nobody is let in without, although none is left
 
 
 def test_a_token_ends_when_it_is_revoked(service: Service) -> None:
@@ -133,18 +133,18 @@ def test_a_token_ends_when_it_is_revoked(service: Service) -> None:
     done = revoked(service, "bot")
     assert isinstance(done, Token)
     assert (done.id, done.revoked_by) == (made.token.id, "bob")
-    assert service.node.tokens.of(made.secret.text) is None
+    assert service._session.node.tokens.of(made.secret.text) is None
     assert "already revoked, by bob" in says(revoked(service, made.token.id))
 
 
 def test_the_last_admin_goes_only_if_that_is_meant(service: Service) -> None:
     first = created(service)
     assert "the last admin token" in says(revoked(service, "alice"))
-    assert service.node.tokens.of(first.secret.text) is not None
+    assert service._session.node.tokens.of(first.secret.text) is not None
     created(service, "carol")
     assert isinstance(revoked(service, "alice"), Token)
     assert isinstance(revoked(service, "carol", force=True), Token)
-    assert not service.node.tokens.administered
+    assert not service._session.node.tokens.administered
 
 
 def test_an_admin_that_expires_is_the_last_one_only_while_it_is_valid(service: Service) -> None:
@@ -157,7 +157,7 @@ def test_an_admin_that_expires_is_the_last_one_only_while_it_is_valid(service: S
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
     assert "the first token must be an admin's" in says(asked(service, "bot", role))
-    assert not service.node.tokens.needed
+    assert not service._session.node.tokens.needed
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_what_no_token_can_be_is_refused_and_changes_nothing(
     service: Service, how: dict[str, Any], complaint: str
 ) -> None:
     created(service)
-    before = service.node.store.seq
+    before = service._session.node.store.seq
     assert complaint in says(asked(service, **{"name": "bot", **how}))
-    assert service.node.store.seq == before
+    assert service._session.node.store.seq == before
 
 
 def test_a_name_is_one_valid_tokens_at_a_time(service: Service) -> None:
@@ -200,7 +200,7 @@ def test_a_name_is_one_valid_tokens_at_a_time(service: Service) -> None:
     assert "there is a token of that name" in says(asked(service, "bot", Role.VIEWER))
     assert isinstance(revoked(service, "bot"), Token)
     again = created(service, "bot", Role.VIEWER)
-    found = service.node.tokens.find("bot")
+    found = service._session.node.tokens.find("bot")
     assert isinstance(found, Token)
     assert found.id == again.token.id  # the valid one, of the two that are called so
 
@@ -210,10 +210,10 @@ def test_of_two_who_want_the_same_name_at_once_one_gets_it(service: Service) -> 
     wanted = NewToken(name="bot", role=Role.VIEWER)
 
     async def both() -> list[CreatedToken | Refused]:
-        make = service.node.tokens.create
+        make = service._session.node.tokens.create
         return list(await asyncio.gather(*(make(wanted, "operator") for _ in range(2))))
 
-    done = service.run(both())
+    done = service._session.run(both())
     assert sorted(isinstance(one, Refused) for one in done) == [False, True]
 
 
@@ -235,9 +235,11 @@ def test_a_limit_to_what_is_not_there_is_said(service: Service) -> None:
 
 def test_a_limit_goes_by_the_labels_that_a_group_has_now(service: Service) -> None:
     limit = Limit(labels=parse("tier=web"))
-    known = service.node.tokens
+    known = service._session.node.tokens
     assert [known.allows(limit, name) for name in ("web", "sql", "nowhere")] == [True, False, False]
-    service.run(service.node.fleet_apply.text(FLEET.replace("tier: sql", "tier: web"), by="test"))
+    service._session.run(
+        service._session.node.fleet_apply.text(FLEET.replace("tier: sql", "tier: web"), by="test")
+    )
     assert known.allows(limit, "sql")
     assert known.allowed(limit) == ["web", "sql"]
 
@@ -246,7 +248,7 @@ def test_who_made_and_revoked_a_token_is_in_the_history(service: Service) -> Non
     created(service)
     made = created(service, "bot", Role.OPERATOR)
     revoked(service, "bot")
-    page = service.run(service.node.store.history(_tokens()))
+    page = service._session.run(service._session.node.store.history(_tokens()))
     assert [(r.what.value, r.by, r.cause, r.note) for r in page][-2:] == [
         ("token-created", "operator", made.token.id, "bot (operator)"),
         ("token-revoked", "bob", made.token.id, "bot (operator)"),
@@ -257,14 +259,14 @@ def test_when_a_token_was_last_used_is_known_after_a_restart() -> None:
     disk = Disk()
     with Service(FLEET, store=MemoryStore(disk)) as service:
         made = created(service)
-        assert service.node.tokens.last_used(made.token.id) is None
+        assert service._session.node.tokens.last_used(made.token.id) is None
         service.clock.advance("5m")
-        service.node.tokens.used(made.token)
-        used = service.node.tokens.last_used(made.token.id)
-        assert used == service.node.writer.now().at
+        service._session.node.tokens.used(made.token)
+        used = service._session.node.tokens.last_used(made.token.id)
+        assert used == service._session.node.writer.now().at
     with Service(FLEET, store=MemoryStore(disk)) as service:
-        assert service.node.tokens.last_used(made.token.id) == used
-        assert service.node.tokens.of(made.secret.text) is not None
+        assert service._session.node.tokens.last_used(made.token.id) == used
+        assert service._session.node.tokens.of(made.secret.text) is not None
 
 
 def test_tokens_that_are_long_over_are_forgotten_but_never_the_last(service: Service) -> None:
@@ -272,10 +274,10 @@ def test_tokens_that_are_long_over_are_forgotten_but_never_the_last(service: Ser
     created(service, "bot", Role.VIEWER)
     revoked(service, "bot")
     service.clock.advance("95d")
-    service.run(service.node.history.prune())
-    left = service.node.tokens.all()
+    service._session.run(service._session.node.history.prune())
+    left = service._session.node.tokens.all()
     assert [token.name for token in left] == ["alice"]
-    assert service.node.tokens.needed
+    assert service._session.node.tokens.needed
 
 
 def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
@@ -288,7 +290,7 @@ def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
     assert "3 tokens, which is the maximum" in says(asked(service, "three", Role.VIEWER))
     revoked(service, "one")
     created(service, "three", Role.VIEWER)
-    assert old.token.id not in [token.id for token in service.node.tokens.all()]
+    assert old.token.id not in [token.id for token in service._session.node.tokens.all()]
 
 
 def _tokens() -> Any:
@@ -308,7 +310,7 @@ def test_names_that_people_would_take_for_one_another_are_refused(service: Servi
 
 
 def test_it_is_known_for_how_long_there_is_an_admin(service: Service) -> None:
-    tokens = service.node.tokens
+    tokens = service._session.node.tokens
     created(service, "bot", lasts=3 * DAY)
     assert tokens.administered_for == 3 * DAY
     created(service, "later", lasts=5 * DAY)

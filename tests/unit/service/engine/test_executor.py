@@ -22,7 +22,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 
 
 class Scripted(Driver):
@@ -63,19 +63,19 @@ def started(service: Service) -> str:
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
     service.approve("web_0", event)
-    service.settle()
+    service._session.settle()
     return event.id
 
 
 def status(service: Service, id: str) -> Status:
-    event = service.run(service.node.platform.event(id))
+    event = service._session.run(service._session.node.platform.event(id))
     assert hasattr(event, "status")
     found: Status = event.status
     return found
 
 
 def says(service: Service, id: str) -> str:
-    explained = service.run(service.node.platform.explain(id))
+    explained = service._session.run(service._session.node.platform.explain(id))
     assert hasattr(explained, "message")
     return str(explained.message)
 
@@ -125,10 +125,10 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
         service.clock.advance("7d")
         assert status(service, id) is Status.STARTED
         assert "it is unknown whether it was carried out" in says(service, id)
-        (event,) = service.node.platform.active()
+        (event,) = service._session.node.platform.active()
         assert core.event(event).held.endswith("no record")
-        service.run(service.node.platform.retry(id, "operator"))
-        service.settle()
+        service._session.run(service._session.node.platform.retry(id, "operator"))
+        service._session.settle()
         assert status(service, id) is Status.FINISHED
     assert driver.asked == ["check", "perform 1", "observe", "perform 2"]
 
@@ -137,7 +137,7 @@ def test_an_operator_may_declare_it_over() -> None:
     driver = Scripted(ConnectionError("reply lost"), observes=Unknown("no record"))
     with Service(SAMPLE, driver=driver) as service:
         id = started(service)
-        service.run(service.node.platform.finish(id, "operator", "looked myself"))
+        service._session.run(service._session.node.platform.finish(id, "operator", "looked myself"))
         assert status(service, id) is Status.FINISHED
         assert "looked myself" in says(service, id)
 
@@ -155,7 +155,7 @@ def test_a_repeatable_driver_is_simply_asked_again() -> None:
 def test_what_the_driver_would_not_do_is_not_announced() -> None:
     driver = Scripted(check=Veto("the host is locked"))
     with Service(SAMPLE, driver=driver) as service:
-        with pytest.raises(RefusedByService, match="the host is locked"):
+        with pytest.raises(RefusedError, match="the host is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []
 
@@ -177,6 +177,6 @@ def test_what_starts_with_the_service_itself_is_carried_out_once() -> None:
         assert statuses == ["Started", "Scheduled"]
     next_driver = Scripted(Again(1_800_003_600_000_000))
     with Service(fleet("b"), store=MemoryStore(disk), driver=next_driver) as service:
-        service.settle()
+        service._session.settle()
         assert [event["EventStatus"] for event in service.document("b")["Events"]] == ["Started"]
     assert next_driver.asked == ["perform 1"]

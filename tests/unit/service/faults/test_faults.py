@@ -14,7 +14,7 @@ from forewarn.node import Config, Node
 from forewarn.service.faults import kinds, registry
 from forewarn.service.faults.kinds import KINDS, FaultKind
 from forewarn.service.faults.validate import NewFault
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +37,18 @@ def statuses(service: Service, times: int, machine: str = "web_0") -> list[int]:
 
 def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None:
     fault = service.faults.add("gone", machine="web_0", times=3)
-    assert (fault.consumed, fault.left, fault.state) == (0, 3, "active")
+    assert (fault.consumed, fault.left, fault.status) == (0, 3, "active")
     assert statuses(service, 2) == [410, 410]
-    assert fault.account.consumption == "2 of 3 consumed"
+    assert fault._account.consumption == "2 of 3 consumed"
     assert statuses(service, 3) == [410, 200, 200]
-    assert (fault.consumed, fault.left, fault.state) == (3, 0, "used up")
-    assert fault.matched == 3, "what is used up is not asked any more"
+    assert (fault.consumed, fault.left, fault.status) == (3, 0, "used up")
+    assert fault.matches == 3, "what is used up is not asked any more"
 
 
 def test_without_a_number_it_stays_until_it_is_cleared(service: Service) -> None:
     fault = service.faults.add("error")
     assert statuses(service, 4) == [500] * 4
-    assert (fault.left, fault.account.consumption) == (None, "4 consumed")
+    assert (fault.left, fault._account.consumption) == (None, "4 consumed")
     fault.clear()
     assert statuses(service, 1) == [200]
     assert fault.consumed == 4, "what was is still known"
@@ -78,7 +78,7 @@ def test_a_machine_or_a_group_is_as_good_as_its_name(service: Service) -> None:
 def test_the_first_so_many_are_spared(service: Service) -> None:
     fault = service.faults.add("error", machine="web_0", skip=2, times=1)
     assert statuses(service, 5) == [200, 200, 500, 200, 200]
-    assert (fault.matched, fault.consumed) == (3, 1)
+    assert (fault.matches, fault.consumed) == (3, 1)
 
 
 def test_of_several_the_first_meets_it_and_the_others_do_not_hear_of_it(service: Service) -> None:
@@ -86,7 +86,7 @@ def test_of_several_the_first_meets_it_and_the_others_do_not_hear_of_it(service:
     second = service.faults.add("error", times=2)
     assert statuses(service, 1, "web_1") == [500]
     assert statuses(service, 4) == [410, 410, 500, 200]
-    assert (first.matched, second.matched, second.consumed) == (2, 2, 2)
+    assert (first.matches, second.matches, second.consumed) == (2, 2, 2)
 
 
 def test_it_meets_only_the_method_that_it_is_for(service: Service) -> None:
@@ -99,13 +99,13 @@ def test_it_meets_only_the_method_that_it_is_for(service: Service) -> None:
 
 def test_a_window_is_on_the_services_clock(service: Service) -> None:
     fault = service.faults.add("gone", machine="web_0", starts_in="5m", lasts="70s")
-    assert (statuses(service, 1), fault.state) == ([200], "waiting")
+    assert (statuses(service, 1), fault.status) == ([200], "waiting")
     service.clock.advance("5m")
-    assert (statuses(service, 2), fault.state) == ([410, 410], "active")
+    assert (statuses(service, 2), fault.status) == ([410, 410], "active")
     service.clock.advance("69s")
     assert statuses(service, 1) == [410]
     service.clock.advance("1s")
-    assert (statuses(service, 1), fault.state) == ([200], "over")
+    assert (statuses(service, 1), fault.status) == ([200], "over")
     assert fault.consumed == 3
 
 
@@ -125,7 +125,7 @@ def test_without_a_seed_it_is_known_all_the_same() -> None:
         with Service() as service:
             service.scale_set("web", 1)
             fault = service.faults.add("error", probability=0.3)
-            return statuses(service, 30), fault.account.fault.seed
+            return statuses(service, 30), fault._account.fault.seed
 
     assert run() == run()
 
@@ -145,7 +145,7 @@ def test_what_is_refused_anyway_uses_nothing_up(service: Service) -> None:
     assert service.get("web_0", "1999-01-01").status == 400
     instance = "/metadata/instance?api-version=2021-02-01"
     assert service.request("web_0", "GET", instance, {"Metadata": "true"}).status == 200
-    assert (fault.matched, fault.consumed) == (0, 0)
+    assert (fault.matches, fault.consumed) == (0, 0)
     assert statuses(service, 2) == [500, 200]
 
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
     service: Service, words: dict[str, Any], says: str
 ) -> None:
     kind = words["kind"]
-    with pytest.raises(RefusedByService) as refused:
+    with pytest.raises(RefusedError) as refused:
         service.faults.add(kind, **{key: value for key, value in words.items() if key != "kind"})
     assert says in str(refused.value)
     assert len(service.faults) == 0
@@ -223,16 +223,16 @@ def test_there_is_a_limit_to_how_many_there_are(
     service.faults.add("gone", times=1)
     service.faults.add("gone", times=1)
     assert statuses(service, 2) == [410, 410]
-    with pytest.raises(RefusedByService, match="2 faults, which is the maximum; clear some"):
+    with pytest.raises(RefusedError, match="2 faults, which is the maximum; clear some"):
         service.faults.add("gone")
 
 
 def test_one_that_is_not_there_cannot_be_found_or_cleared(service: Service) -> None:
-    found = service.node.faults.find("f0")
+    found = service._session.node.faults.find("f0")
     assert isinstance(found, Refused)
     assert found.message == "no fault 'f0'; there are none"
     made = service.faults.add("gone")
-    cleared = service.node.faults.clear("f0")
+    cleared = service._session.node.faults.clear("f0")
     assert isinstance(cleared, Refused)
     assert cleared.message == f"no fault 'f0'; there are {made.id}"
 
@@ -251,12 +251,12 @@ def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way(
 def test_a_machine_that_joins_the_group_is_met_too(service: Service) -> None:
     service.faults.add("gone", group="web")
     service.scale_set("web", 4)
-    assert "web_3" in service.node.endpoint.detours
+    assert "web_3" in service._session.node.endpoint.detours
     assert statuses(service, 1, "web_3") == [410]
 
 
 def test_only_those_that_can_be_met_take_the_long_way(service: Service) -> None:
-    detours = service.node.endpoint
+    detours = service._session.node.endpoint
     assert "web_0" not in detours.detours
     one = service.faults.add("gone", machine="web_0", times=1)
     assert ("web_0" in detours.detours, "web_1" in detours.detours) == (True, False)
@@ -264,17 +264,17 @@ def test_only_those_that_can_be_met_take_the_long_way(service: Service) -> None:
     assert "web_1" in detours.detours
     everybody.clear()
     statuses(service, 1)
-    assert (one.state, "web_0" in detours.detours) == ("used up", False)
+    assert (one.status, "web_0" in detours.detours) == ("used up", False)
 
 
 def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service) -> None:
     service.faults.add("gone", lasts="70s")
     assert statuses(service, 1) == [410]
     service.clock.advance("70s")
-    assert "web_0" in service.node.endpoint.detours, "nobody has asked since"
+    assert "web_0" in service._session.node.endpoint.detours, "nobody has asked since"
     assert statuses(service, 1) == [200]
-    assert "web_0" not in service.node.endpoint.detours
-    assert not service.node.faults.meets_requests
+    assert "web_0" not in service._session.node.endpoint.detours
+    assert not service._session.node.faults.meets_requests
 
 
 def test_every_kind_is_described() -> None:

@@ -42,7 +42,7 @@ class Applied:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.node = service.node
+        self.node = service._session.node
 
     def __call__(self, text: str, **more: Any) -> Difference:
         done = self.refused_or_done(text, **more)
@@ -50,8 +50,8 @@ class Applied:
         return done
 
     def refused_or_done(self, text: str, **more: Any) -> Difference | Refused:
-        done = self.service.run(self.node.fleet_apply.text(text, by="test", **more))
-        self.service.settle()
+        done = self.service._session.run(self.node.fleet_apply.text(text, by="test", **more))
+        self.service._session.settle()
         return done
 
     def refusal(self, text: str, **more: Any) -> str:
@@ -178,7 +178,7 @@ def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) 
 
 def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Applied) -> None:
     groups, hosts = applied.node.store.groups, applied.node.store.registry.hosts
-    event = applied.service.schedule("Reboot", "w1").record
+    event = applied.service.schedule("Reboot", "w1")._record
     about = msgspec.structs.replace(event, host="b")
     changed = {**groups, "web": msgspec.structs.replace(groups["web"], events=(about,))}
     without = fleet_of(groups, hosts)
@@ -190,7 +190,7 @@ def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Appli
 
 
 def test_what_has_happened_since_stays(applied: Applied) -> None:
-    node, run = applied.node, applied.service.run
+    node, run = applied.node, applied.service._session.run
     sick = Host(name="a", health=Health.DEGRADED, note="fans")
     run(node.writer.commit(CommitPlan(puts=[HostPut(sick)])))
     applied.service.get("w0")
@@ -238,7 +238,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> N
             fleet_apply.text(FLEET, by="test"),
         )
 
-    first, second = applied.service.run(both())
+    first, second = applied.service._session.run(both())
     assert isinstance(first, Difference)
     assert isinstance(second, Refused)
     assert second.reason is Reason.CONFLICT
@@ -280,7 +280,9 @@ def test_many_differences_are_counted_and_some_are_told() -> None:
 
 def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:
     def change(wanted: edit.Change, **more: Any) -> Any:
-        done = applied.service.run(applied.node.fleet_apply.change(wanted, by="test", **more))
+        done = applied.service._session.run(
+            applied.node.fleet_apply.change(wanted, by="test", **more)
+        )
         return str(done) if isinstance(done, Refused) else told(done)
 
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (

@@ -46,12 +46,12 @@ class Asked(SimulatedDriver):
 class Watched:
     def __init__(self, service: Service, driver: Asked, patch: pytest.MonkeyPatch) -> None:
         self.service = service
-        self.node = service.node
+        self.node = service._session.node
         self.driver = driver
         self._patch = patch
 
     def apply(self, text: str, **more: Any) -> Difference | Refused:
-        return self.service.run(self.node.fleet_apply.text(text, by="test", **more))
+        return self.service._session.run(self.node.fleet_apply.text(text, by="test", **more))
 
     def applied(self, text: str, **more: Any) -> Difference:
         done = self.apply(text, **more)
@@ -59,14 +59,14 @@ class Watched:
         return done
 
     def refused(self, work: Any) -> str:
-        done = self.service.run(work)
+        done = self.service._session.run(work)
         assert isinstance(done, Refused), done
         return done.message
 
     def done(self, work: Any) -> Any:
-        done = self.service.run(work)
+        done = self.service._session.run(work)
         assert not isinstance(done, Refused), done
-        self.service.settle()
+        self.service._session.settle()
         return done
 
     def while_applying(self, happens: Callable[[], Any]) -> None:

@@ -19,7 +19,7 @@ from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_TAGS, schema
 from forewarn.support import suggest, yaml_events, yaml_positions
 from forewarn.support.yaml_events import MAX_TEXT
 from forewarn.testing import Service
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedError
 
 
 class Counted(tuple[Any, ...]):
@@ -49,7 +49,7 @@ def test_an_event_names_at_most_so_many_machines() -> None:
     with Service() as service:
         service.scale_set("web", 2)
         names = ["web_0"] * (MAX_EVENT_MACHINES + 1)
-        with pytest.raises(RefusedByService) as refused:
+        with pytest.raises(RefusedError) as refused:
             service.schedule("Reboot", *names)
     assert str(refused.value) == (
         "an event can have at most 1,000 machines, but this request names 1,001; schedule several"
@@ -60,7 +60,7 @@ def test_an_event_names_at_most_so_many_machines() -> None:
 def test_a_long_name_is_not_repeated_in_full() -> None:
     with Service() as service:
         service.scale_set("web", 2)
-        with pytest.raises(RefusedByService) as refused:
+        with pytest.raises(RefusedError) as refused:
             service.schedule("Reboot", "x" * 100_000)
     assert len(str(refused.value)) < 300
 
@@ -177,10 +177,10 @@ def test_a_group_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
         return threading.get_ident()
 
     with Service() as service:
-        applied = service.node.fleet_apply.text("groups: []", by="test")
-        service.run(applied)
+        applied = service._session.node.fleet_apply.text("groups: []", by="test")
+        service._session.run(applied)
         assert threads
-        assert service.run(loop()) not in threads
+        assert service._session.run(loop()) not in threads
 
 
 def test_limits_are_in_the_schema() -> None:

@@ -24,7 +24,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 
 FLEET = """
 hosts: [h1, h2, h3]
@@ -76,7 +76,9 @@ def service() -> Iterator[Service]:
 
 
 def maintain(service: Service, host: str) -> Outcomes:
-    done = service.run(service.node.hosts.maintain(host, MaintenanceMode.REBOOT, "test"))
+    done = service._session.run(
+        service._session.node.hosts.maintain(host, MaintenanceMode.REBOOT, "test")
+    )
     assert isinstance(done, Outcomes), done
     return done
 
@@ -100,11 +102,11 @@ def test_who_was_redeployed_but_has_not_moved_is_still_told_of_its_host() -> Non
             service.document(machine)
         for host in ("h1", "h2", "h3"):
             maintain(service, host)
-        service.run(service.node.removals.fail("a0", EventType.REDEPLOY, "test"))
+        service._session.run(service._session.node.removals.fail("a0", EventType.REDEPLOY, "test"))
         service.clock.advance("11m")
         (planned,) = service.document("a0")["Events"]
         assert (planned["EventType"], planned["EventStatus"]) == ("Reboot", "Scheduled")
-        found = service.node.machine_index.machine("a0")
+        found = service._session.node.machine_index.machine("a0")
         assert found is not None
         assert found[1].host == "h1"
 
@@ -123,7 +125,7 @@ def test_the_driver_is_asked_once_for_all_groups_of_a_host() -> None:
 def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> None:
     driver = Hesitant()
     with Service(FLEET, driver=driver) as service:
-        node = service.node
+        node = service._session.node
 
         async def meanwhile() -> Outcomes | Refused:
             driver.told.clear()
@@ -138,31 +140,31 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
             driver.told.set()
             return await planned
 
-        done = service.run(meanwhile())
+        done = service._session.run(meanwhile())
     assert isinstance(done, Refused)
     assert "has just been changed" in done.message
 
 
 def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:
     async def both() -> tuple[Any, Any]:
-        hosts = service.node.hosts
+        hosts = service._session.node.hosts
         return await asyncio.gather(
             hosts.maintain("h1", MaintenanceMode.REBOOT, "one"),
             hosts.maintain("h1", MaintenanceMode.FREEZE, "two"),
         )
 
-    outcomes = service.run(both())
+    outcomes = service._session.run(both())
     assert sorted(isinstance(done, Refused) for done in outcomes) == [False, True]
     assert len(service.document("a0")["Events"]) == 1
 
 
 def test_what_came_later_is_named_as_not_told(service: Service) -> None:
     maintain(service, "h1")
-    group = service.node.store.groups["c"]
+    group = service._session.node.store.groups["c"]
     moved = tuple(msgspec.structs.replace(m, host="h1") for m in group.machines)
     define = Define(kind=group.kind, machines=moved, policy=group.policy, place=group.place)
-    service.run(service.node.writer.submit("c", define))
-    report = service.node.hosts.explain("h1")
+    service._session.run(service._session.node.writer.submit("c", define))
+    report = service._session.node.hosts.explain("h1")
     assert not isinstance(report, Refused)
     assert "not announced to machines added later: c0" in report.message
 
@@ -172,7 +174,7 @@ def test_a_driver_that_cannot_be_asked_is_a_refusal() -> None:
     driver.trouble = ConnectionError("no route")
     with (
         Service(FLEET, driver=driver) as service,
-        pytest.raises(RefusedByService, match="its check failed: ConnectionError: no route"),
+        pytest.raises(RefusedError, match="its check failed: ConnectionError: no route"),
     ):
         service.schedule("Reboot", "a0")
 
@@ -191,22 +193,24 @@ def test_a_driver_that_always_says_again_now_is_not_asked_without_a_pause() -> N
 def test_a_first_poll_is_answered_though_the_group_is_disabled_in_the_same_moment(
     service: Service,
 ) -> None:
-    platform = service.node.platform
+    platform = service._session.node.platform
 
     async def both() -> None:
         service_disabled = platform.disable("a", "test")
-        await asyncio.wait_for(asyncio.gather(service.node.guests.enable("a"), service_disabled), 5)
+        await asyncio.wait_for(
+            asyncio.gather(service._session.node.guests.enable("a"), service_disabled), 5
+        )
 
     service.disable("a")
-    service.run(both())
-    assert service.node.store.groups["a"].enabled
+    service._session.run(both())
+    assert service._session.node.store.groups["a"].enabled
 
 
 def test_one_approval_that_takes_all_machines_down_leaves_nobody_to_ask(service: Service) -> None:
     first, second = service.restart("d0"), service.restart("d1")
     third = service.redeploy("d0")
     service.approve("d0", first, second)
-    events = {event.id: event for event in service.node.platform.active()}
+    events = {event.id: event for event in service._session.node.platform.active()}
     assert events[first.id].status is events[second.id].status is Status.STARTED
     approved = events[third.id].approved
     assert approved is not None

@@ -98,7 +98,7 @@ def test_what_waits_for_it_says_that_guests_do_not_see_it() -> None:
         service.get("web_1")
         freeze = service.schedule("Freeze", "web_1")
         service.approve("web_1", freeze.id)
-        explanation = service.run(service.node.platform.explain(freeze.id))
+        explanation = service._session.run(service._session.node.platform.explain(freeze.id))
         assert not isinstance(explanation, Refused)
         (hold,) = explanation.holds
         assert hold.waits_for == (restart.id,)

@@ -29,6 +29,7 @@ from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 
 FLEET = """
@@ -84,14 +85,14 @@ def wanted(**fields: Any) -> RolloutRequest:
 
 
 def start(service: Service, **fields: Any) -> str:
-    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    report = service._session.run(service._session.node.rollouts.start(wanted(**fields)))
     assert isinstance(report, RolloutReport), report
-    service.settle()
+    service._session.settle()
     return report.rollout.id
 
 
 def report_of(service: Service, id: str) -> RolloutReport:
-    report = service.run(service.node.rollouts.report(id))
+    report = service._session.run(service._session.node.rollouts.report(id))
     assert isinstance(report, RolloutReport)
     return report
 
@@ -101,8 +102,8 @@ def state(service: Service, id: str) -> str:
 
 
 def resume(service: Service, id: str) -> RolloutReport | Refused:
-    found = service.run(service.node.rollouts.resume(id, "test"))
-    service.settle()
+    found = service._session.run(service._session.node.rollouts.resume(id, "test"))
+    service._session.settle()
     return found
 
 
@@ -113,13 +114,13 @@ def paused_because(service: Service, id: str) -> str:
 
 
 def active(service: Service) -> list[Event]:
-    return service.node.platform.active()
+    return service._session.node.platform.active()
 
 
 def delete(service: Service, machine: str) -> None:
-    done = service.run(service.node.removals.delete(machine, "test"))
+    done = service._session.run(service._session.node.removals.delete(machine, "test"))
     assert not isinstance(done, Refused), done.message
-    service.settle()
+    service._session.settle()
 
 
 # While it announces.
@@ -130,13 +131,15 @@ def test_hosts_that_are_not_announced_yet_are_left_alone_once_it_is_switched_off
     service: Service, driver: Interrupted, verb: str
 ) -> None:
     async def switch() -> None:
-        (id,) = service.node.store.registry.rollouts
-        assert isinstance(await getattr(service.node.rollouts, verb)(id, "test"), RolloutReport)
+        (id,) = service._session.node.store.registry.rollouts
+        assert isinstance(
+            await getattr(service._session.node.rollouts, verb)(id, "test"), RolloutReport
+        )
 
     driver.meanwhile = switch
     start(service, selection=ALL_HOSTS, at_once=3)
     assert active(service) == []
-    assert service.run(service.node.platform.past(None, 10)) == []
+    assert service._session.run(service._session.node.platform.past(None, 10)) == []
     assert set(driver.asked) == {"web_0", "db_0"}, "nobody is asked about the others any more"
 
 
@@ -144,12 +147,12 @@ def test_a_host_that_changes_in_the_moment_of_the_commit_is_tried_again(
     service: Service, driver: Interrupted
 ) -> None:
     async def move_away() -> None:
-        group = service.node.store.groups["db"]
+        group = service._session.node.store.groups["db"]
         machines = tuple(
             msgspec.structs.replace(m, host="h2") if m.name == "db_0" else m for m in group.machines
         )
         command = c.Define(kind=group.kind, machines=machines, policy=group.policy, by="test")
-        assert not isinstance(await service.node.writer.submit("db", command), Refused)
+        assert not isinstance(await service._session.node.writer.submit("db", command), Refused)
 
     driver.meanwhile = move_away
     id = start(service, selection=Selection(hosts=("h1",)))
@@ -161,10 +164,10 @@ def test_a_host_that_is_emptied_while_its_driver_is_asked_is_over(
     service: Service, driver: Interrupted
 ) -> None:
     async def move_away() -> None:
-        group = service.node.store.groups["db"]
+        group = service._session.node.store.groups["db"]
         machines = tuple(msgspec.structs.replace(m, host="h2") for m in group.machines)
         command = c.Define(kind=group.kind, machines=machines, policy=group.policy, by="test")
-        assert not isinstance(await service.node.writer.submit("db", command), Refused)
+        assert not isinstance(await service._session.node.writer.submit("db", command), Refused)
 
     driver.meanwhile = move_away
     id = start(service, selection=Selection(hosts=("h3",)))
@@ -203,21 +206,21 @@ def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -
     ) as service:
 
         async def to_the_second() -> None:
-            service.node.clock.set(service.node.clock.at + MINUTE)  # type: ignore[attr-defined]
+            service._session.node.clock.set(service._session.node.clock.at + MINUTE)  # type: ignore[attr-defined]
             await was_struck.wait()
 
         id = start(service)
         service.clock.advance("39m")
         assert [event.resources for event in active(service)] == [("web_1",)]
-        service.run(to_the_second())
+        service._session.run(to_the_second())
         assert active(service)[0].status is Status.STARTED
-        later = service.node.writer.now().at + HOUR
+        later = service._session.node.writer.now().at + HOUR
     driver = SlowToSee(world, Durations().paced)
-    with Service(FLEET, store=SlowToRead(disk), driver=driver, start=later) as service:
-        service.settle()
+    with Service(FLEET, store=SlowToRead(disk), driver=driver, start=to_datetime(later)) as service:
+        service._session.settle()
         assert active(service) == []
         assert state(service, id) == "done"
-        over = service.run(service.node.platform.past(None, 10))
+        over = service._session.run(service._session.node.platform.past(None, 10))
         assert sorted(event.resources for event in over) == [("web_0",), ("web_1",)]
 
 
@@ -231,7 +234,7 @@ def test_a_cancelled_step_whose_machine_is_deleted_blocks_nobody_any_more(
     service.cancel(active(service)[0])
     assert state(service, id) == "blocked"
     delete(service, "web_0")
-    service.settle()
+    service._session.settle()
     assert ("web_1",) in [event.resources for event in active(service)]
     service.clock.advance("1h")
     assert state(service, id) == "done"
@@ -245,19 +248,19 @@ def test_a_cancelled_host_that_is_left_by_its_last_machine_blocks_nobody_any_mor
     assert state(service, id) == "blocked"
     service.redeploy("web_1")
     service.clock.advance("1h")
-    assert service.node.store.registry.rollouts[id].ended_at is not None
+    assert service._session.node.store.registry.rollouts[id].ended_at is not None
 
 
 def test_a_machine_of_somebody_else_wakes_nobody(service: Service) -> None:
     start(service)
     looks: list[str] = []
-    look = service.node.reconciler._reconcile
+    look = service._session.node.reconciler._reconcile
 
     async def counted(id: str) -> None:
         looks.append(id)
         await look(id)
 
-    service.node.reconciler._reconcile = counted  # type: ignore[method-assign]
+    service._session.node.reconciler._reconcile = counted  # type: ignore[method-assign]
     delete(service, "db_1")
     assert looks == []
     delete(service, "web_1")
@@ -271,7 +274,7 @@ def test_resuming_one_that_goes_on_anyway_is_refused_but_makes_it_look(service: 
     async def counted(id: str) -> None:
         looks.append(id)
 
-    service.node.reconciler._reconcile = counted  # type: ignore[method-assign]
+    service._session.node.reconciler._reconcile = counted  # type: ignore[method-assign]
     assert isinstance(resume(service, id), Refused)
     assert looks == [id]
 
@@ -299,7 +302,7 @@ def test_what_is_cancelled_after_a_resume_at_the_same_instant_stays_cancelled(
 
 
 def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> None:
-    announcer = service.node.reconciler._announcer
+    announcer = service._session.node.reconciler._announcer
     announce = announcer.announce
 
     async def stumble(rollout: Rollout, step: Step) -> AnnounceResult | Refused:
@@ -319,7 +322,7 @@ def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
         async def evaluate(self, gate: Gate) -> GateResult:
             raise RuntimeError(f"no idea what {gate.description} is")
 
-    service.node.reconciler._gates = Broken()
+    service._session.node.reconciler._gates = Broken()
     id = start(service, gate=Gate(http="http://localhost/", timeout=MINUTE))
     service.clock.advance("30m")
     assert "no idea what http://localhost/ is" in paused_because(service, id)
@@ -351,8 +354,8 @@ def test_the_windows_are_searched_once_for_all_steps_that_are_announced_together
 
 
 def test_a_notice_that_is_too_long_at_this_speed_is_refused() -> None:
-    with Service(FLEET, rules=Durations(silence=None, speed=0.5)) as service:
-        report = service.run(service.node.rollouts.start(wanted(notice=60 * DAY)))
+    with Service(FLEET, speed=0.5) as service:
+        report = service._session.run(service._session.node.rollouts.start(wanted(notice=60 * DAY)))
         assert isinstance(report, Refused)
         assert "speed of 0.5 a notice of 60 d takes 120 d; at most 90 d" in report.message
         start(service, notice=45 * DAY)
@@ -365,18 +368,18 @@ def test_a_list_reads_nothing_of_rollouts_that_are_over(
     done = start(service)
     service.clock.advance("2h")
     aborted = start(service)
-    service.run(service.node.rollouts.abort(aborted, "test"))
-    service.settle()
+    service._session.run(service._session.node.rollouts.abort(aborted, "test"))
+    service._session.settle()
     running = start(service)
     read: list[str] = []
-    events_by_cause = service.node.store.events_by_cause
+    events_by_cause = service._session.node.store.events_by_cause
 
     async def counted(prefix: str) -> Any:
         read.append(prefix)
         return await events_by_cause(prefix)
 
-    monkeypatch.setattr(service.node.store, "events_by_cause", counted)
-    listed = service.run(service.node.rollouts.list())
+    monkeypatch.setattr(service._session.node.store, "events_by_cause", counted)
+    listed = service._session.run(service._session.node.rollouts.list())
     assert [(one.rollout.id, one.state, one.steps_over) for one in listed] == [
         (running, "running", 0),
         (aborted, "aborted", 0),

@@ -28,6 +28,7 @@ from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 
 FLEET = """
@@ -107,14 +108,14 @@ def wanted(**fields: Any) -> RolloutRequest:
 
 
 def start(service: Service, **fields: Any) -> str:
-    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    report = service._session.run(service._session.node.rollouts.start(wanted(**fields)))
     assert not isinstance(report, Refused), report.message
-    service.settle()
+    service._session.settle()
     return report.rollout.id
 
 
 def refused(service: Service, **fields: Any) -> str:
-    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    report = service._session.run(service._session.node.rollouts.start(wanted(**fields)))
     assert isinstance(report, Refused)
     return report.message
 
@@ -124,26 +125,26 @@ def state(service: Service, id: str) -> str:
 
 
 def report_of(service: Service, id: str) -> RolloutReport:
-    report = service.run(service.node.rollouts.report(id))
+    report = service._session.run(service._session.node.rollouts.report(id))
     assert isinstance(report, RolloutReport)
     return report
 
 
 def do(service: Service, verb: str, id: str, *words: str) -> RolloutReport:
-    report = service.run(getattr(service.node.rollouts, verb)(id, "test", *words))
+    report = service._session.run(getattr(service._session.node.rollouts, verb)(id, "test", *words))
     assert isinstance(report, RolloutReport), report
-    service.settle()
+    service._session.settle()
     return report
 
 
 def waits(service: Service, id: str) -> str:
-    explanation = service.run(service.node.rollouts.explain(id))
+    explanation = service._session.run(service._session.node.rollouts.explain(id))
     assert not isinstance(explanation, Refused)
     return "; ".join([explanation.message, *(one.wait.message for one in explanation.waits)])
 
 
 def active(service: Service) -> list[Event]:
-    return service.node.platform.active()
+    return service._session.node.platform.active()
 
 
 def test_it_goes_over_a_group_one_domain_at_a_time(service: Service) -> None:
@@ -164,7 +165,7 @@ def test_an_approval_lets_the_rollout_go_on_at_once(service: Service) -> None:
     start(service)
     service.document("web_0")
     service.approve("web_1", active(service)[0])
-    service.settle()
+    service._session.settle()
     assert active(service)[0].status is Status.STARTED
 
 
@@ -215,15 +216,15 @@ def test_a_paused_rollout_announces_nothing_but_what_is_announced_goes_on(
 
 def test_aborting_withdraws_what_has_not_started_in_the_same_commit(service: Service) -> None:
     id = start(service, groups=("web", "db"), at_once=2)
-    service.run(service.node.platform.approve(active(service)[0].id, "test"))
-    service.settle()
-    before = service.node.store.seq
-    report = service.run(service.node.rollouts.abort(id, "test", "not today"))
+    service._session.run(service._session.node.platform.approve(active(service)[0].id, "test"))
+    service._session.settle()
+    before = service._session.node.store.seq
+    report = service._session.run(service._session.node.rollouts.abort(id, "test", "not today"))
     assert isinstance(report, RolloutReport)
     assert [event.status for event in active(service)] == [Status.STARTED]
     assert report.rollout.aborted is not None
-    service.settle()
-    assert service.node.store.seq == before + 1
+    service._session.settle()
+    assert service._session.node.store.seq == before + 1
     assert state(service, id) == "aborting"
     service.clock.advance("10m")
     assert state(service, id) == "aborted"
@@ -267,9 +268,9 @@ def test_time_does_not_pass_while_a_driver_is_asked() -> None:
 
     with Service(FLEET, driver=Thoughtful(ImpactJournal(), Durations().paced)) as service:
         start(service)
-        began = service.node.writer.now().at
+        began = service._session.node.writer.now().at
         service.clock.advance("1h")
-        events = service.run(service.node.platform.past("web", 10))
+        events = service._session.run(service._session.node.platform.past("web", 10))
         assert [(e.raised_at - began) // MINUTE for e in reversed(events)] == [0, 25]
 
 
@@ -289,16 +290,16 @@ def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
     with Service(FLEET, driver=driver) as service:
 
         async def switch_meanwhile() -> None:
-            started = await service.node.rollouts.start(wanted())
+            started = await service._session.node.rollouts.start(wanted())
             assert isinstance(started, RolloutReport)
             await driver.asked.wait()
-            await getattr(service.node.rollouts, verb)(started.rollout.id, "test")
+            await getattr(service._session.node.rollouts, verb)(started.rollout.id, "test")
             driver.answer.set()
 
-        service.run(switch_meanwhile())
-        service.settle()
+        service._session.run(switch_meanwhile())
+        service._session.settle()
         assert active(service) == []
-        assert service.run(service.node.platform.past(None, 10)) == []
+        assert service._session.run(service._session.node.platform.past(None, 10)) == []
 
 
 def test_what_its_window_closed_on_is_announced_again_for_the_next(service: Service) -> None:
@@ -373,15 +374,15 @@ def test_a_gate_is_asked_again_after_a_restart(health: Health) -> None:
 
     def a_life(at: int) -> Service:
         driver = SimulatedDriver(world, Durations().paced)
-        return Service(FLEET, store=MemoryStore(disk), driver=driver, start=at)
+        return Service(FLEET, store=MemoryStore(disk), driver=driver, start=to_datetime(at))
 
     with a_life(1_800_000_000 * 1_000_000) as service:
         id = start(service, gate=Gate(http=health.url))
         service.clock.advance("26m")
-        now = service.node.writer.now().at
+        now = service._session.node.writer.now().at
     health.status = 200
     with a_life(now) as service:
-        service.settle()
+        service._session.settle()
         assert [event.resources for event in active(service)] == [("web_1",)]
         service.clock.advance("30m")
         assert state(service, id) == "done"
@@ -399,9 +400,9 @@ def test_what_is_stored_in_a_file_is_taken_up_again(tmp_path: Path, health: Heal
         before = report_of(service, id).rollout
         do(service, "pause", id, "lunch")
         service.clock.advance("26m")
-        now = service.node.writer.now().at
-    with Service(FLEET, state=tmp_path / "state.db", start=now) as service:
-        service.settle()
+        now = service._session.node.writer.now().at
+    with Service(FLEET, state=tmp_path / "state.db", start=to_datetime(now)) as service:
+        service._session.settle()
         after = report_of(service, id)
         assert (after.state, after.rollout.windows, after.rollout.gate) == (
             "paused",
@@ -425,14 +426,14 @@ def test_aborting_withdraws_the_maintenance_of_a_host_for_all_its_groups(service
 
 def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
     with Service(FLEET) as service:
-        service.node.reconciler._gates = Gates(patience=60.0)
+        service._session.node.reconciler._gates = Gates(patience=60.0)
         hung = start(service, gate=Gate(http=health.url), short_notice=True, notice=0)
         other = start(service, groups=("db",))
         health.hangs.clear()
 
         async def to_the_gate() -> None:
             """Time passes, but nobody waits until all is done: the gate is not."""
-            clock, feed = service.node.clock, service.node.feed
+            clock, feed = service._session.node.clock, service._session.node.feed
             clock.set(clock.at + 10 * MINUTE)  # type: ignore[attr-defined]
             while active(service)[0].group != "db" or len(active(service)) != 1:
                 await feed.changed("web")
@@ -440,11 +441,11 @@ def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
             while active(service)[0].status is not Status.STARTED:
                 await feed.changed("db")
 
-        service.run(to_the_gate())
+        service._session.run(to_the_gate())
         assert state(service, hung) == "running"
         assert state(service, other) == "running"
         health.hangs.set()
-        service.settle()
+        service._session.settle()
         assert {event.group for event in active(service)} == {"db", "web"}
 
 
@@ -472,7 +473,7 @@ def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_ge
     monkeypatch.setenv("LANG", "C.UTF-8")
     script = "import os, sys; print(os.environ['LANG'], *(n for n in os.environ if 'FORE' in n))"
     gates = Gates({"tells": (sys.executable, "-c", script)})
-    answer = service.run(gates.evaluate(Gate(command="tells")))
+    answer = service._session.run(gates.evaluate(Gate(command="tells")))
     assert (answer.passed, answer.message) == (True, "exit code 0: C.UTF-8")
 
 
@@ -483,13 +484,13 @@ def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Servic
         (f"http://127.0.0.1:{port}/", "Connection refused"),
         ("http://nowhere.invalid/", "its host name cannot be resolved"),
     ):
-        answer = service.run(Gates().evaluate(Gate(http=url)))
+        answer = service._session.run(Gates().evaluate(Gate(http=url)))
         assert (answer.passed, answer.message) == (False, told)
 
 
 def test_a_command_that_hangs_is_given_up(service: Service) -> None:
     gates = Gates({"slow": ("/bin/sh", "-c", "read -r _ < /dev/zero")}, patience=0.5)
-    answer = service.run(gates.evaluate(Gate(command="slow")))
+    answer = service._session.run(gates.evaluate(Gate(command="slow")))
     assert (answer.passed, answer.message) == (False, "no answer within 0.5 s")
 
 
@@ -521,12 +522,14 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
     service: Service, fields: dict[str, Any], complaint: str
 ) -> None:
     assert complaint in refused(service, **fields)
-    assert service.run(service.node.rollouts.list()) == []
+    assert service._session.run(service._session.node.rollouts.list()) == []
 
 
 def test_a_plan_announces_nothing_and_says_when(service: Service) -> None:
-    plan = service.run(
-        service.node.rollouts.plan(wanted(groups=("web", "db"), bake=5 * MINUTE), 20 * MINUTE)
+    plan = service._session.run(
+        service._session.node.rollouts.plan(
+            wanted(groups=("web", "db"), bake=5 * MINUTE), 20 * MINUTE
+        )
     )
     assert not isinstance(plan, Refused)
     rollout, forecast = plan
@@ -544,11 +547,11 @@ def test_a_plan_announces_nothing_and_says_when(service: Service) -> None:
 def test_a_plan_is_what_happens(service: Service) -> None:
     """With what the simulated driver takes, to the microsecond."""
     fields = {"groups": ("web", "db"), "at_once": 2, "windows": (parse_window("08:30-09:00"),)}
-    plan = service.run(service.node.rollouts.plan(wanted(**fields), 10 * MINUTE))
+    plan = service._session.run(service._session.node.rollouts.plan(wanted(**fields), 10 * MINUTE))
     assert not isinstance(plan, Refused)
     start(service, **fields)
     service.clock.advance("3d")
-    events = service.run(service.node.platform.past(None, 100))
+    events = service._session.run(service._session.node.platform.past(None, 100))
     happened = {(e.resources, e.raised_at, e.not_before, e.ended_at) for e in events}
     planned = {(p.step.machines, p.announced_at, p.not_before, p.ends_at) for p in plan[1].steps}
     assert happened == planned
@@ -564,9 +567,9 @@ def test_the_oldest_that_are_over_are_forgotten_and_too_many_are_refused(
     second = start(service)
     service.clock.advance("2h")
     third = start(service)
-    listed = [r.rollout.id for r in service.run(service.node.rollouts.list())]
+    listed = [r.rollout.id for r in service._session.run(service._session.node.rollouts.list())]
     assert listed == [third, second]
-    assert "no rollout" in str(service.run(service.node.rollouts.report(first)))
+    assert "no rollout" in str(service._session.run(service._session.node.rollouts.report(first)))
     start(service, groups=("db",))
     assert "2 rollouts are under way" in refused(service)
 
@@ -578,9 +581,11 @@ def test_who_switched_what_is_on_record(service: Service) -> None:
     do(service, "abort", id, "enough")
 
     async def puts() -> list[Any]:
-        return [put async for commit in service.node.store.commits(0) for put in commit.puts]
+        return [
+            put async for commit in service._session.node.store.commits(0) for put in commit.puts
+        ]
 
-    said = [(p.what, p.by) for p in service.run(puts()) if getattr(p, "rollout", None)]
+    said = [(p.what, p.by) for p in service._session.run(puts()) if getattr(p, "rollout", None)]
     assert said == [
         ("started", "test"),
         ("paused", "test"),
@@ -588,6 +593,6 @@ def test_who_switched_what_is_on_record(service: Service) -> None:
         ("aborted", "test"),
         ("ended", "the rollout itself"),
     ]
-    again = service.run(service.node.rollouts.resume(id, "test"))
+    again = service._session.run(service._session.node.rollouts.resume(id, "test"))
     assert isinstance(again, Refused)
     assert "start a new one" in again.message

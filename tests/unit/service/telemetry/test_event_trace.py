@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Durations, EventType, Refused
+from forewarn.core import EventType, Refused
 from forewarn.core import commands as c
 from forewarn.core.events import Joint, Span
 from forewarn.core.time import MINUTE, SECOND
@@ -16,8 +16,8 @@ from forewarn.judge import judge_files
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
-from forewarn.testing import Service
-from forewarn.testing.kit.service import START
+from forewarn.testing import FaultKind, Service
+from helpers.times import START
 
 A = "AAAAAAAA-0000-4000-8000-000000000001"
 B = "BBBBBBBB-0000-4000-8000-000000000002"
@@ -41,9 +41,9 @@ def said(path: Path, *kinds: str) -> list[dict[str, Any]]:
 
 
 def submit(service: Service, *commands: tuple[str, c.Command]) -> None:
-    outcome = service.run(service.node.writer.commit(CommitPlan(list(commands))))
+    outcome = service._session.run(service._session.node.writer.commit(CommitPlan(list(commands))))
     assert not isinstance(outcome, Refused), outcome.message
-    service.settle()
+    service._session.settle()
 
 
 def maintain_host(service: Service) -> None:
@@ -78,7 +78,7 @@ def test_the_events_of_a_host_and_their_window_are_recorded_once_raised(tmp_path
         service.clock.advance("10s")
         assert service.document("web_0")["Events"][0]["EventStatus"] == "Scheduled"
         service.approve("jump", B)
-        service.settle()
+        service._session.settle()
         assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
         assert service.document("jump")["Events"][0]["EventStatus"] == "Started"
         service.clock.advance("20m")
@@ -174,7 +174,7 @@ def test_short_notice_is_recorded_again_when_a_recording_begins(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["sudden", "short-notice"])
-def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: str) -> None:
+def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: FaultKind) -> None:
     path = tmp_path / "trace"
     with Service(FLEET, record=path) as service:
         service.get("web_0")
@@ -190,7 +190,7 @@ def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: str) -
 
 def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    with Service(FLEET, record=path, rules=Durations(speed=60)) as service:
+    with Service(FLEET, record=path, speed=60, silence="24h") as service:
         service.get("web_0")
         service.clock.advance("1s")
         service.schedule("Reboot", "web_0")

@@ -14,7 +14,7 @@ from forewarn.service.telemetry.fleet_counts import FleetCounts
 from forewarn.service.telemetry.metrics import overdue
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.kit.service import START
+from helpers.times import START
 
 ID = "28512AF7-C957-4500-9BC4-842D6FB531E4"
 AUTO = Policy(auto_approve=(EventType.REBOOT,))
@@ -44,7 +44,7 @@ def numbers(fleet_counts: FleetCounts, now: int) -> dict[str, Any]:
 def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
     chance = random.Random(seed)
     with Service(SAMPLE) as service:
-        node = service.node
+        node = service._session.node
         for _ in range(40):
             machine = chance.choice(MACHINES)
             group = node.machine_index.group_of(machine) or ""
@@ -53,26 +53,32 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
                     service.get(machine)
                 case 1:
                     kind = chance.choice([EventType.REBOOT, EventType.FREEZE])
-                    service.run(node.platform.schedule(type=kind, machines=(machine,), by="test"))
+                    service._session.run(
+                        node.platform.schedule(type=kind, machines=(machine,), by="test")
+                    )
                 case 2:
-                    service.run(node.platform.user_maintenance(machine, EventType.REDEPLOY, "test"))
+                    service._session.run(
+                        node.platform.user_maintenance(machine, EventType.REDEPLOY, "test")
+                    )
                 case 3:
                     for event in node.platform.active()[:2]:
                         service.approve(machine, event)
                 case 4:
                     for event in node.platform.active()[:1]:
-                        service.run(node.platform.cancel(event.id, "test"))
+                        service._session.run(node.platform.cancel(event.id, "test"))
                 case 5:
                     service.clock.advance(f"{chance.randrange(1, 40)}m")
                 case 6:
                     verb = chance.choice([node.hosts.degrade, node.hosts.fail, node.hosts.repair])
-                    service.run(verb(chance.choice(["host-a", "host-b", "host-c"]), "test"))
+                    service._session.run(
+                        verb(chance.choice(["host-a", "host-b", "host-c"]), "test")
+                    )
                 case 7:
                     evict = c.Evict(id=node.platform.new_id(), machine=machine, by="test")
-                    service.run(node.writer.submit(group, evict))
+                    service._session.run(node.writer.submit(group, evict))
                 case 8:
-                    service.run(node.platform.restore(machine, "test"))
-            service.settle()
+                    service._session.run(node.platform.restore(machine, "test"))
+            service._session.settle()
 
         async def counted() -> tuple[dict[str, Any], dict[str, Any]]:
             now = node.writer.now().at
@@ -80,7 +86,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
             anew.load()
             return numbers(node.metrics.fleet_counts, now), numbers(anew, now)
 
-        along, anew = service.run(counted())
+        along, anew = service._session.run(counted())
         assert along == anew
         assert along["forewarn_events"] or along["forewarn_machines"]
 
@@ -88,7 +94,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
 def test_loading_twice_counts_nothing_twice() -> None:
     with Service(SAMPLE) as service:
         service.schedule("Reboot", "web_0")
-        fleet_counts = service.node.metrics.fleet_counts
+        fleet_counts = service._session.node.metrics.fleet_counts
         before = numbers(fleet_counts, START)
         fleet_counts.load()
         assert numbers(fleet_counts, START) == before
@@ -96,7 +102,7 @@ def test_loading_twice_counts_nothing_twice() -> None:
 
 def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
     with Service(SAMPLE) as service:
-        fleet_counts = service.node.metrics.fleet_counts
+        fleet_counts = service._session.node.metrics.fleet_counts
         for machine in ("web_0", "sql-0"):
             service.get(machine)
         late = service.schedule("Reboot", "web_0", notice="2h")
@@ -118,7 +124,7 @@ def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
 
 def test_what_is_due_later_is_not_overdue() -> None:
     with Service(SAMPLE) as service:
-        now: Now = service.node.writer.now()
+        now: Now = service._session.node.writer.now()
         assert overdue(None, now) == 0
         assert overdue(now.at + 5, now) == 0
         assert overdue(now.at - 2_000_000, now) == 2
@@ -127,7 +133,7 @@ def test_what_is_due_later_is_not_overdue() -> None:
 def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened() -> None:
     """So that a rate can be had from the first event on."""
     with Service(SAMPLE) as service:
-        for reading in service.node._samples():
+        for reading in service._session.node._samples():
             if reading.name in ("forewarn_notice_left_seconds", "forewarn_control_requests"):
                 continue
             assert reading.samples, reading.name

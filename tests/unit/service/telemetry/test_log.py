@@ -194,7 +194,7 @@ def test_a_log_that_cannot_be_written_is_no_reason_to_stop(
 
 def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO) -> None:
     with Service(SAMPLE) as service:
-        narrating.ServiceLog(service.node.store)
+        narrating.ServiceLog(service._session.node.store)
         configure("json")
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")
@@ -226,7 +226,7 @@ def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO
 
 def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.StringIO) -> None:
     with Service(SAMPLE) as service:
-        narrating.ServiceLog(service.node.store)
+        narrating.ServiceLog(service._session.node.store)
         configure("console", dates=False)
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")

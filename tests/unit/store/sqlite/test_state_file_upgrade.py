@@ -23,6 +23,7 @@ from forewarn.store import StoreUnusable
 from forewarn.store.port import Commit, HistoryQuery, KeyedRequest, PollSightings
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 from helpers.forked_cli import run_script
 from helpers.next_version import (
@@ -202,7 +203,7 @@ def test_guests_are_shown_the_same_bytes(tmp_path: Path, schema: str) -> None:
     before = expected(schema)
     start = before.sightings.served_until or 0
     assert before.documents
-    with Service(before.fleet, state=stored(schema, tmp_path), start=start) as service:
+    with Service(before.fleet, state=stored(schema, tmp_path), start=to_datetime(start)) as service:
         for machine, versions in before.documents.items():
             for version, body in versions.items():
                 assert service.get(machine, version).body.decode() == body, (machine, version)

@@ -14,7 +14,7 @@ import pytest
 
 from forewarn.service.engine.catch_up import GUEST, CatchUp
 from forewarn.service.fleet import edit
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.testing.session import caller_id
 from forewarn.wire.extensions import WAIT
@@ -30,8 +30,8 @@ def service() -> Iterator[Service]:
 
 
 def catch_up(service: Service) -> CatchUp:
-    assert service.node.virtual_time is not None
-    return service.node.virtual_time.catch_up
+    assert service._session.node.virtual_time is not None
+    return service._session.node.virtual_time.catch_up
 
 
 def waited_for(service: Service) -> set[str]:
@@ -71,7 +71,7 @@ def test_a_client_that_approves_what_it_sees_is_in_time(service: Service) -> Non
         event = service.schedule("Reboot", "web_0")
         service.clock.play("25m")
         assert client.statuses == WHOLE_LIFE
-    started = event.record
+    started = event._record
     assert started.approved is not None
     assert started.approved.by == "web_0"
     assert started.started_at is not None
@@ -92,7 +92,7 @@ def test_whoever_no_longer_polls_is_not_waited_for_in_the_end(service: Service) 
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
     before = service.clock.now
-    service.clock.play("25m", patience=0.05)
+    service.clock.play("25m", timeout=0.05)
     assert (service.clock.now - before).total_seconds() == 25 * 60
 
 
@@ -100,7 +100,7 @@ def test_one_who_is_silent_does_not_keep_others_from_seeing_everything(service: 
     guest(service, "web_1")
     with Client(service, "web_0") as client:
         service.schedule("Reboot", "web_0")
-        service.clock.play("25m", patience=3)
+        service.clock.play("25m", timeout=3)
         assert client.statuses == WHOLE_LIFE
 
 
@@ -108,11 +108,11 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     service.document("web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
-    assert not service.run(catch_up(service).caught_up(but_for=caller_id()))
+    assert not service._session.run(catch_up(service).caught_up(but_for=caller_id()))
     with beside(lambda: service.document("web_0")):
         pass  # somebody else's voice, which may ask again
     service.clock.advance("15m")
-    assert service.run(catch_up(service).caught_up(patience=0.05, but_for=caller_id()))
+    assert service._session.run(catch_up(service).caught_up(patience=0.05, but_for=caller_id()))
 
 
 def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
@@ -137,13 +137,15 @@ def test_whoever_waits_for_the_next_document_sees_every_stage(
             target = f"{WAIT}?api-version=2020-07-01&timeout={PATIENCE:g}s"
             headers = {"Metadata": "true", "If-None-Match": tag}
             asked = service.addresses["web_0"]
-            answer = service.run(exchange(service.node.app, asked, "GET", target, headers))
+            answer = service._session.run(
+                exchange(service._session.node.app, asked, "GET", target, headers)
+            )
             assert answer.status == 200
             statuses.append([event["EventStatus"] for event in answer.json()["Events"]])
             tag = answer.headers["etag"]
 
     def waits() -> bool:
-        return service.node.endpoint.extensions.waits_now("web_0")
+        return service._session.node.endpoint.extensions.waits_now("web_0")
 
     guest(service, "web_0")
     with beside(poll) as failed:
@@ -164,10 +166,10 @@ def test_whoever_waits_for_the_next_document_listens_however_long_it_has(
     guest(service, "web_0")
     catch_up(service)._last["web_0"][GUEST] -= 3_600
     service.schedule("Freeze", "web_0")
-    assert not service.run(catch_up(service).caught_up())
+    assert not service._session.run(catch_up(service).caught_up())
     monkeypatch.setattr(catch_up(service), "waiting", lambda machine: machine == "web_0")
     service.schedule("Freeze", "web_1")
-    assert service.run(catch_up(service).caught_up(patience=0.05))
+    assert service._session.run(catch_up(service).caught_up(patience=0.05))
 
 
 def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
@@ -175,8 +177,10 @@ def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
     guest(service, "web_3")
     service.schedule("Freeze", "web_0")
     assert waited_for(service) == {"web_3"}
-    change = service.node.fleet_apply.change(edit.remove_machine("web_3"), by="test", force=True)
-    service.run(change)
+    change = service._session.node.fleet_apply.change(
+        edit.remove_machine("web_3"), by="test", force=True
+    )
+    service._session.run(change)
     assert waited_for(service) == set()
     assert set(catch_up(service)._last) == {"jumpbox"}
 
@@ -206,8 +210,8 @@ def test_what_others_bring_about_meanwhile_is_waited_for_as_well(service: Servic
     def approve(client: Client, document: Any) -> None:
         if client.statuses == WHOLE_LIFE[:2] and not approved:
             [event] = document["Events"]
-            say = service.node.platform.approve(event["EventId"], "operator")
-            approved.append(service.run(say))
+            say = service._session.node.platform.approve(event["EventId"], "operator")
+            approved.append(service._session.run(say))
 
     with Client(service, "web_0", act=approve) as client:
         service.schedule("Reboot", "web_0")
@@ -232,10 +236,10 @@ def test_whoever_plays_while_the_service_stops_is_told_so() -> None:
     with ExitStack() as later, Service(SAMPLE) as service:
         guest(service, "web_0")
         service.schedule("Reboot", "web_0")
-        play = partial(service.clock.play, "25m", patience=3_600)
+        play = partial(service.clock.play, "25m", timeout=3_600)
         failed = later.enter_context(beside(play))
         until(lambda: bool(catch_up(service)._behind))
-    assert [type(error) for error in failed] == [RefusedByService]
+    assert [type(error) for error in failed] == [RefusedError]
     assert str(failed[0]) == "the service has stopped, and its clock with it"
 
 
@@ -245,7 +249,7 @@ def test_play_goes_no_further_than_asked(service: Service) -> None:
         reached = service.clock.play("1h", until=lambda: event.status == "Started")
         assert reached
         assert client.statuses[-1] == ["Started"]
-    assert service.clock.now.timestamp() == event.record.not_before / 1e6
+    assert service.clock.now.timestamp() == event._record.not_before / 1e6
 
 
 def lives(wind: str, seed: int) -> dict[str, Any]:
@@ -269,13 +273,15 @@ def lives(wind: str, seed: int) -> dict[str, Any]:
                 elif verb == "restart":
                     service.restart(machine)
                 elif verb == "cancel":
-                    service.cancel(chance.choice([e.id for e in service.node.platform.active()]))
+                    service.cancel(
+                        chance.choice([e.id for e in service._session.node.platform.active()])
+                    )
                 else:
-                    service.schedule(verb, machine)
-            except (RefusedByService, IndexError) as error:
+                    service.schedule("Freeze" if verb == "Freeze" else "Reboot", machine)
+            except (RefusedError, IndexError) as error:
                 refused.append(str(error))
         getattr(service.clock, wind)("2h")
-        groups = service.call(lambda: service.node.store.groups.values())
+        groups = service._session.call(lambda: service._session.node.store.groups.values())
         if wind == "play":
             shown = {machine.name: g.incarnation for g in groups for machine in g.machines}
             assert [c.incarnations[-1] for c in clients] == [shown[c.machine] for c in clients]
@@ -305,5 +311,5 @@ def test_one_who_is_only_told_rubbish_is_not_waited_for_in_the_end(service: Serv
     with Client(service, "web_0") as client:
         service.faults.add("empty", machine="web_0")
         service.schedule("Reboot", "web_0")
-        service.clock.play("25m", patience=0.1)
+        service.clock.play("25m", timeout=0.1)
         assert client.statuses == [[]]

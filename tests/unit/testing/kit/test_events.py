@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.drivers.port import Observed, Performed, Task, Unknown
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
-from forewarn.testing import Event, Group, RefusedByService, Service
+from forewarn.testing import Event, Group, RefusedError, Service
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_an_event_is_as_it_is_now(service: Service, web: Group) -> None:
 def test_an_event_is_approved_by_an_operator_or_by_a_machine(service: Service, web: Group) -> None:
     first, second = web[0].restart(), service.machine("jumpbox").restart()
     assert first.approve().approved_by == "operator"
-    with pytest.raises(RefusedByService, match="machine 'web_1' was answered 400"):
+    with pytest.raises(RefusedError, match="machine 'web_1' was answered 400"):
         second.approve(by=web[1])
     assert second.approve(by="jumpbox").approved_by == "jumpbox"
     assert {first.status, second.status} == {"Started"}
@@ -51,7 +51,7 @@ def test_an_event_is_approved_by_an_operator_or_by_a_machine(service: Service, w
 def test_an_event_is_cancelled_before_it_starts_and_finished_after(web: Group) -> None:
     event = web[0].restart()
     assert event.cancel("not today").status == "Withdrawn"
-    with pytest.raises(RefusedByService, match="is over"):
+    with pytest.raises(RefusedError, match="is over"):
         event.cancel()
     struck = web[0].fail()
     assert struck.finish("it was quick").status == "Finished"
@@ -64,9 +64,8 @@ def test_the_same_event_is_equal_whoever_hands_it_out(service: Service, web: Gro
     assert event != web[1].restart()
     assert str(event) == event.id
     assert repr(event) == f"<Reboot {event.id} of web_0: Scheduled>"
-    assert event.domain == 0, "what the service knows beyond that is there as well"
     with pytest.raises(AttributeError):
-        event.nonsense  # noqa: B018
+        event.domain  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_inside_during_it_is_started_and_afterwards_gone(service: Service, web: Group) -> None:
@@ -99,7 +98,7 @@ def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web
     blocking, waiting = web[0].freeze(), web[1].freeze()
     blocking.approve()
     with (
-        pytest.raises(RefusedByService, match=r"does not start: .*domain 0 of the group is being"),
+        pytest.raises(RefusedError, match=r"does not start: .*domain 0 of the group is being"),
         service.during(waiting, approve=True),
     ):
         pytest.fail("it cannot have started")
@@ -109,7 +108,7 @@ def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web
 
 def test_what_is_over_does_not_start_again(service: Service, web: Group) -> None:
     event = web[0].restart().cancel()
-    with pytest.raises(RefusedByService, match="cannot start: it is over"):
+    with pytest.raises(RefusedError, match="cannot start: it is over"):
         event.until_started()
     event.until_over()
 
@@ -130,7 +129,7 @@ def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
     with Service(driver=Stubborn(ImpactJournal(), lambda length: length)) as service:
         event = service.machine("jumpbox").restart()
         with (
-            pytest.raises(RefusedByService, match=r"does not end: .*the console is dark"),
+            pytest.raises(RefusedError, match=r"does not end: .*the console is dark"),
             service.during(event),
         ):
             assert event.status == "Started"
@@ -138,25 +137,28 @@ def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
 
 
 def test_during_wants_to_know_which(service: Service) -> None:
-    with pytest.raises(RefusedByService, match=r"no event given; use service.during\(event\)"):
+    with pytest.raises(RefusedError, match=r"no event given; use service.during\(event\)"):
         service.during()
 
 
 def test_real_time_cannot_be_wound() -> None:
     with Service(real_time=True) as service:
         event = service.machine("jumpbox").restart()
-        with pytest.raises(RefusedByService, match="real"), service.during(event):
+        with pytest.raises(RefusedError, match="real"), service.during(event):
             pytest.fail("nobody waited fifteen minutes")
 
 
 def test_an_async_test_awaits_the_same_verbs() -> None:
     async def story() -> Event:
         async with Service() as service:
-            web = await service.aio(service.scale_set, "web", 2)
+            web = await service.to_thread(service.scale_set, "web", 2)
             event = web[0].restart()
             async with service.during(event):
                 assert event.status == "Started"
-            assert await service.aio(web[1].document) == {"DocumentIncarnation": 4, "Events": []}
+            assert await service.to_thread(web[1].document) == {
+                "DocumentIncarnation": 4,
+                "Events": [],
+            }
             return event
 
     assert asyncio.run(story()).type == "Reboot"

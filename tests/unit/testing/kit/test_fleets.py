@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 
 
 @pytest.fixture
@@ -49,18 +49,18 @@ def test_what_is_said_of_a_group_is_so_of_its_machines(service: Service) -> None
         labels={"tier": "web"},
         tags={"team": "shop"},
     )
-    assert [machine.record.update_domain for machine in web] == [0, 1, 0, 1]
+    assert [machine._record.update_domain for machine in web] == [0, 1, 0, 1]
     assert [machine.host for machine in web] == ["rack-1", "rack-2", "rack-1", "rack-2"]
     assert service.host("rack-2").machines == [web[1], web[3]]
     compute = web[0].instance("compute")
     assert (compute["priority"], compute["tags"]) == ("Spot", "team:shop")
-    group = service.node.machine_index.group("web")
+    group = service._session.node.machine_index.group("web")
     assert group is not None
     assert group.labels == {"tier": "web"}
 
 
 def test_machines_are_spread_over_five_domains_if_none_are_said(service: Service) -> None:
-    domains = [machine.record.update_domain for machine in service.scale_set("web", 7)]
+    domains = [machine._record.update_domain for machine in service.scale_set("web", 7)]
     assert domains == [0, 1, 2, 3, 4, 0, 1]
 
 
@@ -73,7 +73,7 @@ def test_every_kind_of_group_names_its_machines_as_the_cloud_does(service: Servi
     assert shop.names == ("FrontEnd_IN_0", "FrontEnd_IN_1", "Worker_IN_0")
     jumpbox = service.machine("jumpbox", hosts=["rack-1"])
     assert (jumpbox.name, jumpbox.group, jumpbox.host) == ("jumpbox", "jumpbox", "rack-1")
-    kinds = {group.name: group.kind.value for group in service.node.machine_index.groups()}
+    kinds = {group.name: group.kind.value for group in service._session.node.machine_index.groups()}
     assert kinds == {
         "sql": "availability-set",
         "zone-1": "availability-zone",
@@ -85,10 +85,10 @@ def test_every_kind_of_group_names_its_machines_as_the_cloud_does(service: Servi
 def test_a_group_said_again_with_more_machines_grows_and_the_others_stay(service: Service) -> None:
     web = service.scale_set("web", 2, update_domains=1, terminate_notice="5m")
     event = web[0].restart()
-    before = [machine.record for machine in web]
+    before = [machine._record for machine in web]
     grown = service.scale_set("web", 4)
     assert grown.names == ("web_0", "web_1", "web_2", "web_3")
-    assert [machine.record for machine in grown[:2]] == before
+    assert [machine._record for machine in grown[:2]] == before
     assert event.status == "Scheduled"
     assert grown[3].document()["Events"][0]["EventId"] == event.id
     assert grown[3].delete().status == "Scheduled", "the group is still told of deletes"
@@ -121,13 +121,13 @@ def test_hosts_may_stand_empty(service: Service) -> None:
     assert other.explain().startswith("healthy; no machine is on it")
 
 
-def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedByService]:
-    return pytest.raises(RefusedByService, match=words)
+def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedError]:
+    return pytest.raises(RefusedError, match=words)
 
 
 def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
     service.scale_set("web", 3, hosts=["rack-1"])
-    before = service.node.fleet_apply.current()
+    before = service._session.node.fleet_apply.current()
     with refused(service, "it only grows here. Machines leave by delete"):
         service.scale_set("web", 2)
     with refused(service, "has at least one machine"):
@@ -149,12 +149,12 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
     with refused(service, "terminate_notice: must be from 5 min to 15 min, not 1 min"):
         service.scale_set("told", 2, terminate_notice="1m")
     with refused(service, "unknown event type 'Boot'; expected one of Freeze, Reboot"):
-        service.scale_set("auto", 2, auto_approve=["Boot"])
+        service.scale_set("auto", 2, auto_approve=["Boot"])  # type: ignore[list-item]
     with refused(service, "'a b' is not a valid name"):
         service.hosts("a b")
     with pytest.raises(TypeError, match="a group's machines take spot, update_domains, hosts"):
         service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]
-    assert service.node.fleet_apply.current() == before
+    assert service._session.node.fleet_apply.current() == before
 
 
 def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:

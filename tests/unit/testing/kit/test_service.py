@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from forewarn.judge import judge_files
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 from forewarn.testing.session import _run_loop
 
 
@@ -38,7 +38,7 @@ def test_before_it_has_started_it_says_how_it_is_started() -> None:
         lambda: service.verdict(),
         lambda: service.events,
     ):
-        with pytest.raises(RefusedByService, match="has not started; use it inside 'with"):
+        with pytest.raises(RefusedError, match="has not started; use it inside 'with"):
             use()
 
 
@@ -53,10 +53,10 @@ def test_after_it_has_stopped_it_says_so() -> None:
         lambda: event.status,
         lambda: service.clock.advance("1m"),
     ):
-        with pytest.raises(RefusedByService, match="has stopped"):
+        with pytest.raises(RefusedError, match="has stopped"):
             use()
     assert repr(event) == f"<Reboot {event.id} of web_0>", "a message still names it"
-    with pytest.raises(RefusedByService, match=r"started once; make another with Service\(\)"):
+    with pytest.raises(RefusedError, match=r"started once; make another with Service\(\)"):
         service.__enter__()
     service.__exit__(None, None, None)  # which it has been already
 
@@ -70,13 +70,16 @@ def test_it_ends_with_its_block_however_that_is_left(error: type[BaseException])
     assert threads() == before
 
 
-def test_it_ends_if_it_cannot_start() -> None:
-    class Unwilling(Service):
-        def _on_start(self) -> None:
-            raise OSError("no")
+@pytest.mark.parametrize(
+    "part", ["forewarn.node.node.make_driver", "forewarn.testing.kit.service.FailureReport"]
+)
+def test_it_ends_if_it_cannot_start(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no")
 
+    monkeypatch.setattr(part, refuse)
     before = threads()
-    with pytest.raises(OSError, match="no"), Unwilling():
+    with pytest.raises(OSError, match="no"), Service():
         pytest.fail("it has not started")
     assert threads() == before
 
@@ -104,7 +107,7 @@ def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
 
         threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            service.run(for_ever())
+            service._session.run(for_ever())
         assert ended.wait(30), "nobody waits for it any more, so it does not go on"
 
 
@@ -144,7 +147,7 @@ def test_threads_that_ask_while_it_stops_are_told_so(verb: str) -> None:
         for thread in asking:
             thread.join(30)
             assert not thread.is_alive(), "nobody answers it any more, and it waits all the same"
-    assert {type(error) for error in failed} == {RefusedByService}
+    assert {type(error) for error in failed} == {RefusedError}
 
 
 def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> None:
@@ -160,8 +163,8 @@ def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> Non
 
 
 def test_from_its_own_thread_it_does_not_wait_for_itself() -> None:
-    with Service() as service, pytest.raises(RefusedByService, match="the service's own thread"):
-        service.call(service.settle)
+    with Service() as service, pytest.raises(RefusedError, match="the service's own thread"):
+        service._session.call(service._session.settle)
 
 
 def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
@@ -174,7 +177,7 @@ def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
         if child == 0:
             try:
                 service["jumpbox"].document()
-            except RefusedByService as refused:
+            except RefusedError as refused:
                 os.write(writing, str(refused).encode())
             service.__exit__(None, None, None)  # which leaves it alone
             os._exit(0)
@@ -193,7 +196,7 @@ def forget(things: list[Service]) -> None:
 def test_one_that_was_forgotten_is_told_of() -> None:
     before = threads()
     service = Service().__enter__()
-    thread = service._thread
+    thread = service._session._thread
     assert thread is not None
     left = [service]
     del service
@@ -293,7 +296,7 @@ def test_a_start_that_is_interrupted_leaves_nothing_behind() -> None:
         begun.wait(30)
         os.kill(os.getpid(), 2)
 
-    service._node.__aenter__ = for_ever  # type: ignore[method-assign,assignment]
+    service._session._node.__aenter__ = for_ever  # type: ignore[method-assign,assignment]
     threading.Thread(target=interrupt, daemon=True).start()
     before = threads()
     with pytest.raises(KeyboardInterrupt):

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import requests
 
-from forewarn.testing import Group, Machine, RefusedByService, Service
+from forewarn.testing import Group, Machine, RefusedError, Service
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
@@ -24,9 +24,14 @@ HEADERS = {"Metadata": "true"}
 
 
 @pytest.fixture
-def web() -> Iterator[Group]:
+def service() -> Iterator[Service]:
     with Service() as service:
-        yield service.scale_set("web", 3)
+        yield service
+
+
+@pytest.fixture
+def web(service: Service) -> Group:
+    return service.scale_set("web", 3)
 
 
 def by_urllib() -> Any:
@@ -237,12 +242,12 @@ def test_a_thread_that_could_be_inside_either_is_refused(web: Group) -> None:
 
 def test_a_block_is_entered_once(web: Group) -> None:
     inside = web[0].inside()
-    with inside, pytest.raises(RefusedByService, match=r"call inside\(\) anew"):
+    with inside, pytest.raises(RefusedError, match=r"call inside\(\) anew"):
         inside.__enter__()
 
 
 def test_a_polling_client_in_a_thread_sees_the_whole_life_while_the_clock_plays(
-    web: Group,
+    service: Service, web: Group
 ) -> None:
     """An application as it is: it knows one address, and polls until it is told to stop."""
     seen: list[list[str]] = []
@@ -255,8 +260,6 @@ def test_a_polling_client_in_a_thread_sees_the_whole_life_while_the_clock_plays(
                 seen.append(statuses)
             once.set()
 
-    service = web[0]._session
-    assert isinstance(service, Service)
     with web[0].inside():
         application = threading.Thread(target=poll)
         application.start()

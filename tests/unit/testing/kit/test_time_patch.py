@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedError, Service
 from helpers.polling_threads import until
 
 
@@ -37,7 +37,10 @@ def test_it_is_the_services_at_once_and_after_every_move(service: Service) -> No
             move("15m")
             assert time.time() - before == pytest.approx(900, abs=1e-5)
             assert now() == service.clock.now
-            assert time.time_ns() // 1_000 == service.node.clock.now(service.node.config.rules).at
+            assert (
+                time.time_ns() // 1_000
+                == service._session.node.clock.now(service._session.node.config.rules).at
+            )
             assert time.gmtime()[:5] == service.clock.now.timetuple()[:5]
             assert datetime.fromtimestamp(time.time(), UTC).date() == now().date()
     assert abs((now() - service.clock.now).total_seconds()) > 1
@@ -115,7 +118,7 @@ def test_one_at_a_time(service: Service) -> None:
     with Service(SAMPLE) as other, service.clock.patch():
         other.clock.advance("1h")
         for clock in (service.clock, other.clock):
-            with pytest.raises(RefusedByService, match=says), clock.patch():
+            with pytest.raises(RefusedError, match=says), clock.patch():
                 pass
         assert now() == service.clock.now
         service.clock.advance("1h")
@@ -142,7 +145,7 @@ def test_over_a_function_and_over_one_that_is_awaited(service: Service) -> None:
 
     @service.clock.patch()
     async def awaited(by: str) -> datetime:
-        await service.aio(service.clock.advance, by)
+        await service.to_thread(service.clock.advance, by)
         await asyncio.wait_for(asyncio.Event().wait(), 0.001)
         return now()
 
@@ -166,7 +169,7 @@ def test_without_time_machine_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "time_machine", None)
     with (
-        pytest.raises(RefusedByService, match=r"pip install 'forewarn\[test\]'"),
+        pytest.raises(RefusedError, match=r"pip install 'forewarn\[test\]'"),
         service.clock.patch(),
     ):
         pass

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forewarn.judge import judge
-from forewarn.testing import Service
+from forewarn.testing import FaultKind, Service
 from forewarn.testing.recording import read
 from forewarn.testing.recording import recorder as recording
 from forewarn.testing.recording.endpoint import BadUrl, Endpoint
@@ -131,7 +131,7 @@ def test_a_clock_is_known_better_with_every_answer() -> None:
     assert ticking.learn(rfc1123(1000), 7.0, 7.1) == pytest.approx(-901, abs=1.1)
 
 
-FAULTS = {
+FAULTS: dict[FaultKind, tuple[int | None, str | None]] = {
     "throttled": (429, None),
     "gone": (410, None),
     "error": (500, None),

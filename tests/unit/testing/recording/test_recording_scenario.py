@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forewarn.judge import judge
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 from forewarn.testing.recording import read
 from forewarn.testing.scenarios import parse, scenario_text
 
@@ -51,7 +51,7 @@ def live(service: Service, life: Sequence[Deed]) -> None:
     for deed in life:
         try:
             _do(service, deed)
-        except RefusedByService:
+        except RefusedError:
             continue
         for machine in ("web_0", "FrontEnd_IN_0", "jump"):
             service.get(machine)

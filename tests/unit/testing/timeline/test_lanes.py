@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import RefusedError, Service
 from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
 from forewarn.testing.timeline import values as limits
 from forewarn.testing.timeline.drawing import lane as strips
@@ -36,7 +36,7 @@ def test_a_real_service_is_followed_from_the_announcement_to_the_end() -> None:
         service.document("web_0")
         service.clock.advance("1m")
         service.approve("web_1", event.id)
-        service.settle()
+        service._session.settle()
         service.clock.advance("20m")
     happening = only(lanes)
     assert (happening.type, happening.machines, happening.group) == ("Reboot", ("web_0",), "web")
@@ -65,7 +65,7 @@ def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_
         service.document("web_1")
         event = service.schedule("Reboot", "web_0")
         service.approve("web_1", event.id)
-        service.settle()
+        service._session.settle()
     name = f"Reboot {event.id[:8]} of web_0"
     assert f"{name} has started: web_1 approved it" in told
     assert [says for says in told if "approved" in says] == [
@@ -104,8 +104,8 @@ def test_a_real_withdrawal_and_a_real_fault_are_seen() -> None:
         service.faults.add("gone", machine="web_0", times=2)
         service.get("web_0")
         service.get("web_0")
-        service.run(service.node.platform.cancel(event.id, "test"))
-        service.settle()
+        service._session.run(service._session.node.platform.cancel(event.id, "test"))
+        service._session.settle()
     assert only(lanes).ending == "withdrawn"
     assert only(lanes).started is None
     (mark,) = of(lanes, "web_0").marks
@@ -113,7 +113,7 @@ def test_a_real_withdrawal_and_a_real_fault_are_seen() -> None:
 
 
 def test_a_service_that_is_not_observed_cannot_be_watched() -> None:
-    with Service(front=True) as service, pytest.raises(RefusedByService, match="front=False"):
+    with Service(front=True) as service, pytest.raises(RefusedError, match="front=False"):
         watch(service)
 
 

@@ -41,8 +41,8 @@ class VirtualPace:
     """Moves a virtual clock, and lets clients react at every stop.
 
     `client` is called at every stop. Without one, the clock waits for clients that poll: at most
-    `patience` real seconds, and `react` more while there is something to approve. It does not wait
-    for the machines in `ended_on`, whose program has ended.
+    `timeout` real seconds, and `reaction_time` more while there is something to approve. It does
+    not wait for the machines in `ended_on`, whose program has ended.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class VirtualPace:
         session: Session,
         tracker: EventTracker,
         client: Callable[[], object] | None,
-        react: float,
-        patience: float,
+        reaction_time: float,
+        timeout: float,
         ended_on: Callable[[], Collection[str]],
     ) -> None:
         self._session = session
         self._tracker = tracker
         self._client = client
-        self._react = react
-        self._patience = patience
+        self._reaction_time = reaction_time
+        self._timeout = timeout
         self._ended_on = ended_on
         self._forgotten: set[str] = set()
         self._reacted = -1
@@ -73,7 +73,7 @@ class VirtualPace:
         if (count := self._session.call(lambda: len(faults.all()))) != self._faults:
             self._faults = count
             self._wait_for_faults(faults)
-        if self._react > 0:
+        if self._reaction_time > 0:
             self._wait_for_reactions()
 
     def go_on(self, times: Sequence[Time]) -> bool:
@@ -89,7 +89,7 @@ class VirtualPace:
     def _step(self, to: Time) -> None:
         virtual_time = self._session.node.virtual_time
         assert virtual_time is not None
-        stepping = self._session.submit(virtual_time.step(to, self._client is None, self._patience))
+        stepping = self._session.submit(virtual_time.step(to, self._client is None, self._timeout))
         try:
             while not stepping.done():
                 for machine in set(self._ended_on()) - self._forgotten:
@@ -113,10 +113,10 @@ class VirtualPace:
 
     def _wait_for_faults(self, faults: Faults) -> None:
         """Wait until polling clients have got the active faults, so that none accumulate."""
-        end = guard.monotonic() + self._patience
+        end = guard.monotonic() + self._timeout
         while True:
             count = self._tracker.line_count
-            machines = self._tracker.active_machines(self._patience).difference(self._ended_on())
+            machines = self._tracker.active_machines(self._timeout).difference(self._ended_on())
             if not self._session.call(_fault_pending, faults, machines):
                 self._step(self._session.node.writer.now().at)
                 return
@@ -129,7 +129,7 @@ class VirtualPace:
 
     def _wait_for_reactions(self) -> None:
         """Give clients time after a change, while there is something to approve."""
-        end = guard.monotonic() + self._react
+        end = guard.monotonic() + self._reaction_time
         with self._tracker.changed:
             if self._tracker.change_count == self._reacted:
                 return

@@ -76,7 +76,12 @@ def run_events(service: Service) -> None:
     service.clock.advance("9m")
     service.clock.interrupt("7m")
     service.clock.advance("3m")
-    assert allowed(service.run(service.node.platform.event(by_notice.id))).status.value == "Started"
+    assert (
+        allowed(
+            service._session.run(service._session.node.platform.event(by_notice.id))
+        ).status.value
+        == "Started"
+    )
     service.clock.advance("5m")
     service.restart("idle")  # unannounced
     service.clock.advance("15m")
@@ -94,29 +99,31 @@ def run_events(service: Service) -> None:
     service.schedule("Reboot", "web_0", notice="1d")
     for machine in ("web_0", "web_1", "sql-0"):
         service.get(machine)
-    service.run(service.node.poll_index.save(service.node.writer.now()))
+    service._session.run(service._session.node.poll_index.save(service._session.node.writer.now()))
 
 
 def run_hosts_and_rollouts(service: Service) -> None:
     """Hosts, removals, readiness, joint events and rollouts."""
-    node = service.node
-    service.run(node.hosts.degrade("rack-4", "operator"))
-    allowed(service.run(node.removals.evict("web_2", "operator")))
+    node = service._session.node
+    service._session.run(node.hosts.degrade("rack-4", "operator"))
+    allowed(service._session.run(node.removals.evict("web_2", "operator")))
     service.clock.advance("5m")
     freeze = MaintenanceMode.FREEZE
-    allowed(service.run(node.hosts.maintain("rack-1", freeze, "operator", notice=3 * DAY)))
+    allowed(service._session.run(node.hosts.maintain("rack-1", freeze, "operator", notice=3 * DAY)))
     outcome = allowed(
-        service.run(node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x"))
+        service._session.run(
+            node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x")
+        )
     )
-    service.run(node.guests.prepare("sql-0", "sql", outcome.event.id, True, "drained"))
-    allowed(service.run(node.rollouts.start(rollout(EventType.FREEZE, "web"))))
+    service._session.run(node.guests.prepare("sql-0", "sql", outcome.event.id, True, "drained"))
+    allowed(service._session.run(node.rollouts.start(rollout(EventType.FREEZE, "web"))))
     service.clock.advance("16m")
-    report = allowed(service.run(node.rollouts.start(rollout(EventType.FREEZE, "sql"))))
-    allowed(service.run(node.rollouts.abort(report.rollout.id, "operator", "not today")))
+    report = allowed(service._session.run(node.rollouts.start(rollout(EventType.FREEZE, "sql"))))
+    allowed(service._session.run(node.rollouts.abort(report.rollout.id, "operator", "not today")))
     service.clock.advance("1h")
     windows = (parse_window("sat 02:00-04:00 Europe/Berlin"),)
     allowed(
-        service.run(
+        service._session.run(
             node.rollouts.start(rollout(EventType.REBOOT, "idle", notice=2 * DAY, windows=windows))
         )
     )
@@ -128,7 +135,7 @@ def rollout(type: EventType, group: str, **options: Any) -> RolloutRequest:
 
 def create_tokens(service: Service) -> None:
     """Tokens, when they were used, and a request with a key."""
-    node = service.node
+    node = service._session.node
     now = node.writer.now()
     options: dict[str, dict[str, Any]] = {
         "ci": {"limit": Limit(groups=("web",))},
@@ -146,11 +153,11 @@ def create_tokens(service: Service) -> None:
             **more,
         )
         plan = CommitPlan(puts=[TokenPut(token, "created", "operator")])
-        service.run(node.writer.commit(plan))
+        service._session.run(node.writer.commit(plan))
     key = Key("ci", "deploy-1", "f" * 64)
-    service.run(node.store.transact(lambda _: Batch(now.at, now.lost, key=key)))
-    service.run(node.store.save_answer(key, 201, b'{"event":"A"}'))
-    service.run(node.store.save(PollSightings(seen={}, used={"token-ci": now.at})))
+    service._session.run(node.store.transact(lambda _: Batch(now.at, now.lost, key=key)))
+    service._session.run(node.store.save_answer(key, 201, b'{"event":"A"}'))
+    service._session.run(node.store.save(PollSightings(seen={}, used={"token-ci": now.at})))
 
 
 def allowed(outcome: T | Refused) -> T:
@@ -160,7 +167,7 @@ def allowed(outcome: T | Refused) -> T:
 
 def contents(service: Service) -> dict[str, Any]:
     """The state, as this code reads it."""
-    store = service.node.store
+    store = service._session.node.store
     return {
         "schema": SCHEMA_VERSION,
         "fleet": FLEET,
@@ -169,9 +176,9 @@ def contents(service: Service) -> dict[str, Any]:
         "hosts": dict(store.registry.hosts),
         "rollouts": dict(store.registry.rollouts),
         "tokens": dict(store.registry.tokens),
-        "past": service.run(store.past_events(limit=1_000)),
-        "history": service.run(store.history(HistoryQuery(limit=100_000))),
-        "sightings": service.run(store.sightings()),
+        "past": service._session.run(store.past_events(limit=1_000)),
+        "history": service._session.run(store.history(HistoryQuery(limit=100_000))),
+        "sightings": service._session.run(store.sightings()),
         "documents": {
             machine.name: {
                 version: service.get(machine.name, version).body.decode() for version in BY_NAME

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from forewarn.testing import RefusedByService, Service, run_scenario
+from forewarn.testing import RefusedError, Service, run_scenario
+from forewarn.testing.kit.requests import Requests
 from forewarn.testing.scenarios import Result, parse
 from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
@@ -55,7 +56,7 @@ def play(
     service: Service, text: str, client: Callable[[], object] | None = None, **more: float
 ) -> Result:
     return service.play_scenario(
-        parse(HEAD + text), client=client or Client(service), patience=0.05, **more
+        parse(HEAD + text), client=client or Client(service), timeout=0.05, **more
     )
 
 
@@ -357,7 +358,7 @@ expect: [no-complaints, {complaints: [missing-header]}]
 
 def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
-    result = service.play_scenario(parse(text), wait=0.05)
+    result = service.play_scenario(parse(text), first_poll_timeout=0.05)
     assert result.failures == ("web_0 did not poll for events within 0.05 s",)
     assert result.expectations == ()
     assert service.events == []
@@ -366,7 +367,7 @@ def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
 def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
     class Headless:
         def start(self, session: Session) -> None:
-            assert isinstance(session, Service)
+            assert isinstance(session, Requests)
             session.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01")
 
         def problem(self) -> str:
@@ -379,7 +380,7 @@ def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
             return ()
 
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"
-    result = run_scenario(parse(text), program=Headless(), wait=0.05)
+    result = run_scenario(parse(text), program=Headless(), first_poll_timeout=0.05)
     assert result.failures == ("web_0 sent requests, but none that got events; see the verdict",)
     assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
 
@@ -403,7 +404,7 @@ expect: [{event: restart, approved: true}, {event: restart, finished: true}, {co
 
 def test_a_service_with_other_machines_is_refused(service: Service) -> None:
     service.scale_set("shop", 2)
-    with pytest.raises(RefusedByService, match="machines that this service does not have: db, web"):
+    with pytest.raises(RefusedError, match="machines that this service does not have: db, web"):
         play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
 
 
@@ -447,11 +448,11 @@ def test_an_async_client_is_played_to_from_its_own_loop() -> None:
 
             async def client() -> None:
                 while not over.is_set():
-                    events = (await service.aio(service.document, "web_0"))["Events"]
+                    events = (await service.to_thread(service.document, "web_0"))["Events"]
                     saw.extend(event["EventStatus"] for event in events)
 
             asking = asyncio.get_running_loop().create_task(client())
-            result = await service.aio(service.play_scenario, scenario, patience=1.0)
+            result = await service.to_thread(service.play_scenario, scenario, timeout=1.0)
             over.set()
             await asking
             assert {"Scheduled", "Started"} <= set(saw)
