@@ -492,7 +492,7 @@ def test_a_scenario_without_expectations_says_that_it_expects_nothing(service: S
 
 
 def test_a_scenario_that_could_not_be_played_failed_whatever_it_expects(service: Service) -> None:
-    result = service.play_scenario(parse(HEAD + FAILS), wait=0.05)
+    result = service.play_scenario(parse(HEAD + FAILS), first_poll_timeout=0.05)
     assert not result.ok
     assert str(result).startswith("scenario trial: failed")
     assert "expects nothing" not in str(result) + result.junit()
