@@ -9,8 +9,9 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from forewarn.traces.exchanges import Exchange, Stamp, apart, passed
+from forewarn.traces.exchanges import Exchange, Stamp, apart, before, passed
 from forewarn.traces.lines import printable
 from forewarn.verdict.documents import ShownDocument
 from forewarn.verdict.rules import HAMMERING_RATE, HAMMERING_SECONDS, MIN_CHANCE, MIN_INTERVALS
@@ -20,6 +21,7 @@ MAX_INTERVALS = 64  # the last ones, of which the median is taken
 MAX_VERSIONS = 16  # api-versions that are counted separately
 MAX_KINDS = 64  # statuses and kinds of faults that are counted separately
 MAX_LONG_REQUESTS = 16  # that took so long that they may have prevented a poll
+MAX_CALLERS = 16  # programs that poll as one machine and are waited for separately
 OTHERS = "others"
 RECORDED_HEADERS = (
     "metadata",
@@ -29,6 +31,17 @@ RECORDED_HEADERS = (
     "content-type",
     "accept",
 )
+
+
+class Unresponsive(NamedTuple):
+    """That a clock has waited in vain for a client, which had polled before."""
+
+    at: Stamp
+    seconds: float  # real seconds for which it was waited for
+    last: float  # time of its last request
+    by_itself: bool  # it has polled while a test was waiting, so that no test sent its requests
+    excused: bool  # its machine was being disturbed
+    trouble: str  # what was wrong with its last answer
 
 
 class Client:
@@ -45,9 +58,13 @@ class Client:
         self.long_requests: deque[tuple[Stamp, Stamp]] = deque(maxlen=MAX_LONG_REQUESTS)
         self.refused = 0  # answers 429 in a row
         self.refused_since: Stamp | None = None
+        self.requested: Stamp | None = None  # time of the last request of any kind
+        self.unresponsive: dict[str, Unresponsive] = {}  # by the id of the program that polls
+        self.slow: Unresponsive | None = None  # the first time that it was waited for in vain
         self.hammered = 0.0  # highest rate, in polls a second
         self.hammered_at = 0.0
         self.paused = False  # the service or its machine was down, and it has not polled since
+        self.away = False  # the same, where no event of its own says so
         self._burst: Stamp | None = None
         self._burst_asks = 0
         self._longest: float | None = None
@@ -63,6 +80,7 @@ class Client:
 
     def add(self, request: Exchange) -> None:
         """Add any request."""
+        self.requested = request.asked
         for name in RECORDED_HEADERS:
             value = request.headers.get(name)
             if value is not None and self._headers.get(name) != value:
@@ -81,7 +99,7 @@ class Client:
         if self.asked is not None and self.done is not None and not self.paused:
             self._add_intervals(self.asked, self.done, request.asked, 1 + request.same)
         self.first = self.first or request.asked
-        self.asked, self.done, self.paused = request.asked, request.done, False
+        self.asked, self.done, self.paused, self.away = request.asked, request.done, False, False
         self._measure_rate(request.asked, 1 + request.same)
 
     def approved(self, request: Exchange) -> None:
@@ -90,9 +108,23 @@ class Client:
 
     def pause(self, now: Stamp) -> None:
         """Ignore the time until the next poll: the service was down, or its clock was stepped."""
-        self.paused, self._burst = True, None
+        self.paused, self.away, self._burst = True, True, None
         if self.done is not None:
             self.done = now
+
+    def stopped_responding(self, caller: str, silence: Unresponsive) -> None:
+        if caller in self.unresponsive or len(self.unresponsive) < MAX_CALLERS:
+            self.unresponsive[caller] = silence
+
+    def responds(self, caller: str) -> None:
+        """Note that a client which was waited for in vain has polled again."""
+        silence = self.unresponsive.pop(caller, None)
+        if silence is not None and silence.by_itself and not silence.excused:
+            self.slow = self.slow or silence
+
+    def unresponsive_before(self, moment: Stamp) -> bool:
+        """Return whether a client had been waited for in vain by then, and has not polled since."""
+        return any(before(silence.at, moment) for silence in self.unresponsive.values())
 
     @property
     def gap(self) -> float | None:

@@ -1,39 +1,56 @@
-"""The rules that need the whole trace: missed events, and how often a machine polled.
+"""The rules that need the whole trace: missed events, reactions, and how often a machine polled.
 
-A client is blamed only for what it had a chance to do. When a virtual clock is moved, fifteen
-minutes pass in which no client could have polled. So durations are measured by the clock that
-advanced less, the service's or the real one, and what is shorter than MIN_CHANCE is not counted.
+A client is blamed only for what it had a chance to do. Durations are measured by the clock that
+advanced less, the service's or the real one; see `missed_events.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from forewarn.traces.exchanges import Stamp, apart, before
-from forewarn.verdict.clients import Client
-from forewarn.verdict.event_courses import STARTED, EventCourse, MachineCourse
+from forewarn.verdict.clients import Client, Unresponsive
+from forewarn.verdict.event_courses import SCHEDULED, EventCourse, MachineCourse
+from forewarn.verdict.missed_events import MissedEvents, prevented_polls
 from forewarn.verdict.observed import Observed
-from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_INTERVAL, MIN_CHANCE, RESTART_SECONDS, RULES
+from forewarn.verdict.rendering import length, moment
+from forewarn.verdict.rules import (
+    GIVEN_UP_AFTER,
+    MAX_INTERVAL,
+    MIN_CHANCE,
+    PREPARED_TYPES,
+    RESTART_SECONDS,
+    RULES,
+)
 from forewarn.verdict.values import Complaint
 from forewarn.wire.versions import DELETING
 
 PREEMPT = 30.0  # seconds: the minimum notice of all types
+LOOK_AGAIN = (
+    "; if the program is meant to end with its machine, start it again when the event is over"
+)
 
 
-def complaints(observed: Observed, now: Stamp) -> list[Complaint]:
+def complaints(observed: Observed, missed: MissedEvents, now: Stamp) -> list[Complaint]:
     result: list[Complaint] = []
-    events_of: dict[str, list[EventCourse]] = {}
-    for event in observed.events.values():
-        for machine in event.machines:
-            events_of.setdefault(machine, []).append(event)
+    events_of = observed.events_by_machine()
     for client in observed.clients.values():
         events = events_of.get(client.machine, [])
+        of_client: list[Complaint] = []
         for event in events:
+            reason = missed.get((client.machine, event.id))
+            if reason is not None and reason.rule:
+                of_client.append(_complaint(reason.rule, reason.message, client, reason.at, event))
             course = event.machine_courses.get(client.machine)
-            if course is not None and event.visible is not None:
-                result += _missed(client, event, course, events, observed.outages)
-        result += _rate(client, events, client.machine in observed.spot)
-        result += _silence(client, events, now)
+            if course is not None:
+                of_client += _reaction(client, event, course)
+        of_client += _rate(client, events, client.machine in observed.spot)
+        of_client += _silence(client, events, {item.event for item in of_client}, now)
+        if not observed.is_gone(client.machine) and not any(
+            item.rule in ("stopped-polling", "gave-up") for item in of_client
+        ):
+            of_client += _unresponsive(client, events)
+        result += of_client
     if observed.nobody_polled:
         result += _nobody_polled(observed)
     return result
@@ -61,84 +78,22 @@ def _nobody_polled(observed: Observed) -> Iterator[Complaint]:
         return  # one complaint is enough
 
 
-def _missed(
-    client: Client,
-    event: EventCourse,
-    course: MachineCourse,
-    events: list[EventCourse],
-    outages: Iterable[float],
-) -> Iterator[Complaint]:
-    if course.seen is None and course.hiding_version:
-        message = (
-            f"polls with api-version {course.hiding_version}, which does not show a {event.type},"
-            f" and so never saw {event.id[:8]}; use a newer api-version"
-        )
-        yield _complaint("blind-version", message, client, _t(event.visible), event)
-        return
+def _reaction(client: Client, event: EventCourse, course: MachineCourse) -> Iterator[Complaint]:
+    """Note that a machine let the notice of its own event pass, though it had seen it."""
     if (
-        not event.recorded
-        or event.hidden
-        or event.sudden
-        or course.hiding_version
-        or course.backing_off
+        event.type in PREPARED_TYPES
+        and event.started is not None
+        and event.approved is None
+        and course.statuses[:1] == [SCHEDULED]
+        and course.prepared is None
+        and not course.approvals
+        and course.uncertain_approval is None
     ):
-        return
-    until = event.started or event.over
-    visible = event.visible
-    assert visible is not None
-    if until is None or client.first is None or not before(client.first, visible):
-        return
-    polls = course.polls_started if event.started is not None else course.polls_over
-    chance = apart(visible, until)
-    if (
-        polls != course.polls_visible
-        or chance < MIN_CHANCE
-        or _excused(client, event, events, until)
-    ):
-        return
-    if any(visible.t <= t <= until.t for t in outages):
-        return  # it may have been waiting for the service to come back
-    if until.t - visible.t > chance + MIN_CHANCE and client.usual_interval > chance:
-        return  # the clock ran faster than it polls; `_rate` checks the interval
-    if course.seen is None:
-        polled_later = (
-            client.asked is not None and event.over is not None and before(event.over, client.asked)
-        )
-        if polled_later:
-            message = (
-                f"never saw {event.type} {event.id[:8]}: it polled before and after, but not in"
-                f" the {chance:.0f} s in which the event was announced; poll once a second"
-            )
-            yield _complaint("never-seen", message, client, visible.t, event)
-    elif course.statuses[:1] == [STARTED] and not event.started_by_approval:
         message = (
-            f"first saw {event.type} {event.id[:8]} {course.seen.t - visible.t:.0f} s after it was"
-            " announced, when it had started; poll once a second"
+            f"saw {event.type} {event.id[:8]} and neither approved it nor reported that it is"
+            " ready before it started; approve it when everything is prepared"
         )
-        yield _complaint("seen-late", message, client, course.seen.t, event)
-
-
-def _excused(client: Client, event: EventCourse, events: list[EventCourse], until: Stamp) -> bool:
-    """Return whether it could not poll, because of a hanging request or another event."""
-    visible = event.visible
-    assert visible is not None
-    request_hung = any(
-        asked.t <= until.t and done.t >= visible.t for asked, done in client.long_requests
-    )
-    return request_hung or any(
-        other_event is not event
-        and other_event.started is not None
-        and other_event.started.t <= until.t
-        and _prevented_polls(other_event, visible.t)
-        for other_event in events
-    )
-
-
-def _prevented_polls(event: EventCourse, since: float) -> bool:
-    """Return whether the event may have prevented polls after that time."""
-    if event.started is None:
-        return False
-    return event.over is None or event.type in DELETING or event.over.t + RESTART_SECONDS >= since
+        yield _complaint("no-reaction", message, client, event.started.t, event)
 
 
 def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Complaint]:
@@ -168,11 +123,13 @@ def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Com
         yield _complaint("polls-seldom", message, client, client.asked.t)
 
 
-def _silence(client: Client, events: list[EventCourse], now: Stamp) -> Iterator[Complaint]:
+def _silence(
+    client: Client, events: list[EventCourse], reported: set[str], now: Stamp
+) -> Iterator[Complaint]:
     done = client.done
     if done is None or apart(done, now) < GIVEN_UP_AFTER:
         return
-    if client.asked is None or any(_prevented_polls(event, client.asked.t) for event in events):
+    if client.asked is None or any(_still_away(event, client.asked.t, now) for event in events):
         return  # its machine is being disturbed, or was deleted
     prefix = f"has not polled for {apart(done, now):.0f} s"
     if client.trouble:
@@ -185,10 +142,62 @@ def _silence(client: Client, events: list[EventCourse], now: Stamp) -> Iterator[
             course is not None
             and course.seen is None
             and event.visible
+            and event.id not in reported
+            and not event.sudden
             and before(done, event.visible)
         ):
             message = f"{prefix}, and so has not seen {event.type} {event.id[:8]}"
             yield _complaint("stopped-polling", message, client, done.t, event)
+
+
+def _still_away(event: EventCourse, asked: float, now: Stamp) -> bool:
+    """Return whether the event explains that a machine has not polled since that time."""
+    if not prevented_polls(event, asked):
+        return False
+    if event.over is None or event.type in DELETING:
+        return True
+    return apart(event.over, now) < RESTART_SECONDS + GIVEN_UP_AFTER
+
+
+def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complaint]:
+    """Complain about a client for which the clock has waited in vain."""
+    for silence in client.unresponsive.values():
+        if silence.by_itself and not silence.excused:
+            last = moment(silence.last)
+            waited = f"the clock waited {length(silence.seconds)} for it"
+            if silence.trouble:
+                message = (
+                    f"has not polled since {last}, when it got {silence.trouble}: {waited}; poll"
+                    " again after a while, or play with a longer timeout"
+                )
+                yield _complaint("gave-up", message, client, silence.at.t)
+            else:
+                message = f"polled until {last} and then stopped: {waited}"
+                restarted = _restarted_meanwhile(events, silence)
+                yield _complaint(
+                    "stopped-polling",
+                    message + (LOOK_AGAIN if restarted else ""),
+                    client,
+                    silence.at.t,
+                )
+            return
+    if client.slow is not None:
+        message = (
+            f"did not poll while the clock waited {length(client.slow.seconds)} for it, and polled"
+            " again later; play with a longer timeout"
+        )
+        yield _complaint("slow-poll", message, client, client.slow.at.t)
+
+
+def _restarted_meanwhile(events: list[EventCourse], silence: Unresponsive) -> bool:
+    """Return whether its own event was carried out between its last request and the silence."""
+    return any(
+        event.started is not None
+        and event.over is not None
+        and event.over.t >= silence.last
+        and event.started.t <= silence.at.t
+        for event in events
+    )
 
 
 def _complaint(
@@ -203,7 +212,3 @@ def _complaint(
         at=at,
         message=message,
     )
-
-
-def _t(stamp: Stamp | None) -> float:
-    return stamp.t if stamp else 0.0

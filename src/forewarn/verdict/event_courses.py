@@ -16,7 +16,8 @@ MAX_STATUSES = 4  # of one event that are remembered of one machine
 
 
 class MachineCourse:
-    """The course of one event on one machine. `polls_…` is how often it had polled by then."""
+    """The course of one event on one machine. `polls_…` is how often it had polled by then;
+    `polled_…` whether it has sent a poll between the announcement and then."""
 
     __slots__ = (
         "approvals",
@@ -26,8 +27,9 @@ class MachineCourse:
         "hiding_version",
         "last_shown",
         "machine",
+        "polled_over",
+        "polled_started",
         "polls_over",
-        "polls_started",
         "polls_visible",
         "prepared",
         "seen",
@@ -38,8 +40,8 @@ class MachineCourse:
     def __init__(self, machine: str, concerned: bool, polls: int) -> None:
         self.machine, self.concerned = machine, concerned
         self.polls_visible = polls
-        self.polls_started: int | None = None
         self.polls_over: int | None = None
+        self.polled_started = self.polled_over = False
         self.seen: Stamp | None = None
         self.statuses: list[str] = []
         self.last_shown: Stamp | None = None  # when it got the last status
@@ -72,6 +74,7 @@ class EventCourse:
         self.visible: Stamp | None = None
         self.hidden = False  # its group was disabled for a while
         self.sudden = False  # it was never Scheduled
+        self.interrupted = False  # while it was Scheduled, the service was down
         self.approved: float | None = None
         self.approved_by = ""
         self.started: Stamp | None = None
@@ -105,7 +108,7 @@ class EventCourse:
             return
         self.started = at
         for course in self.machine_courses.values():
-            course.polls_started = _polls(course, clients)
+            course.polled_started = self._polled_since(course, clients)
         attempts = [
             (course.uncertain_approval, course.machine)
             for course in self.machine_courses.values()
@@ -121,12 +124,21 @@ class EventCourse:
         self.over, self.ending = at, ending
         for course in self.machine_courses.values():
             course.polls_over = _polls(course, clients)
+            course.polled_over = self._polled_since(course, clients)
 
     def approve(self, by: str, at: float) -> None:
         if self.approved is None and self.over is None and self.started is None:
             self.approved, self.approved_by = at, by
 
-    def to_course(self, course: MachineCourse, client: Client | None) -> Course | None:
+    def _polled_since(self, course: MachineCourse, clients: dict[str, Client]) -> bool:
+        """Return whether the machine sent a poll after the event became visible, and got an
+        answer, whatever it was."""
+        client = clients.get(course.machine)
+        if client is None or client.asked is None or client.polls == course.polls_visible:
+            return False
+        return self.visible is None or _not_before(client.asked, self.visible)
+
+    def to_course(self, course: MachineCourse, client: Client | None, excuse: str) -> Course | None:
         if self.visible is None:
             return None
         polls = (
@@ -156,6 +168,7 @@ class EventCourse:
             over=self.over.t if self.over else None,
             ending=self.ending,
             in_time=self._in_time(course),
+            excuse=excuse,
         )
 
     def _started_by(self) -> str:
@@ -179,7 +192,13 @@ def after(request: Exchange, moment: Stamp | None) -> bool:
         return False
     if moment.real is None or request.asked.real is None:
         return moment.t < request.asked.t
-    return moment.real <= request.asked.real
+    return _not_before(request.asked, moment)
+
+
+def _not_before(stamp: Stamp, moment: Stamp) -> bool:
+    if moment.real is None or stamp.real is None:
+        return moment.t <= stamp.t
+    return moment.real <= stamp.real
 
 
 def _polls(course: MachineCourse, clients: dict[str, Client]) -> int:

@@ -5,11 +5,11 @@ Beyond the limits, the events that ended first are forgotten; remarks count what
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forewarn.traces import lines
+from forewarn.traces.exchanges import Stamp
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import EventCourse, MachineCourse
 from forewarn.verdict.values import Unannounced
@@ -19,7 +19,6 @@ MAX_COURSES = (
     50_000  # of events on machines; at most half of them of machines that are not affected
 )
 MAX_EVENTS = 5_000  # events; as many again that were carried out unannounced
-KEPT_OUTAGES = 64  # times at which the service stopped or started, or its clock was stepped
 
 
 class Observed:
@@ -30,7 +29,6 @@ class Observed:
         self.events: dict[str, EventCourse] = {}
         self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
-        self.outages: deque[float] = deque(maxlen=KEPT_OUTAGES)
         self.nobody_polled = True  # no client has polled yet
         self.unknown_callers = 0  # requests from addresses of no machine
         self.dropped_courses = 0
@@ -60,6 +58,10 @@ class Observed:
         for name, client in self.clients.items():
             client.group = groups.get(name, client.group)
 
+    def is_gone(self, machine: str) -> bool:
+        """Return whether the machine was deleted. Without a fleet, none is."""
+        return bool(self._groups) and machine not in self._groups
+
     def group_of(self, machine: str) -> str:
         return self._groups.get(machine, "")
 
@@ -76,6 +78,14 @@ class Observed:
                 return None
             client = self.clients[name] = Client(name, self.group_of(name))
         return client
+
+    def events_by_machine(self) -> dict[str, list[EventCourse]]:
+        """Return the events of each machine that an event names."""
+        events: dict[str, list[EventCourse]] = {}
+        for event in self.events.values():
+            for machine in event.machines:
+                events.setdefault(machine, []).append(event)
+        return events
 
     def event_course(self, id: str, group: str, *, recorded: bool) -> EventCourse:
         event_course = self.events.get(id)
@@ -94,7 +104,7 @@ class Observed:
         for machine in event.machines:
             client = self.clients.get(machine)
             if client is not None:
-                client.paused = True
+                client.paused = client.away = True
 
     def machine_course(self, event: EventCourse, machine: str) -> MachineCourse | None:
         """Return a machine's course through an event; None if there is no room for it."""
@@ -114,6 +124,14 @@ class Observed:
             self._unaffected_courses += unaffected
             course = event.machine_course(machine, self.clients.get(machine))
         return course
+
+    def interrupt(self, now: Stamp) -> None:
+        """Excuse everybody: the service stopped or started, or its clock was stepped."""
+        for events in self.active.values():
+            for event in events.values():
+                event.interrupted = event.interrupted or event.started is None
+        for client in self.clients.values():
+            client.pause(now)
 
     def end_event(self, event: EventCourse) -> None:
         if event.id in self.events:
@@ -137,7 +155,6 @@ class Observed:
         for event in self.events.values():
             for machine_course in event.machine_courses.values():
                 machine_course.polls_visible = 0
-                machine_course.polls_started = None if event.started is None else 0
         self.nobody_polled = False  # no reason to complain any more
         self.unknown_callers = self.dropped_courses = self.dropped_requests = 0
 

@@ -13,15 +13,22 @@ from typing import Any
 import msgspec
 
 from forewarn.traces import lines
-from forewarn.traces.exchanges import Exchange, Stamp, exchange, stamp
+from forewarn.traces.exchanges import Exchange, Stamp, exchange, passed, stamp
 from forewarn.verdict import conduct_rules
-from forewarn.verdict.clients import Client
+from forewarn.verdict.clients import Client, Unresponsive
 from forewarn.verdict.complaints import Complaints, in_order
 from forewarn.verdict.documents import Documents, ShownDocument
-from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, EventCourse
+from forewarn.verdict.event_courses import (
+    FINISHED,
+    STARTED,
+    WITHDRAWN,
+    EventCourse,
+    MachineCourse,
+)
+from forewarn.verdict.missed_events import MissedEvents, missed_events
 from forewarn.verdict.observed import Observed
 from forewarn.verdict.request_rules import RequestRules
-from forewarn.verdict.values import Unannounced
+from forewarn.verdict.values import Course, Unannounced
 from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
@@ -55,15 +62,15 @@ class Observer:
         """Return the verdict on all lines added so far."""
         with self._lock:
             observed = self._observed
+            missed = missed_events(observed)
             complaints = self._complaints.all()
             if self._now is not None:
-                complaints += conduct_rules.complaints(observed, self._now)
+                complaints += conduct_rules.complaints(observed, missed, self._now)
             courses = [
                 value
                 for event in observed.events.values()
                 for course in event.machine_courses.values()
-                if (value := event.to_course(course, observed.clients.get(course.machine)))
-                is not None
+                if (value := self._course(event, course, missed)) is not None
             ]
             return Verdict(
                 at=self._now.t if self._now else None,
@@ -73,6 +80,13 @@ class Observer:
                 complaints=in_order(complaints),
                 remarks=tuple(self._remarks()),
             )
+
+    def _course(
+        self, event: EventCourse, course: MachineCourse, missed: MissedEvents
+    ) -> Course | None:
+        reason = missed.get((course.machine, event.id))
+        client = self._observed.clients.get(course.machine)
+        return event.to_course(course, client, reason.excuse if reason else "")
 
     def forget(self) -> None:
         """Drop all complaints and counts, but keep the fleet and the events that are active."""
@@ -123,6 +137,12 @@ class Observer:
                 self._unannounced(line, now)
             case "over":
                 self._unannounced_step(line, over=now.t)
+            case "unresponsive":
+                self._unresponsive(line, now)
+            case "responsive":
+                client = self._observed.clients.get(lines.name(line.get("machine")))
+                if client is not None:
+                    client.responds(lines.name(line.get("client")))
             case "disabled":
                 for event in self._observed.active.get(lines.name(line.get("group")), {}).values():
                     event.hidden = True
@@ -130,12 +150,35 @@ class Observer:
                 if line.get("ok") is not True and len(self._failed) < MAX_FAILED_SCENARIOS:
                     self._failed.append(lines.name(line.get("scenario")))
             case "up" | "down" | "step":
-                self._observed.outages.append(now.t)
-                for client in self._observed.clients.values():
-                    client.pause(self._now)
+                self._observed.interrupt(self._now)
 
     def _event_of(self, line: Mapping[str, Any]) -> EventCourse | None:
         return self._observed.events.get(lines.name(line.get("event")).upper())
+
+    def _unresponsive(self, line: Mapping[str, Any], now: Stamp) -> None:
+        machine = lines.name(line.get("machine"))
+        client = self._observed.clients.get(machine)
+        if client is None or client.requested is None:
+            return
+        seconds = lines.number(line.get("seconds")) or 0.0
+        if client.trouble and passed(client.requested, now) < seconds / 2:
+            return  # it does poll, and its answers are errors
+        disturbed = any(
+            event.started is not None and machine in event.machines
+            for event in self._observed.active.get(client.group, {}).values()
+        ) or any(
+            event.over is None and machine in event.machines
+            for event in self._observed.unannounced.values()
+        )
+        silence = Unresponsive(
+            at=now,
+            seconds=seconds,
+            last=client.requested.t,
+            by_itself=line.get("by_itself") is True,
+            excused=disturbed,
+            trouble=client.trouble,
+        )
+        client.stopped_responding(lines.name(line.get("client")), silence)
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
         id = lines.name(line.get("event")).upper()
@@ -180,7 +223,7 @@ class Observer:
             for course in event.machine_courses.values():
                 client = self._observed.clients.get(course.machine)
                 course.polls_visible = client.polls if client else 0
-                course.backing_off = bool(client and (client.trouble or client.paused))
+                course.backing_off = bool(client and (client.trouble or client.away))
         if move == "strike":
             event.sudden = True
         if move in ("strike", "start"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from forewarn.traces.lines import printable
@@ -10,6 +10,11 @@ from forewarn.verdict.rules import WRONG
 from forewarn.verdict.values import Complaint, Conduct, Course, Unannounced, VerdictData
 
 MAX_RENDERED = 50  # complaints, courses or machines; the JSON form has all of them
+MAX_OF_ONE_RULE = 3  # complaints of one rule about one machine; further ones are counted
+
+# The heads of the columns of `course_cells` and `conduct_cells`.
+COURSES = ("MACHINE", "SEEN", "AS", "READY", "IN TIME", "POLLS")
+CONDUCTS = ("MACHINE", "POLLS", "HOW OFTEN", "API-VERSION", "ANSWERED", "FAULTS", "USER-AGENT")
 
 
 def render(verdict: VerdictData) -> str:
@@ -77,9 +82,15 @@ def course_cells(course: Course) -> tuple[str, ...]:
         "not seen" if course.seen_after is None else f"seen after {length(course.seen_after)}",
         " → ".join(course.statuses) or "-",
         "-" if course.prepared is None else f"ready {_later(course, course.prepared)}",
-        {True: "in time", False: "too late", None: "-"}[course.in_time],
+        _in_time(course),
         count(course.polls, "poll"),
     )
+
+
+def _in_time(course: Course) -> str:
+    if course.in_time is False and course.excuse:
+        return f"excused: {course.excuse}"
+    return {True: "in time", False: "too late", None: "-"}[course.in_time]
 
 
 def conduct_cells(conduct: Conduct) -> tuple[str, ...]:
@@ -104,10 +115,36 @@ def by_event(verdict: VerdictData) -> dict[str, list[Course]]:
     return courses
 
 
+def complaint_texts(complaints: Iterable[Complaint]) -> Iterator[str]:
+    """Describe complaints, and only count those of which there are too many of one kind."""
+    rendered: dict[tuple[str, str], int] = {}
+    left_out: dict[tuple[str, str], list[Complaint]] = {}
+    for item in complaints:
+        kind = item.rule, item.machine
+        rendered[kind] = rendered.get(kind, 0) + 1
+        if rendered[kind] <= MAX_OF_ONE_RULE:
+            yield complaint_text(item)
+        else:
+            left_out.setdefault(kind, []).append(item)
+    for (rule, machine), items in left_out.items():
+        times = sum(item.times for item in items)
+        yield f"… {rule}: {machine}: {count(times, 'more time')}, about other events"
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table with heads, in columns."""
+    cells = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
 def details(verdict: VerdictData) -> Iterator[str]:
     """Yield everything but the headline: complaints, events, machines and remarks."""
-    for item in verdict.complaints[:MAX_RENDERED]:
-        yield "  " + complaint_text(item).replace("\n", "\n  ")
+    for text in complaint_texts(verdict.complaints[:MAX_RENDERED]):
+        yield "  " + text.replace("\n", "\n  ")
     if len(verdict.complaints) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.complaints), 'complaint')}"
     rendered = 0
@@ -121,15 +158,15 @@ def details(verdict: VerdictData) -> Iterator[str]:
         if rendered >= MAX_RENDERED:
             break
         yield f"  {event_line(courses[0])}"
-        for course in courses[: MAX_RENDERED - rendered]:
-            yield "    " + "  ".join(course_cells(course))
+        for line in table(COURSES, map(course_cells, courses[: MAX_RENDERED - rendered])):
+            yield f"    {line}"
         rendered += len(courses)
     if rendered and len(verdict.courses) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.courses), 'course')}"
     if verdict.conducts:
         yield "machines"
-    for conduct in verdict.conducts[:MAX_RENDERED]:
-        yield "  " + "  ".join(conduct_cells(conduct))
+        for line in table(CONDUCTS, map(conduct_cells, verdict.conducts[:MAX_RENDERED])):
+            yield f"  {line}"
     if len(verdict.conducts) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.conducts), 'machine')}"
     for remark in verdict.remarks:

@@ -163,6 +163,8 @@ class RequestRules:
                 _count_approval(event, client.machine, request)
             return
         course.approvals += 1
+        if event.machines and not course.concerned and counts:
+            self._check_own(client, request, event)
         if self._knew_withdrawal(event, course, request):
             self._complain_ignored(client, request, event, "approved")
         elif _knew_end(course, request):
@@ -181,6 +183,14 @@ class RequestRules:
             self._complain(client, request, "repeated-approval", message, event.id)
         if counts or not event.recorded:
             _count_approval(event, client.machine, request)
+
+    def _check_own(self, client: Client, request: Exchange, event: EventCourse) -> None:
+        message = (
+            f"approved {_event_name(event)} of {printable(', '.join(event.machines))}, which is not"
+            " its own; approve events only if Resources names this machine, unless the machines of"
+            " the group have agreed on it"
+        )
+        self._complain(client, request, "approved-for-others", message, event.id)
 
     def _check_freeze(self, client: Client, request: Exchange, event: EventCourse) -> None:
         seconds = event.seconds

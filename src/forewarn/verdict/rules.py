@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from forewarn.support.suggest import instead_of, shortened
+
 WRONG = "wrong"
 NOTE = "note"
 
@@ -27,6 +29,7 @@ SHORT_FREEZE = 10  # seconds; a shorter pause is over before anything could be m
 RESTART_SECONDS = (
     300.0  # seconds in which a machine need not poll after an event was carried out on it
 )
+PREPARED_TYPES = ("Preempt", "Reboot", "Redeploy")  # after which nothing in memory is left
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -46,13 +49,16 @@ RULES: Mapping[str, Rule] = {
     "unknown-approval": Rule("Only events that the group has been shown are approved."),
     "ignored-withdrawal": Rule("A client does not act on an event that has been withdrawn."),
     "never-seen": Rule("A client that polls does so at least once while an event is announced."),
+    "clock-passed": Rule(
+        "The clock is not moved past an announced event before a client that polls has polled."
+    ),
     "nobody-asked": Rule("At least one machine polls; otherwise no client can be assessed."),
     "seen-late": Rule("An event is seen while it is Scheduled, not when it has started."),
     "polls-too-seldom": Rule("Polls are no further apart than half of the shortest notice."),
+    "stopped-polling": Rule("A client that has begun to poll continues to poll."),
     "gave-up": Rule("After an unusable answer, a client asks again later; it does not stop."),
     "ignored-throttling": Rule("After 429, a client polls less often for a while."),
     "polls-seldom": Rule("Once a second is the recommended rate; a Preempt gives 30 s.", NOTE),
-    "stopped-polling": Rule("A client that has begun to poll continues to poll.", NOTE),
     "hammering": Rule("Once a second is enough; a long-poll is quicker still.", NOTE),
     "approved-freeze": Rule(
         "A pause of a few seconds need not be approved; a client can ignore it.", NOTE
@@ -63,7 +69,23 @@ RULES: Mapping[str, Rule] = {
     "repeated-approval": Rule(
         "An event is approved once; the service remembers the approval.", NOTE
     ),
+    "no-reaction": Rule(
+        "Before its own Preempt, Reboot or Redeploy starts, a machine approves it or reports that"
+        " it is ready.",
+        NOTE,
+    ),
+    "approved-for-others": Rule(
+        "A machine approves its own events; those of other machines only if that is agreed.", NOTE
+    ),
+    "slow-poll": Rule("A client polls again while the clock waits for it.", NOTE),
     "preview-version": Rule(
         "2017-03-01 was a preview: other times, other names, fewer types.", NOTE
     ),
 }
+
+
+def check_rules(*names: str) -> None:
+    """Raise ValueError if one of these is not the name of a rule."""
+    for name in names:
+        if name not in RULES:
+            raise ValueError(f"unknown rule '{shortened(name)}'; {instead_of(name, RULES)}")

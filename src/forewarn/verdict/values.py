@@ -51,6 +51,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     in_time: bool | None = (
         None  # seen before it started; None: it had no notice, or the machine is not affected
     )
+    excuse: str = ""  # why it is not held against the machine that it did not see it in time
 
 
 class Unannounced(msgspec.Struct, frozen=True, kw_only=True):

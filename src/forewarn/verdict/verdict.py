@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from forewarn.verdict import rendering
+from forewarn.verdict.rules import check_rules
 from forewarn.verdict.values import Complaint, Conduct, Course, VerdictData
 
 SHOWN_IN_REPR = 3  # complaints
@@ -47,12 +48,17 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         return msgspec.structs.replace(filtered, conducts=conducts, unannounced=unannounced)
 
     def without(self, *rules: str) -> Verdict:
-        """Return the verdict without the complaints of these rules."""
+        """Return the verdict without the complaints of these rules.
+
+        Raise ValueError if one of them is not a rule.
+        """
+        check_rules(*rules)
         complaints = tuple(item for item in self.complaints if item.rule not in rules)
         return msgspec.structs.replace(self, complaints=complaints)
 
     def by(self, rule: str) -> tuple[Complaint, ...]:
-        """Return the complaints of one rule."""
+        """Return the complaints of one rule; raise ValueError if there is no such rule."""
+        check_rules(rule)
         return tuple(item for item in self.complaints if item.rule == rule)
 
     def course(self, machine: Any, event: Any) -> Course:

@@ -52,17 +52,18 @@ def test_the_command_tells_what_was_wrong_and_ends_with_1(service: Service) -> N
     said = typed(service=service)
     assert said.exit_code == 1, said.output
     lines = said.stdout.splitlines()
-    assert lines[0] == "verdict: 1 thing wrong (2 machines, 1 event)"
+    assert lines[0] == "verdict: 1 thing wrong, 1 note (2 machines, 1 event)"
     assert lines[1].startswith("✗ missing-header: web_0 at ")
     assert lines[2].endswith("send Metadata: true")
-    assert lines[4].startswith(f"Reboot {id[:8]} (Platform): visible ")
-    assert lines[4].endswith(
+    assert lines[3].startswith(f"· approved-for-others: web_1 about {id[:8]} at ")
+    assert lines[6].startswith(f"Reboot {id[:8]} (Platform): visible ")
+    assert lines[6].endswith(
         "with 15 min of notice; approved by web_1 after 0 s; started after 0 s;"
         " finished after 10 min"
     )
-    assert lines[5].split() == ["MACHINE", "SEEN", "AS", "READY", "IN", "TIME", "POLLS"]
-    assert lines[6].split("  ")[0] == "web_0"
-    assert lines[9].split()[0] == "MACHINE"
+    assert lines[7].split() == ["MACHINE", "SEEN", "AS", "READY", "IN", "TIME", "POLLS"]
+    assert lines[8].split("  ")[0] == "web_0"
+    assert lines[11].split()[0] == "MACHINE"
 
 
 def test_what_is_allowed_is_not_wrong_and_notes_count_only_when_asked_for(
@@ -74,7 +75,8 @@ def test_what_is_allowed_is_not_wrong_and_notes_count_only_when_asked_for(
     assert typed("--allow", "missing-header", "--strict", service=service).exit_code == 1
     refused = typed("--allow", "mising-header", service=service)
     assert refused.exit_code == 2
-    assert "unknown rule 'mising-header'" in " ".join(refused.output.split())
+    message = " ".join(refused.output.replace("│", " ").split())
+    assert "unknown rule 'mising-header'; did you mean 'missing-header'?" in message
 
 
 def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
@@ -83,7 +85,7 @@ def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
     found = json.loads(typed("--event", id[:8], "--json", service=service).stdout)
     assert [one["machine"] for one in found["courses"]] == ["web_0", "web_1"]
     assert found["courses"][0]["approved_by"] == "web_1"
-    assert found["complaints"] == []
+    assert [one["rule"] for one in found["complaints"]] == ["approved-for-others"]
     refused = typed("--machine", "web_9", service=service)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("forewarn: no machine 'web_9'")

@@ -137,6 +137,24 @@ def again_and_again(service: Service) -> None:
         service.approve("web_0", event.id)
 
 
+def for_another(service: Service) -> None:
+    event = service.schedule("Reboot", "web_1")
+    service.document("web_0")
+    service.approve("web_0", event.id)
+
+
+def without_a_word(service: Service) -> None:
+    service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.clock.advance("15m")
+
+
+def wound_past(service: Service) -> None:
+    service.schedule("Reboot", "web_0")
+    service.clock.advance("2h")
+    service.document("web_0")
+
+
 def preview(service: Service) -> None:
     service.get("web_0", "2017-03-01")
 
@@ -168,6 +186,9 @@ def preview(service: Service) -> None:
         ),
         (too_late, "late-approval", "had seen it as Started"),
         (again_and_again, "repeated-approval", "once is enough"),
+        (for_another, "approved-for-others", "of web_1, which is not its own"),
+        (without_a_word, "no-reaction", "neither approved it nor reported that it is ready"),
+        (wound_past, "clock-passed", "while web_0, which polls, had not polled; use clock.play"),
         (preview, "preview-version", "a preview"),
     ],
 )
@@ -196,7 +217,7 @@ def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) 
     service.clock.advance("1h")
     service.document("web_0")
     verdict = service.verdict().check()
-    assert verdict.complaints == ()
+    assert {complaint.rule for complaint in verdict.complaints} == {"approved-for-others"}
     course = verdict.course("web_0", event)
     assert (course.type, course.source, course.concerned) == ("Reboot", "Platform", True)
     assert (course.visible, course.notice) == (visible, 900)

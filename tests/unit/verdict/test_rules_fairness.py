@@ -55,7 +55,7 @@ def test_polling_every_minute_is_enough_for_fifteen() -> None:
 
 def test_a_clock_that_is_wound_between_two_polls_says_nothing_about_how_often_one_asks() -> None:
     world = World(spot=("web_0",))
-    world.raise_("Preempt", "web_0")
+    world.raise_("Freeze", "web_0")
     for _ in range(10):
         world.poll()
         world.wind(600)
@@ -109,14 +109,129 @@ def test_whoever_was_not_there_while_a_preempt_was_announced_has_never_seen_it()
     assert (course.seen, course.polls, course.in_time) == (None, 0, False)
 
 
-def test_nobody_is_held_to_what_was_wound_past() -> None:
+@pytest.mark.parametrize("polls_again", [True, False])
+def test_what_was_wound_past_one_who_polls_was_not_seen_and_that_is_no_success(
+    polls_again: bool,
+) -> None:
     world = World()
     world.poll_for(5)
-    world.raise_("Preempt", "web_0")
+    id = world.raise_("Preempt", "web_0")
     world.wind(30)
     world.wind(30)
-    world.poll_for(5)
+    if polls_again:
+        world.poll_for(5)
+    (complaint,) = world.verdict().complaints
+    assert (complaint.rule, complaint.severity, complaint.event) == ("clock-passed", "wrong", id)
+    assert complaint.message == (
+        "the clock passed 30 s of Preempt 00000000 while web_0, which polls, had not polled;"
+        " use clock.play, or advance in steps that let it poll"
+    )
+    assert "not seen" in str(world.verdict())
+    assert "too late" in str(world.verdict())
+
+
+def test_a_poll_that_was_under_way_when_it_was_announced_has_not_seen_it() -> None:
+    world = World()
+    world.poll()
+    asked, real_asked, before = world.t, world.real, world.document()
+    world.real += 0.1
+    id = world.raise_("Reboot", "web_0")
+    world.tell(
+        "exchange",
+        asked=asked,
+        real_asked=real_asked,
+        real=world.real,
+        machine="web_0",
+        method="GET",
+        target="/metadata/scheduledevents?api-version=2020-07-01",
+        headers=[["Metadata", "true"]],
+        status=200,
+        answer=before,
+    )
+    world.wind(900)
+    assert [one.rule for one in world.verdict().about(id).wrong] == ["clock-passed"]
+
+
+@pytest.mark.parametrize("every", [1, 60, 300, 890])
+def test_winding_in_steps_that_let_it_poll_is_held_against_nobody(every: int) -> None:
+    world = World()
+    world.poll()
+    id = world.raise_("Freeze", "web_0")
+    for _ in range(0, 1_000, every):
+        world.poll()
+        world.wind(every)
+        world.real += 0.001
     assert rules(world.verdict()) == set()
+    assert world.verdict().course("web_0", id).in_time
+
+
+def test_what_was_wound_past_a_machine_that_never_polled_is_held_against_nobody() -> None:
+    world = World()
+    world.poll("web_1")
+    id = world.raise_("Reboot", "web_0")
+    world.wind(900)
+    world.real += 0.1
+    world.poll("web_0")
+    assert rules(world.verdict()) == set()
+    course = world.verdict().course("web_0", id)
+    assert (course.in_time, course.excuse) == (False, "no client was polling when it was announced")
+    assert "excused: no client was polling when it was announced" in str(world.verdict())
+
+
+def test_an_event_that_was_announced_and_withdrawn_at_once_is_held_against_nobody() -> None:
+    world = World()
+    world.poll()
+    id = world.raise_("Reboot", "web_0")
+    world.end(id, "withdraw")
+    world.poll()
+    assert rules(world.verdict()) == set()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "excuse"),
+    [
+        ({"status": 500, "fault": "error"}, "its polls failed"),
+        ({"status": None, "fault": "stall", "took": 8.0}, "its polls failed"),
+    ],
+)
+def test_what_was_wound_past_one_whose_polls_failed_is_excused(
+    trouble: dict[str, object], excuse: str
+) -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Reboot", "web_0")
+    world.poll(**trouble)  # type: ignore[arg-type]
+    world.wind(900)
+    world.real += 0.1
+    world.poll()
+    assert rules(world.verdict()) == set()
+    assert world.verdict().course("web_0", id).excuse == excuse
+
+
+def test_what_was_wound_past_one_who_is_being_restarted_is_excused() -> None:
+    world = World()
+    world.poll()
+    first = world.raise_("Reboot", "web_0")
+    world.poll()
+    world.approve("web_0", first)
+    second = world.raise_("Preempt", "web_0")
+    world.wind(60)
+    assert rules(world.verdict()) == set()
+    excuse = world.verdict().course("web_0", second).excuse
+    assert excuse == "another event disturbed its machine"
+
+
+def test_a_machine_that_has_long_come_back_is_not_excused_by_its_restart() -> None:
+    world = World()
+    world.poll()
+    first = world.raise_("Reboot", "web_0")
+    world.poll()
+    world.approve("web_0", first)
+    world.wind(60)
+    world.wind(3_600)
+    second = world.raise_("Preempt", "web_0")
+    world.wind(60)
+    assert [one.rule for one in world.verdict().about(second).wrong] == ["clock-passed"]
 
 
 def test_whoever_asks_only_when_it_has_started_is_late() -> None:
@@ -140,8 +255,9 @@ def test_whoever_finds_it_started_by_somebody_elses_approval_is_not_late() -> No
     world.poll("web_1")
     world.approve("web_1", id)
     world.poll("web_0")
-    assert rules(world.verdict()) == set()
+    assert rules(world.verdict()) == {"approved-for-others"}
     course = world.verdict().course("web_0", id)
+    assert course.excuse == "web_1 approved it before this machine polled"
     assert (course.approved_by, course.started_by, course.margin) == ("web_1", "approval", 892)
 
 
@@ -229,14 +345,26 @@ def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
     assert world.verdict().of("web_0").ok
 
 
-def test_silence_while_an_event_comes_is_worth_a_note() -> None:
+def test_silence_while_an_event_comes_is_wrong() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Reboot", "web_0")
     world.wait(GIVEN_UP_AFTER + 1)
     world.poll("web_1")
-    (note,) = world.verdict().complaints
-    assert (note.rule, note.severity, note.event) == ("stopped-polling", "note", id)
+    (complaint,) = world.verdict().complaints
+    assert (complaint.rule, complaint.severity, complaint.event) == ("stopped-polling", "wrong", id)
+
+
+def test_whoever_stops_before_an_event_starts_is_told_from_one_who_only_polled_too_late() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Preempt", "web_0")
+    world.wait(31)
+    (complaint,) = world.verdict().complaints
+    assert (complaint.rule, complaint.event) == ("stopped-polling", id)
+    assert complaint.message == (
+        "has not polled since 2027-01-15 08:00:04Z, and so has not seen Preempt 00000000"
+    )
 
 
 def test_an_outage_is_nobodys_gap() -> None:

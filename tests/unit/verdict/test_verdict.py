@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.verdict.files import verdict_of_files
 from forewarn.verdict.junit import junit
-from forewarn.verdict.rendering import MAX_RENDERED, length, moment
+from forewarn.verdict.rendering import MAX_OF_ONE_RULE, MAX_RENDERED, length, moment
 from forewarn.verdict.values import Complaint
 from forewarn.verdict.verdict import Verdict
 from helpers.verdict_world import World
@@ -37,18 +37,25 @@ def world() -> World:
 
 def test_the_text_tells_what_was_wrong_first_and_then_everything(world: World) -> None:
     assert str(world.verdict()).splitlines() == [
-        "verdict: 1 thing wrong (2 machines, 1 event)",
+        "verdict: 1 thing wrong, 1 note (2 machines, 1 event)",
         "  ✗ missing-header: web_0 at 2027-01-15 08:00:02Z",
         "      GET /metadata/scheduledevents came with no Metadata header and was refused;"
         " send Metadata: true",
+        "  · approved-for-others: web_1 about 00000000 at 2027-01-15 08:00:05Z",
+        "      approved Reboot 00000000 of web_0, which is not its own; approve events only if"
+        " Resources names this machine, unless the machines of the group have agreed on it",
         "events",
         "  Reboot 00000000 (Platform): visible 2027-01-15 08:00:00Z with 15 min of notice;"
         " approved by web_1 after 5 s; started after 5 s; finished after 35 s",
-        "    web_0  seen after 2 s  Scheduled → Started  -  in time  3 polls",
-        "    web_1 (not affected)  not seen  -  -  -  0 polls",
+        "    MACHINE               SEEN            AS                   READY  IN TIME  POLLS",
+        "    web_0                 seen after 2 s  Scheduled → Started  -      in time  3 polls",
+        "    web_1 (not affected)  not seen        -                    -      -        0 polls",
         "machines",
-        "  web_0  5 polls  every 2 s, longest 30 s  2020-07-01 ×5  200 ×4, 400 ×1  -  agent/1",
-        "  web_1  1 poll  -  2020-07-01 ×1  200 ×2  -  -",
+        "  MACHINE  POLLS    HOW OFTEN                API-VERSION    ANSWERED        FAULTS"
+        "  USER-AGENT",
+        "  web_0    5 polls  every 2 s, longest 30 s  2020-07-01 ×5  200 ×4, 400 ×1  -     "
+        "  agent/1",
+        "  web_1    1 poll   -                        2020-07-01 ×1  200 ×2          -       -",
     ]
 
 
@@ -116,6 +123,27 @@ def test_junit_can_say_what_xml_cannot() -> None:
     made = junit(Verdict(complaints=(complaint,), remarks=(odd,), at=1e30))
     (case,) = ElementTree.fromstring(made).iter("testcase")
     assert case.get("classname") == "forewarn.a\ufffdb\ufffd<&\ufffd"
+
+
+@pytest.mark.parametrize("rule", ["missing-heder", "", "Missing-Header"])
+def test_a_rule_that_does_not_exist_is_refused(world: World, rule: str) -> None:
+    for use in (world.verdict().by, world.verdict().without):
+        with pytest.raises(ValueError, match=f"^unknown rule '{rule}'; "):
+            use(rule)
+    with pytest.raises(ValueError, match="did you mean 'missing-header'\\?"):
+        world.verdict().without("forwarded", "missing-heder")
+
+
+def test_one_refusal_is_told_once_however_often_it_came(world: World) -> None:
+    for number in range(30):
+        world.ask("web_0", "GET", headers=(), status=400)
+        world.ask("web_0", "GET", target="/metadata/scheduledevent?api-version=x", status=404)
+        world.approve("web_0", f"NO-SUCH-{number}")
+    lines = str(world.verdict()).splitlines()
+    assert sum("missing-header" in line for line in lines) == 1
+    assert sum("wrong-path: web_0 at" in line and "30 times" in line for line in lines) == 1
+    assert sum("✗ unknown-approval" in line for line in lines) == MAX_OF_ONE_RULE
+    assert any("… unknown-approval: web_0: 17 more times" in line for line in lines)
 
 
 def test_json_goes_there_and_back(world: World) -> None:

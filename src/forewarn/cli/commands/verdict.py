@@ -14,9 +14,6 @@ from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, s
 if TYPE_CHECKING:
     from forewarn.verdict.verdict import Verdict
 
-COURSES = ("MACHINE", "SEEN", "AS", "READY", "IN TIME", "POLLS")
-CONDUCTS = ("MACHINE", "POLLS", "HOW OFTEN", "API-VERSION", "ANSWERED", "FAULTS", "USER-AGENT")
-
 
 def verdict(
     files: Annotated[
@@ -104,14 +101,12 @@ def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verd
 
 
 def _check_rules(names: list[str]) -> None:
-    from forewarn.verdict.rules import RULES
+    from forewarn.verdict.rules import check_rules
 
-    for rule in names:
-        if rule not in RULES:
-            raise typer.BadParameter(
-                f"unknown rule '{rule}'; 'forewarn verdict --rules' lists them",
-                param_hint="--allow",
-            )
+    try:
+        check_rules(*names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--allow") from None
 
 
 def _rules(json: bool) -> None:
@@ -139,15 +134,18 @@ def _show(verdict: Verdict) -> None:
     from forewarn.verdict import rendering as r
 
     say(r.headline(verdict))
-    for complaint in verdict.complaints:
-        for line in r.complaint_text(complaint).split("\n"):
+    for text in r.complaint_texts(verdict.complaints):
+        for line in text.split("\n"):
             say(line)
+    for event in verdict.unannounced:
+        say("")
+        say(r.unannounced_line(event))
     for courses in r.by_event(verdict).values():
         say("")
         say(r.event_line(courses[0]))
-        print_table(COURSES, [r.course_cells(course) for course in courses])
+        print_table(r.COURSES, [r.course_cells(course) for course in courses])
     if verdict.conducts:
         say("")
-        print_table(CONDUCTS, [r.conduct_cells(conduct) for conduct in verdict.conducts])
+        print_table(r.CONDUCTS, [r.conduct_cells(conduct) for conduct in verdict.conducts])
     for remark in verdict.remarks:
         say(f"remark: {remark}")
