@@ -4,7 +4,8 @@
 #   make test    everything that a change must pass
 #   make check   what to run after every change: lint, and the quick tests
 #   make lint    the part of it that only reads
-#   make conformance ENDPOINT=http://HOST:PORT    hold any endpoint to the wire contract
+#   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
+#                wire contract (forewarn conformance checks recordings instead)
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
 #   make docs    the documentation as a site, in site/

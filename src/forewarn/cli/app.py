@@ -40,7 +40,7 @@ COMMANDS = {
     "run": CommandModule("run", settings={"allow_interspersed_args": False}),
     "record": CommandModule("record"),
     "watch": CommandModule("watch"),
-    "judge": CommandModule("judge"),
+    "conformance": CommandModule("conformance"),
     "timeline": CommandModule("timeline"),
     "verdict": CommandModule("verdict"),
     "config": CommandModule("config", "Check and show the settings of a service."),
@@ -64,6 +64,9 @@ COMMANDS = {
         "agent", "Run the agent inside a machine: prepare it for events, and undo that afterwards."
     ),
 }
+
+# What commands were called before, for a suggestion.
+RENAMED = {"judge": "conformance"}
 
 
 def load_command(name: str) -> Any:
@@ -92,6 +95,11 @@ class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = LazyCommands(dict.fromkeys(COMMANDS))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and (command := RENAMED.get(args[0])):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{command}'?")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

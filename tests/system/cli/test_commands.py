@@ -428,7 +428,7 @@ def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
     assert f"in use by process {serving.process.pid}" in second.stderr
     serving.process.send_signal(signal.SIGINT)
     assert serving.wait() == 0
-    judged = CliRunner().invoke(app, ["judge", str(tmp_path / "trace.jsonl")])
+    judged = CliRunner().invoke(app, ["conformance", str(tmp_path / "trace.jsonl")])
     assert judged.exit_code == 0, judged.output
     assert "no promise broken" in judged.stdout
 
@@ -466,20 +466,20 @@ def test_judge_reports_what_was_broken(tmp_path: Path) -> None:
         "answer": '{"DocumentIncarnation":"1","Events":[]}',
     }
     trace.write_text(json.dumps(record) + "\n")
-    result = CliRunner().invoke(app, ["judge", str(trace)])
+    result = CliRunner().invoke(app, ["conformance", str(trace)])
     assert result.exit_code == 1
     assert "incarnation-form" in result.stdout
-    listed = CliRunner().invoke(app, ["judge", str(trace), "--json"])
+    listed = CliRunner().invoke(app, ["conformance", str(trace), "--json"])
     assert json.loads(listed.stdout)["findings"][0]["rule"] == "incarnation-form"
-    assert CliRunner().invoke(app, ["judge", str(tmp_path / "none")]).exit_code == 1
-    assert "early-start" in CliRunner().invoke(app, ["judge", "--rules"]).stdout
+    assert CliRunner().invoke(app, ["conformance", str(tmp_path / "none")]).exit_code == 1
+    assert "early-start" in CliRunner().invoke(app, ["conformance", "--rules"]).stdout
 
 
 SERVER_PACKAGES = ["litestar", "sqlalchemy", "alembic", "uvicorn", "uvloop", "structlog", "yaml"]
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "machine list --url http://127.0.0.1:1", "judge --rules"]
+    "words", ["--help", "machine list --url http://127.0.0.1:1", "conformance --rules"]
 )
 def test_no_server_package_is_imported_until_one_serves(words: str) -> None:
     script = (

@@ -88,7 +88,7 @@ def test_a_recording_outlives_a_kill_and_becomes_a_scenario(
     assert {line["machine"] for line in found.lines if line["kind"] == "exchange"} == {"web_0"}
 
     runner = CliRunner()
-    judged = runner.invoke(app, ["judge", str(path)])
+    judged = runner.invoke(app, ["conformance", str(path)])
     assert judged.exit_code == 0, judged.output
     assert "no promise broken" in judged.output
     made = tmp_path / "made.yaml"
@@ -142,7 +142,7 @@ def test_a_thread_is_judged_and_made_a_scenario_of_standard_input(tmp_path: Path
     )
     runner = CliRunner()
     (text := tmp_path / "thread.txt").write_text(thread)
-    judged = runner.invoke(app, ["judge", str(text)])
+    judged = runner.invoke(app, ["conformance", str(text)])
     assert judged.exit_code == 0, judged.output
     assert "no promise broken (1 exchange, 0 machines, 1 event, 0 impacts)" in judged.output
     made = runner.invoke(app, ["scenario", "from", "-"], input=thread)

@@ -250,6 +250,6 @@ def test_what_the_fleet_file_changes_is_true_after_a_restart(tmp_path: Path) -> 
 def test_garbage_is_no_trace(tmp_path: Path) -> None:
     for content in (b"", b"[]\n", b"\xff\x00garbage\n" * 5):
         (tmp_path / "trace").write_bytes(content)
-        done = CliRunner().invoke(app, ["judge", str(tmp_path / "trace")])
+        done = CliRunner().invoke(app, ["conformance", str(tmp_path / "trace")])
         assert done.exit_code == 1
-        assert "nothing to judge" in done.stderr
+        assert "nothing to check" in done.stderr

@@ -97,8 +97,8 @@ def dangers(text: str) -> set[str]:
 @pytest.mark.parametrize(
     "command",
     [
-        ["judge"],
-        ["judge", "--json"],
+        ["conformance"],
+        ["conformance", "--json"],
         ["verdict"],
         ["verdict", "--json"],
         ["timeline"],
@@ -140,7 +140,7 @@ def through_a_pipe(path: Path, tmp_path: Path, ask: Callable[[Path], Any]) -> An
     return found
 
 
-@pytest.mark.parametrize("command", ["judge", "verdict", "timeline"])
+@pytest.mark.parametrize("command", ["conformance", "verdict", "timeline"])
 def test_a_recording_may_come_through_a_pipe(recording: Path, tmp_path: Path, command: str) -> None:
     invoke = CliRunner().invoke
     plain = invoke(app, [command, str(recording)])
@@ -153,6 +153,6 @@ def test_documents_in_a_text_may_come_through_a_pipe(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text('We saw this: {"DocumentIncarnation":1,"Events":[]} and nothing else.')
     piped = through_a_pipe(
-        text, tmp_path, lambda pipe: CliRunner().invoke(app, ["judge", str(pipe)])
+        text, tmp_path, lambda pipe: CliRunner().invoke(app, ["conformance", str(pipe)])
     )
     assert "no promise broken (1 exchange" in piped.output

@@ -1,4 +1,7 @@
-"""`forewarn judge`: check a recording for promises that the service has broken."""
+"""`forewarn conformance`: check a recording for promises that the service has broken.
+
+The rules are the package `judge`. What clients did wrong is `forewarn verdict`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import typer
 from forewarn.cli.output import Json, fail, print_json, print_notes, print_table, say_text
 
 
-def judge(
+def conformance(
     files: Annotated[
         list[Path] | None,
         typer.Argument(help="Traces written by --record, or text files that contain documents."),
@@ -19,25 +22,26 @@ def judge(
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Check recorded traffic for early starts, lost approvals, leaks and other violations.
+    """Check whether a recorded service kept its promises to its guests.
 
-    Exits with 1 if there are any."""
-    from forewarn import judge as judging
+    Reports early starts, lost approvals, leaks and other violations, and exits with 1 if there are
+    any. To check what clients did, use forewarn verdict."""
+    from forewarn import judge
 
     if rules:
         if json:
-            print_json(judging.RULES)
+            print_json(judge.RULES)
         else:
-            print_table(("RULE", "REQUIREMENT"), list(judging.RULES.items()))
+            print_table(("RULE", "REQUIREMENT"), list(judge.RULES.items()))
         return
     if not files:
         raise typer.BadParameter("pass at least one trace")
     try:
-        judgement = judging.judge(_records(files))
+        judgement = judge.judge(_records(files))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not judgement.exchanges:
-        fail("the trace contains no requests, so there is nothing to judge")
+        fail("the trace contains no requests, so there is nothing to check")
     if judgement.unreadable > len(files):  # a service that is killed may leave one incomplete line
         fail(f"{judgement.unreadable} lines cannot be read; is this a trace?")
     if json:
