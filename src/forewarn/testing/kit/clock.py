@@ -30,25 +30,33 @@ T = TypeVar("T")
 
 
 class Clock:
-    """The service's virtual time."""
+    """The service's time, as `service.clock`."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Any) -> None:  # Any: what it is, is not for users
+        self._session: Session = session
 
     @property
     def now(self) -> datetime:
+        """The time by the service's clock, in UTC."""
         return to_datetime(self._session.node.writer.now().at)
 
     @property
     def speed(self) -> float:
-        """Seconds that it runs by itself in one second of real time; 0 if it stands still."""
+        """How many seconds pass by themselves in one second of real time; 0 if it stands still."""
         return self._virtual_time.speed
 
     def advance(self, by: Duration, *, until: Callable[[], bool] | None = None) -> bool:
-        """Move ahead, stopping at everything due on the way; return when all of it is visible.
+        """Move the clock, stopping at everything that is due on the way.
 
-        With `until`, which is called at every stop, move no further than where it returns True;
-        return False if it never did.
+        When it returns, all of that has happened and is visible. Clients get no time to poll on the
+        way; use `play` for that.
+
+        Args:
+            by: How far to move it.
+            until: Called at every stop; the clock moves no further once it returns True.
+
+        Returns:
+            False if `until` was given and never returned True.
         """
         virtual_time, to = self._virtual_time, self._after(by)
         if until is None:
@@ -63,8 +71,19 @@ class Clock:
         until: Callable[[], bool] | None = None,
         timeout: Duration = POLL_PATIENCE,
     ) -> bool:
-        """Move ahead as `advance` does, but wait at every visible change until each machine that
-        polled in the last `timeout` real seconds has fetched it and polled again."""
+        """Move the clock as `advance` does, and let polling clients see every change on the way.
+
+        At every visible change it waits until each machine that has been polling has fetched the
+        new document and polled again.
+
+        Args:
+            by: How far to move it.
+            until: Called at every stop; the clock moves no further once it returns True.
+            timeout: The real time since its last poll for which a machine is waited for.
+
+        Returns:
+            False if `until` was given and never returned True.
+        """
         if _in_a_loop():
             raise RefusedError(IN_A_LOOP)
         virtual_time, to, caller = self._virtual_time, self._after(by), caller_id()
@@ -77,20 +96,28 @@ class Clock:
         )
 
     def resume(self, speed: float = 1.0) -> None:
-        """Let it run by itself, at so many seconds per second of real time. It waits for clients
-        at every visible change, as `play` does."""
+        """Let the clock run by itself. It waits for clients at every visible change, as `play` does.
+
+        Args:
+            speed: How many seconds pass in one second of real time.
+        """
         try:
             self._run(self._virtual_time.resume(speed))
         except ValueError as error:
             raise RefusedError(str(error)) from error
 
     def pause(self) -> None:
-        """Let it stand still where it is. Everything due by then has happened on return."""
+        """Stop a clock that runs by itself. Everything that was due by then has happened."""
         self._run(self._virtual_time.pause())
         self._session.settle()
 
     def interrupt(self, lost: Duration, reason: str = AWAY) -> None:
-        """Let time pass as if the service had been down meanwhile."""
+        """Let time pass as if the service had not been running meanwhile.
+
+        Args:
+            lost: How long it was interrupted.
+            reason: The reason that the history gives.
+        """
         clock, to = self._virtual_time.clock, self._after(lost)
 
         async def jump() -> None:
@@ -100,8 +127,11 @@ class Clock:
         self._session.run(jump())
 
     def patch(self) -> TimePatch:
-        """Make Python's own time (`time.time()`, `datetime.now()` …) the service's, in the whole
-        process: a context manager and decorator. Sleeping and `time.monotonic()` are unchanged."""
+        """Make Python's own time the service's, in the whole process.
+
+        The result is a context manager and a decorator. `time.time()`, `datetime.now()` and the
+        like follow the clock; sleeping and `time.monotonic()` do not change.
+        """
         return TimePatch(self._virtual_time.clock)
 
     @property

@@ -25,8 +25,12 @@ MAX_STEPS = 1_000  # instants at which something is due, before an event counts 
 
 
 class HasName(Protocol):
+    """An object with a name, such as a machine."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name."""
+        ...
 
 
 class Announcement(TypedDict, total=False):
@@ -47,6 +51,7 @@ class Announcement(TypedDict, total=False):
 
 
 def event_type(name: str) -> CoreEventType:
+    """Return the type of this name, in any case, or raise RefusedError."""
     for type in CoreEventType:
         if type.value.lower() == name.lower():
             return type
@@ -91,14 +96,19 @@ def schedule(
 
 
 class Event:
-    """One event. Its id, type and machines never change; everything else is read when used."""
+    """One event, as the methods that cause events return it.
 
-    def __init__(self, session: Requests, record: Record) -> None:
-        self._session = session
+    What never changes is remembered; everything else is read from the service when it is used,
+    without a poll.
+    """
+
+    def __init__(self, session: Any, record: Record) -> None:  # Any: what it is, is not for users
+        self._session: Requests = session
         self._raised = record
 
     @property
     def id(self) -> str:
+        """The EventId in documents."""
         return self._raised.id
 
     @property
@@ -113,14 +123,17 @@ class Event:
 
     @property
     def group(self) -> str:
+        """The name of the group whose document lists it."""
         return self._raised.group
 
     @property
     def resources(self) -> tuple[str, ...]:
+        """The names of the machines that it affects."""
         return self._raised.resources
 
     @property
     def description(self) -> str:
+        """The sentence for people in documents."""
         return self._raised.description
 
     @property
@@ -130,6 +143,7 @@ class Event:
 
     @property
     def not_before(self) -> datetime:
+        """The earliest time at which it starts without an approval, in UTC."""
         return to_datetime(self._raised.not_before)
 
     @property
@@ -146,42 +160,49 @@ class Event:
 
     @property
     def over(self) -> bool:
+        """Whether documents no longer list it: it is `Finished` or `Withdrawn`."""
         return self._record.status.over
 
     @property
     def approved_by(self) -> str | None:
-        """The machine that approved it first, `operator`, or None."""
+        """The machine that approved it first, `operator`, or None if nobody has."""
         approval = self._record.approved
         return approval.by if approval else None
 
     @property
     def started_at(self) -> datetime | None:
+        """When it started, in UTC; None if it has not."""
         at = self._record.started_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ended_at(self) -> datetime | None:
+        """When it ended, in UTC; None if it has not."""
         at = self._record.ended_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ready(self) -> tuple[str, ...]:
-        """The machines that have reported that they are prepared."""
+        """The machines that have reported that they are ready for it."""
         return tuple(report.machine for report in self._record.ready)
 
     @property
     def seen_by(self) -> dict[str, datetime]:
-        """When each machine's document first showed it, by machine. Only while it is active."""
+        """When each machine first got a document that lists it, by machine. Refused once it is over."""
         explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
         return {machine: to_datetime(at) for machine, at in explanation.seen_by.items()}
 
     def explain(self) -> str:
-        """Explain in words which state it is in and what it waits for."""
+        """Return a sentence about what it is waiting for, as `forewarn event explain` prints it."""
         text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).message
         return text
 
     def approve(self, by: HasName | str | None = None) -> Event:
-        """Approve it as an operator, or as a machine that sends the POST."""
+        """Approve it.
+
+        Args:
+            by: The machine that sends the POST, or its name; by default an operator approves it.
+        """
         if by is None:
             event_from(self._session, self._session.node.platform.approve(self.id, "operator"))
             return self
@@ -193,17 +214,31 @@ class Event:
         return self
 
     def cancel(self, reason: str = "") -> Event:
-        """Withdraw it, which is possible until it has started."""
+        """Withdraw it, which is possible until it has started.
+
+        Args:
+            reason: The reason that the history gives.
+        """
         event_from(self._session, self._session.node.platform.cancel(self.id, "operator", reason))
         return self
 
     def finish(self, reason: str = "finished by the test") -> Event:
-        """End it now, whatever the driver is doing."""
+        """End it now, whatever the driver is doing.
+
+        Args:
+            reason: The reason that the history gives.
+        """
         event_from(self._session, self._session.node.platform.finish(self.id, "operator", reason))
         return self
 
     def until_started(self, *, approve: bool = False, play: bool = False) -> Event:
-        """Move the clock to its NotBefore, or approve it; refused if it does not start then."""
+        """Move the clock to its NotBefore; refused if it does not start then.
+
+        Args:
+            approve: Approve it as an operator instead of moving the clock.
+            play: Let polling clients see every change, as `clock.play` does. If one of them
+                approves the event, it starts earlier.
+        """
         record = self._record
         if record.status.over:
             raise RefusedError(f"{self.type} {self.id} cannot start: {self.explain()}")
@@ -219,7 +254,11 @@ class Event:
         return self
 
     def until_over(self, *, play: bool = False) -> Event:
-        """Move the clock until documents do not list it any more."""
+        """Move the clock until documents do not list it any more.
+
+        Args:
+            play: Let polling clients see every change, as `clock.play` does.
+        """
         for _ in range(MAX_STEPS):
             if self._record.status.over:
                 return self
@@ -253,20 +292,22 @@ class Event:
 
 
 class During:
-    """A block in which the events are Started, and after which they are over.
+    """A block in which events are Started, and after which they are over: `service.during(event)`.
 
-    If the block fails, nothing is moved: everything stays as it was, so that it can be looked at.
+    If the block raises an exception, the clock is not moved any further, so that everything can be
+    looked at as it was.
     """
 
     def __init__(
-        self, session: Requests, events: tuple[Event, ...], *, approve: bool, play: bool
+        self, session: Any, events: tuple[Event, ...], *, approve: bool, play: bool
     ) -> None:
-        self._session = session
+        self._session: Requests = session  # Any above: what it is, is not for users
         self._events = events
         self._approve = approve
         self._play = play
 
     def __enter__(self) -> Event:
+        """Let the events start, and return the first."""
         for event in self._events:
             event.until_started(approve=self._approve, play=self._play)
         for event in self._events:
@@ -284,11 +325,13 @@ class During:
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        """Let the events end, unless the block has failed."""
         if kind is None:
             for event in self._events:
                 event.until_over(play=self._play)
 
     async def __aenter__(self) -> Event:
+        """Let the events start, and return the first, without blocking the event loop."""
         return await self._session.to_thread(self.__enter__)
 
     async def __aexit__(
@@ -297,4 +340,5 @@ class During:
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        """Let the events end, unless the block has failed, without blocking the event loop."""
         await self._session.to_thread(self.__exit__, kind, value, tb)
