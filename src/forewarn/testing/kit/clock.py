@@ -96,7 +96,7 @@ class Clock:
         )
 
     def resume(self, speed: float = 1.0) -> None:
-        """Let the clock run by itself. It waits for clients at every visible change, as `play` does.
+        """Let the clock run by itself, waiting for clients at every visible change as `play` does.
 
         Args:
             speed: How many seconds pass in one second of real time.

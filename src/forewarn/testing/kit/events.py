@@ -188,7 +188,7 @@ class Event:
 
     @property
     def seen_by(self) -> dict[str, datetime]:
-        """When each machine first got a document that lists it, by machine. Refused once it is over."""
+        """When each machine first got a document that lists it; empty once it is over."""
         explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
         return {machine: to_datetime(at) for machine, at in explanation.seen_by.items()}
 
