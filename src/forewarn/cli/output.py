@@ -14,13 +14,21 @@ import typer
 
 from forewarn.cli.credentials import CredentialError, address_of, sends_token_unencrypted
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.client.connection import service_url
 from forewarn.node.daemon.discovery import NotFound, find
 from forewarn.support.text import escaped, visible
+
+
+def _full_url(text: str | None) -> str | None:
+    """Return the value of --url in full; an error is reported as wrong usage."""
+    return parsed(service_url, text) if text else None
+
 
 Url = Annotated[
     str | None,
     typer.Option(
         "--url",
+        callback=_full_url,
         envvar="FOREWARN_URL",
         help="URL of the service's control API. Default: the service on this machine.",
     ),
@@ -46,6 +54,8 @@ HINTS: dict[str, str] = {
     "configure-gates": "set [gates] in the file of 'forewarn serve', or pass --gate NAME=PROGRAM to"
     " 'forewarn dev'",
 }
+
+NOT_RUNNING = "is the service running? Start one with 'forewarn dev' or 'forewarn serve'"
 
 
 def say(line: str, *, err: bool = False) -> None:
@@ -90,7 +100,8 @@ def refusal(error: ControlError, file: str = "") -> str:
     """Return why the service refused, where in the file, and what to do about it."""
     problem = error.problem
     if problem is None:
-        return str(error)
+        refused = isinstance(error.__cause__, ConnectionRefusedError)
+        return f"{error}; {NOT_RUNNING}" if refused else str(error)
     place = file
     if problem.line is not None:
         place = f"{file}:{problem.line}" if file else f"line {problem.line}"

@@ -16,7 +16,7 @@ import msgspec
 
 from forewarn.control.client import follow
 from forewarn.control.client.connection import ControlError as ControlError
-from forewarn.control.client.connection import ServiceAddress
+from forewarn.control.client.connection import ServiceAddress, error_text, unreachable
 from forewarn.control.client.connection import Unreachable as Unreachable
 from forewarn.control.schema import core as s
 from forewarn.control.schema import faults as f
@@ -43,7 +43,7 @@ class ControlClient:
 
     def __init__(self, where: str | ServiceAddress) -> None:
         self._address = ServiceAddress(where) if isinstance(where, str) else where
-        self.url = self._address.url.rstrip("/")
+        self.url = self._address.full_url()
         self.timeout = TIMEOUT
         self.clock_header: s.ClockHeader | None = None  # of the last response; None: real time
 
@@ -266,13 +266,14 @@ class ControlClient:
         connection = self._connection()
         try:
             target = _target("/v1/history/export", query)
-            connection.request("GET", urlsplit(self.url).path + target)
-            response = connection.getresponse()
+            response = self._response(connection, target)
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/history/export", response.read())
             yield from _lines(response)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ControlError(f"the response of {self.url} broke off: {error}") from error
+            raise ControlError(
+                f"the response of {self.url} broke off: {error_text(error)}"
+            ) from error
         finally:
             connection.close()
 
@@ -295,11 +296,7 @@ class ControlClient:
         """Pass a backup of the state to `write`, chunk by chunk, and describe its contents."""
         connection = self._connection()
         try:
-            try:
-                connection.request("GET", urlsplit(self.url).path + "/v1/backup")
-                response = connection.getresponse()
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                raise Unreachable(f"no service answers at {self.url}: {error}") from error
+            response = self._response(connection, "/v1/backup")
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/backup", response.read())
             contents, remaining = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
@@ -355,8 +352,23 @@ class ControlClient:
         try:
             problem = msgspec.json.decode(content, type=s.Problem)
         except msgspec.MsgspecError:
+            if status < 500:  # otherwise a proxy answered in the service's place
+                return ControlError(
+                    f"{self.url} is not the control API of a service: it answered {status} to"
+                    f" {path}"
+                )
             return ControlError(f"{self.url}{path} answered {status}")
         return ControlError(problem.detail, problem)
+
+    def _response(
+        self, connection: http.client.HTTPConnection, target: str
+    ) -> http.client.HTTPResponse:
+        """Send a GET request, and return its response before the body has been read."""
+        try:
+            connection.request("GET", urlsplit(self.url).path + target)
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise unreachable(self.url, error) from error
 
     def _connection(self) -> http.client.HTTPConnection:
         return self._address.connection(self.timeout)
@@ -409,7 +421,7 @@ class ControlClient:
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unreachable(f"no service answers at {self.url}: {error}") from error
+            raise unreachable(self.url, error) from error
 
 
 def _clock_header(response: http.client.HTTPResponse) -> s.ClockHeader | None:

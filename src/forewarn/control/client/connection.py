@@ -9,13 +9,15 @@ import http.client
 import re
 import ssl
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from forewarn.control.schema.core import Problem
 
 _TOKEN = re.compile(r"[!-~]{1,200}", re.ASCII)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ControlError(Exception):
@@ -33,6 +35,64 @@ class Unreachable(ControlError):
     """The service could not be reached, or did not answer."""
 
 
+def service_url(text: str) -> str:
+    """Return the URL of a service in full: `127.0.0.1:8170` becomes `http://127.0.0.1:8170`.
+
+    Raises ValueError if it cannot be the URL of a service.
+    """
+    scheme = _SCHEME.match(text)
+    url = text if scheme else f"http://{text.removeprefix('//')}"
+    shown = f"'{text}'"
+    if "@" in text:  # what stands before it may be a password
+        problem, shown = "it contains a user name; pass a token with --token-file", "this"
+    elif scheme and scheme[1].lower() not in DEFAULT_PORTS:
+        problem = "it must begin with http:// or https://"
+    elif not scheme and text.lower().startswith(("http:", "https:")):
+        problem = "two slashes are missing after the colon"
+    elif not text.isprintable() or " " in text:
+        problem = "it contains spaces or control characters"
+    else:
+        problem = _url_problem(url)
+    if problem:
+        raise ValueError(
+            f"{shown} is not the URL of a service: {problem}; write for example"
+            " http://127.0.0.1:8170"
+        )
+    return url.rstrip("/")
+
+
+def _url_problem(url: str) -> str:
+    """Return what is wrong with the host, the port or the end of a URL; empty: nothing."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return "the address in brackets is not an IPv6 address"
+    try:
+        usable = parts.port is None or parts.port > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        return "the port must be a number from 1 to 65535"
+    if not host:
+        return "it has no host"
+    return "it must end with the path" if parts.query or parts.fragment else ""
+
+
+def error_text(error: Exception) -> str:
+    """Return the message of an error of the system, without its number."""
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason
+    return getattr(error, "strerror", None) or str(error)
+
+
+def unreachable(url: str, error: Exception) -> Unreachable:
+    """Return the error for a connection or an exchange that failed."""
+    parts = urlsplit(url)
+    port = "" if parts.port else f" (port {_port(parts)})"
+    return Unreachable(f"no service answers at {url}{port}: {error_text(error)}")
+
+
 class ServiceAddress(msgspec.Struct, frozen=True):
     """URL of a service, and the credentials to use with it."""
 
@@ -43,20 +103,24 @@ class ServiceAddress(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"ServiceAddress(url={self.url!r})"
 
+    def full_url(self) -> str:
+        """Return the URL with its scheme, and without slashes at its end."""
+        try:
+            return service_url(self.url)
+        except ValueError as error:
+            raise ControlError(str(error)) from error
+
     def connection(self, timeout: float) -> http.client.HTTPConnection:
         if self.token and not _TOKEN.fullmatch(self.token):
             raise ControlError(
                 "the token contains characters that are not valid in a token; copy it again"
             )
-        parts = urlsplit(self.url)
-        try:
-            host, port = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise ControlError(f"{self.url} is not the address of a service: {error}") from error
+        parts = urlsplit(self.full_url())
+        host, port = parts.hostname or "", _port(parts)
         if parts.scheme == "https":
             context = self._context()
-            return _TlsConnection(host, port or 443, self, timeout=timeout, context=context)
-        return _PlainConnection(host, port or 80, self, timeout=timeout)
+            return _TlsConnection(host, port, self, timeout=timeout, context=context)
+        return _PlainConnection(host, port, self, timeout=timeout)
 
     def _context(self) -> ssl.SSLContext:
         try:
@@ -77,7 +141,11 @@ class ServiceAddress(msgspec.Struct, frozen=True):
             )
         if "WRONG_VERSION_NUMBER" in str(error):
             return ControlError(f"{self.url} does not use TLS; use http:// instead")
-        return Unreachable(f"no service answers at {self.url}: {error.reason or error}")
+        return unreachable(self.url, error)
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or DEFAULT_PORTS[parts.scheme]
 
 
 class _PlainConnection(http.client.HTTPConnection):

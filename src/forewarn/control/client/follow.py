@@ -14,7 +14,12 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from forewarn.control.client.connection import ControlError, Unreachable
+from forewarn.control.client.connection import (
+    ControlError,
+    Unreachable,
+    error_text,
+    unreachable,
+)
 from forewarn.control.schema import core as s
 from forewarn.control.schema.feed import FeedCommit, FeedHello
 
@@ -53,7 +58,7 @@ def stream(
             connection.request("GET", target, headers=headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"no service answers: {error}") from error
+            raise Unreachable(f"no service answers: {error_text(error)}") from error
         with contextlib.closing(response):
             try:
                 if response.status >= 400:
@@ -61,7 +66,7 @@ def stream(
                     raise kind(_detail(response))
                 yield from _items(response)
             except (OSError, http.client.HTTPException) as error:
-                raise FeedInterrupted(f"the feed broke off: {error}") from error
+                raise FeedInterrupted(f"the feed broke off: {error_text(error)}") from error
 
 
 def follow(
@@ -89,7 +94,8 @@ def follow(
                     yield item
         except Unreachable as error:
             if not reached:
-                raise Unreachable(f"no service answers at {url}: {error}") from error
+                cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+                raise unreachable(url, cause) from cause
             on_interruption(str(error))
         threading.Event().wait(pause)
         pause = min(pause * 2, LONGEST_PAUSE)

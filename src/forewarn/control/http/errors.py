@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, InternalServerException
+from litestar.exceptions import HTTPException, InternalServerException, NotFoundException
 
 from forewarn.control.http import problems
 from forewarn.control.http.problems import BY_NAME, BY_STATUS, MEDIA_TYPE, Kind
@@ -150,8 +150,11 @@ def on_store_failed(_request: object, error: StoreFailed) -> Response[s.Problem]
     return problem_response(BY_NAME["not-stored"], detail)
 
 
-def on_http_exception(_request: object, error: HTTPException) -> Response[s.Problem]:
+def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[s.Problem]:
     detail = error.detail
+    if isinstance(error, NotFoundException):  # raised by the router alone
+        path = request.url.path[:SHOWN_VALUE]
+        detail = f"there is nothing at the path '{path}'; all operations are under /v1"
     mistakes: list[s.Mistake] = []
     if isinstance(error.extra, list):
         mistakes = [_mistake(extra) for extra in error.extra]
