@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import sys
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# What is printed where a terminal's encoding lacks a character; others become \uXXXX.
+SYMBOLS = {"✓": "+", "✗": "x", "…": "...", "→": "->", "×": "x", "·": "-", "─": "-"}
 UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)  # not even stat works
 
 
 def main() -> None:
     open_standard_streams()
+    replace_unencodable_characters()
     try:
         from forewarn.cli import completion
         from forewarn.cli.app import app
@@ -47,6 +51,23 @@ def open_standard_streams() -> None:
             os.set_inheritable(opened, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
+
+
+def replace_unencodable_characters() -> None:
+    """Print a similar character where the encoding of standard output or error has none, instead
+    of failing in the middle of the output."""
+    codecs.register_error("forewarn.symbols", _symbols)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", "") == "strict":
+            stream.reconfigure(errors="forewarn.symbols")  # type: ignore[union-attr]
+
+
+def _symbols(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    escape = "".join(SYMBOLS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in text)
+    return escape, error.end
 
 
 def _fail_to_write(error: OSError) -> None:

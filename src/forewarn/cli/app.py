@@ -16,6 +16,7 @@ import typer.main
 
 from forewarn import __version__
 from forewarn.cli import credentials
+from forewarn.cli.usage import name_values, name_values_of_all
 
 
 class CommandModule(NamedTuple):
@@ -79,7 +80,9 @@ def load_command(name: str) -> Any:
         parent.add_typer(module.app, name=name, help=entry.help)
     else:
         parent.command(name, context_settings=entry.settings)(getattr(module, name))
-    return typer.main.get_group(parent).commands[name]
+    command = typer.main.get_group(parent).commands[name]
+    name_values_of_all(command)
+    return command
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -95,6 +98,7 @@ class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = LazyCommands(dict.fromkeys(COMMANDS))
+        name_values(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and (command := RENAMED.get(args[0])):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import msgspec
 import typer
 
 from forewarn.cli.credentials import CredentialError, address_of, sends_token_unencrypted
+from forewarn.cli.tables import table_lines
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.client.connection import service_url
 from forewarn.node.daemon.discovery import NotFound, find
@@ -128,29 +131,34 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
 def print_json(value: object) -> None:
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except UnicodeEncodeError:  # a lone surrogate from a file, which has to be escaped
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a lone surrogate from a file, or a terminal without UTF-8
         text = json.dumps(msgspec.to_builtins(value), indent=2)
     typer.echo("\n".join(map(escaped, text.split("\n"))))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: with rules and colours on a terminal, as plain columns otherwise."""
-    rows = [[visible(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for row in rows:
-            table.add_row(*map(Text, row))  # as Text, because [brackets] would be markup
-        Console().print(table)
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    minor: Sequence[str] = (),
+    if_empty: str = "",
+) -> None:
+    """Print a table: fitted to a terminal, with every row on one line otherwise. `minor` are the
+    columns that a narrow terminal shows below each row, the least important first. Without rows,
+    print `if_empty` instead."""
+    if not rows and if_empty:
+        say(if_empty)
         return
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    for row in [columns, *rows]:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    rows = [[visible(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in table_lines(columns, rows):
+            typer.echo(line)
+        return
+    head, *lines = table_lines(columns, rows, shutil.get_terminal_size().columns, minor, rule="─")
+    typer.echo(head if os.environ.get("TERM") == "dumb" else typer.style(head, bold=True))
+    for line in lines:
+        typer.echo(line)
 
 
 def print_fields(pairs: Sequence[tuple[str, str]]) -> None:

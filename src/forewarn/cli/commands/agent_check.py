@@ -143,7 +143,8 @@ def _show(view: StatusView) -> None:
     if view.cases:
         say("")
         columns = ("EVENT", "TYPE", "MACHINES", "RULE", "STATE", "NOT BEFORE", "COMMANDS")
-        print_table(columns, [_row(case) for case in view.cases])
+        minor = ("RULE", "COMMANDS", "STATE", "MACHINES", "TYPE")
+        print_table(columns, [_row(case) for case in view.cases], minor=minor)
 
 
 def _row(case: CaseView) -> tuple[str, ...]:

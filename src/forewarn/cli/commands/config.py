@@ -97,7 +97,9 @@ def show(
         print_json([{"key": key, "value": value, "from": place} for key, value, place in rows])
         return
     print_table(
-        ("SETTING", "VALUE", "FROM"), [(key, _text(value), place) for key, value, place in rows]
+        ("SETTING", "VALUE", "FROM"),
+        [(key, _text(value), place) for key, value, place in rows],
+        minor=("FROM",),
     )
 
 

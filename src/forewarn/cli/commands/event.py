@@ -72,7 +72,9 @@ def list_(
         if json:
             print_json(events)
             return
-        print_events(events)
+        of_group = f" of group '{group}'" if group else ""
+        active = "" if all else " is scheduled or has started; --all lists those that are over"
+        print_events(events, if_empty=f"no event{of_group}{active or ' is stored'}")
         print_clock(client)
 
 
@@ -268,10 +270,12 @@ def print_outcomes(
     print_clock(client)
 
 
-def print_events(events: list[s.Event]) -> None:
+def print_events(events: list[s.Event], if_empty: str = "") -> None:
     print_table(
         ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
         [_row(event) for event in events],
+        minor=("SOURCE", "APPROVED BY", "GROUP", "STATUS", "MACHINES", "TYPE"),
+        if_empty=if_empty,
     )
 
 

@@ -15,7 +15,6 @@ from forewarn.cli.output import (
     print_fields,
     print_json,
     print_table,
-    say,
     service,
     time_text,
 )
@@ -138,7 +137,7 @@ def clear(
     """Remove a fault, or all of them, and show how often they were applied."""
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
-    _show(cleared, json, "there were no faults")
+    _show(cleared, json, "there were no faults to remove")
 
 
 @app.command()
@@ -164,9 +163,6 @@ def _show(faults: list[f.Fault], json: bool, if_none: str) -> None:
     if json:
         print_json(faults)
         return
-    if not faults:
-        say(if_none)
-        return
     rows = [
         (
             fault.id,
@@ -179,7 +175,12 @@ def _show(faults: list[f.Fault], json: bool, if_none: str) -> None:
         )
         for fault in faults
     ]
-    print_table(("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"), rows)
+    print_table(
+        ("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"),
+        rows,
+        minor=("WHEN", "LAST", "CONSUMED", "STATE"),
+        if_empty=if_none,
+    )
 
 
 def _target(fault: f.Fault) -> str:

@@ -53,7 +53,14 @@ def list_(
             )
             for group in groups
         ]
-        print_table(("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "EVENTS"), rows)
+        print_table(
+            ("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "EVENTS"),
+            rows,
+            minor=("INCARNATION", "KIND"),
+            if_empty="no group matches"
+            if label
+            else "there are no groups; add some with 'forewarn apply FLEET.yaml'",
+        )
         print_clock(client)
 
 

@@ -160,9 +160,6 @@ def _write(lines: Iterator[bytes], file: IO[bytes]) -> int:
 
 
 def _show(records: list[HistoryRecord]) -> None:
-    if not records:
-        say("no matching entries")
-        return
     rows = [
         (
             time_text(record.at),
@@ -174,7 +171,12 @@ def _show(records: list[HistoryRecord]) -> None:
         )
         for record in records
     ]
-    print_table(("TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"), rows)
+    print_table(
+        ("TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"),
+        rows,
+        minor=("NOTE", "EVENT", "BY"),
+        if_empty="no matching entries",
+    )
 
 
 def _about(record: HistoryRecord) -> str:

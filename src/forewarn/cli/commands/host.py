@@ -55,7 +55,12 @@ def list_(
             )
             for host in hosts
         ]
-        print_table(("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"), rows)
+        print_table(
+            ("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"),
+            rows,
+            minor=("LABELS", "EVENTS", "MACHINES"),
+            if_empty="no host matches" if label else "there are no hosts",
+        )
         print_clock(client)
 
 

@@ -50,6 +50,10 @@ def list_(
         print_table(
             ("MACHINE", "GROUP", "KIND", "UD", "FD", "HOST", "SPOT", "METADATA", "LAST POLL"),
             [_row(machine) for machine in machines],
+            minor=("FD", "UD", "SPOT", "KIND", "HOST", "GROUP", "METADATA"),
+            if_empty="no machine matches"
+            if group or label
+            else "there are no machines; add some with 'forewarn apply FLEET.yaml'",
         )
         print_clock(client)
 

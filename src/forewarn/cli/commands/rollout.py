@@ -203,6 +203,8 @@ def list_(json: Json = False, url: Url = None) -> None:
                 )
                 for rollout in rollouts
             ],
+            minor=("ENDED", "SELECTION", "STARTED", "STEPS DONE", "TYPE"),
+            if_empty="there are no rollouts",
         )
         print_clock(client)
 

@@ -25,7 +25,9 @@ def print_report(
     print_fields([pair for pair in _fields(report) if pair[1]])
     if steps:
         print_table(
-            ("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(report.steps)
+            ("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"),
+            _rows(report.steps),
+            minor=("MACHINES", "ENDED", "NOT BEFORE"),
         )
     for wait in report.waits:
         say(f"waiting: {wait.lane + ': ' if wait.lane else ''}{wait.message}")
@@ -103,7 +105,12 @@ def print_plan(plan: r.RolloutPlan) -> None:
         )
         for step in plan.steps
     ]
-    print_table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ESTIMATED END"), rows)
+    print_table(
+        ("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ESTIMATED END"),
+        rows,
+        minor=("MACHINES", "ESTIMATED END", "ANNOUNCED", "NOT BEFORE"),
+        if_empty="there is nothing to do",
+    )
     if plan.done_at is not None:
         say(f"estimated end: {local_time(plan.done_at)}")
     if plan.omitted:

@@ -102,7 +102,7 @@ def run(
     scenario: ScenarioName,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="Program under test, and its arguments.", metavar="-- CMD"),
+        typer.Argument(help="Program under test, and its arguments.", metavar="-- CMD..."),
     ] = None,
     clock: Annotated[
         str | None,

@@ -98,9 +98,6 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
     if json:
         print_json(tokens)
         return
-    if not tokens:
-        say("there are no tokens; local clients need none")
-        return
     rows = [
         (
             token.id,
@@ -113,7 +110,12 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
         )
         for token in tokens
     ]
-    print_table(("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"), rows)
+    print_table(
+        ("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"),
+        rows,
+        minor=("CREATED", "LAST USED", "EXPIRES"),
+        if_empty="there are no tokens; local clients need none",
+    )
 
 
 @app.command()

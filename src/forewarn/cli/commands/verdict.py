@@ -143,9 +143,11 @@ def _show(verdict: Verdict) -> None:
     for courses in r.by_event(verdict).values():
         say("")
         say(r.event_line(courses[0]))
-        print_table(r.COURSES, [r.course_cells(course) for course in courses])
+        cells = [r.course_cells(course) for course in courses]
+        print_table(r.COURSES, cells, minor=("POLLS", "AS"))
     if verdict.conducts:
         say("")
-        print_table(r.CONDUCTS, [r.conduct_cells(conduct) for conduct in verdict.conducts])
+        cells = [r.conduct_cells(conduct) for conduct in verdict.conducts]
+        print_table(r.CONDUCTS, cells, minor=("USER-AGENT", "FAULTS", "API-VERSION", "ANSWERED"))
     for remark in verdict.remarks:
         say(f"remark: {remark}")

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.cli.output import print_table, say
+from forewarn.cli.output import print_table
 from forewarn.client import Change, Event
 from forewarn.support.text import SECOND, in_words, listing
 
@@ -85,7 +85,5 @@ def row(event: Event, mine: bool, now: datetime) -> tuple[str, ...]:
 def print_events(
     events: Sequence[Event], is_mine: Callable[[tuple[str, ...]], bool], now: datetime
 ) -> None:
-    if events:
-        print_table(COLUMNS, [row(event, is_mine(event.resources), now) for event in events])
-    else:
-        say("no events")
+    rows = [(*row(event, is_mine(event.resources), now),) for event in events]
+    print_table(COLUMNS, rows, minor=("DESCRIPTION", "SOURCE", "EVENT"), if_empty="no events")

@@ -1,0 +1,74 @@
+"""Help texts and usage lines name values as manual pages do, for every command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from forewarn.cli.app import COMMANDS, app, load_command
+
+WIDE = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+# NAME, NAME..., [NAME], [NAME]..., [-- CMD...]
+ARGUMENT = r"(?:\[?[A-Z][A-Z:|=-]*\]?(?:\.\.\.)?|\[-- CMD\.\.\.\])"
+
+
+def help_of(command: str) -> str:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env=WIDE, prog_name="forewarn")
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_shows_no_types_of_python(name: str) -> None:
+    subcommands = getattr(load_command(name), "commands", ()) if name else ()
+    for command in [name, *(f"{name} {subcommand}" for subcommand in subcommands)]:
+        text = help_of(command)
+        assert not re.search(r"<\w+|\{\w+\}|list\[|None", text), text
+        usage = next(line.strip() for line in text.splitlines() if "Usage:" in line)
+        assert re.fullmatch(rf"Usage: forewarn( [a-z-]+)* \[OPTIONS\]( {ARGUMENT})*", usage)
+
+
+def test_a_flag_has_no_value_and_an_option_names_its_own() -> None:
+    text = help_of("event list")
+    assert re.search(r"--json\s{2,}Print JSON\.", text)
+    assert re.search(r"--url\s+URL\s+URL of the service", text)
+    assert re.search(r"--limit\s+N \[1<=x<=1000\]", text)
+
+
+def test_arguments_are_named_in_the_usage_line_and_in_errors() -> None:
+    assert "Usage: forewarn event schedule [OPTIONS] [TYPE] [MACHINE]...\n" in tidied(
+        help_of("event schedule")
+    )
+    assert "Usage: forewarn scenario run [OPTIONS] SCENARIO [-- CMD...]\n" in tidied(
+        help_of("scenario run")
+    )
+    result = CliRunner().invoke(app, ["event", "show"], env=WIDE)
+    assert result.exit_code == 2
+    assert "Missing argument 'ID'." in result.stderr
+
+
+def tidied(text: str) -> str:
+    return "".join(f"{line.strip()}\n" for line in text.splitlines())
+
+
+def test_a_paragraph_of_a_help_text_is_one_line_if_it_fits() -> None:
+    (line,) = (line for line in help_of("watch").splitlines() if "Approves nothing." in line)
+    assert line.rstrip().endswith("if --once found no endpoint.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("event schedule Reboot web_0 --duration abc", "'--duration': 'abc' is not a whole number"),
+        ("dev --speed abc", "'--speed': 'abc' is not a number"),
+        ("history --limit 0", "'--limit': 0 is too small; the minimum is 1"),
+        ("event list --limit 1001", "'--limit': 1001 is too large; the maximum is 1000"),
+        ("run --network some true", "'--network': 'some' is not one of 'auto', 'full'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named(words: str, message: str) -> None:
+    result = CliRunner().invoke(app, words.split(), env=WIDE)
+    assert result.exit_code == 2
+    assert f"Invalid value for {message}" in result.stderr
