@@ -15,6 +15,7 @@ from forewarn.agent.state.store import StateStore
 from forewarn.client import ApprovalRefusedError
 from forewarn.client.events import Document, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
+from forewarn.client.rules import ids
 from helpers.agent_world import BEGINNING
 
 HOOK = Hook(
@@ -66,7 +67,7 @@ class ScriptedClient:
         if self.refuses:
             self.refuses -= 1
             raise ApprovalRefusedError("no")
-        self.approved += [event.id for event in events if isinstance(event, Event)]
+        self.approved += ids(events)
 
     async def report_ready(
         self, event: Event | str, note: str = "", *, timeout: float = 0.0

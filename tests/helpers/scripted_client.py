@@ -75,8 +75,10 @@ class ScriptedExchanges:
                 result: T = over.value
                 return result
 
-    def snapshots(self, within: Callable[[], float] | None = None) -> Iterator[Snapshot]:
-        steps: Generator[Any, Any, None] = self.rules.snapshots(within)
+    def snapshots(
+        self, within: Callable[[], float] | None = None, **which: Any
+    ) -> Iterator[Snapshot]:
+        steps: Generator[Any, Any, None] = self.rules.snapshots(within, **which)
         reply: Any = None
         while True:
             step = steps.send(reply)

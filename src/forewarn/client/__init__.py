@@ -3,10 +3,9 @@
     from forewarn.client import Client
 
     with Client() as client:
-        me = client.identity()
-        for change in client.watch():
-            if change.kind == "appeared" and any(map(me.matches, change.event.resources)):
-                ...
+        for change in client.watch(mine=True, min_freeze=10):
+            if change.kind == "appeared":
+                ...  # finish what you do, let others take over
                 client.approve(change.event)
 
 `AsyncClient` is the same for programs with an event loop. Neither needs any part of the service.
@@ -25,7 +24,17 @@ from forewarn.client.errors import (
     EndpointUnavailableError,
     InvalidEndpointError,
 )
-from forewarn.client.events import Change, ChangeKind, Document, EndpointStatus, Event, Snapshot
+from forewarn.client.events import (
+    Change,
+    ChangeKind,
+    Document,
+    EndpointStatus,
+    Event,
+    EventSource,
+    EventStatus,
+    EventType,
+    Snapshot,
+)
 from forewarn.client.identity import Identity, host_name, instance_name
 from forewarn.client.rules import Readiness
 
@@ -45,6 +54,9 @@ __all__ = [
     "EndpointStatus",
     "EndpointUnavailableError",
     "Event",
+    "EventSource",
+    "EventStatus",
+    "EventType",
     "Identity",
     "InvalidEndpointError",
     "Readiness",

@@ -18,6 +18,7 @@ from forewarn.client.discovery import endpoint as discovery
 from forewarn.client.errors import ClientClosedError
 from forewarn.client.events import Change, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
+from forewarn.client.pace import Duration
 from forewarn.client.rules import ClientProtocol, Readiness, ids
 from forewarn.client.steps import Call, Deliver, Request, Sleep, Steps
 from forewarn.wire.extensions import ReadinessReport
@@ -26,16 +27,37 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """An asynchronous client; see `Client` for the arguments and methods. Several tasks of one loop
-    may use it. `close` ends their watches, and so does cancelling them."""
+    """A client of the Scheduled Events endpoint, for programs that run on asyncio.
+
+        async with AsyncClient() as client:
+            async for change in client.watch(mine=True, min_freeze=10):
+                if change.kind == "appeared":
+                    ...  # finish what you do, let others take over
+                    await client.approve(change.event)
+
+    Several tasks of one event loop may use it. `close` ends their watches, and so does cancelling
+    them. It does not run on trio: there, use `Client` in a thread.
+    """
 
     def __init__(
         self,
         endpoint: str | None = None,
         *,
         long_poll: bool = True,
-        interval: float = pace.INTERVAL,
+        interval: Duration = pace.INTERVAL,
     ) -> None:
+        """Create a client. Nothing is sent yet.
+
+        Args:
+            endpoint: The address of the endpoint, such as `http://127.0.1.1:8169`. The default is
+                the environment variable FOREWARN_METADATA; without it the endpoint is discovered.
+            long_poll: Whether to use long-polls where the service offers them.
+            interval: The time between two polls where it does not, in seconds or as a timedelta.
+
+        Raises:
+            InvalidEndpointError: The address is not that of an endpoint.
+            ValueError: The interval is out of range.
+        """
         self._protocol = ClientProtocol(
             discovery.configured_endpoint(endpoint),
             discovery.candidates,
@@ -47,25 +69,171 @@ class AsyncClient:
         self._watching: set[AsyncConnection] = set()
         self._closed = asyncio.Event()
 
-    async def events(self, *, timeout: float = pace.TIMEOUT) -> tuple[Event, ...]:
-        return await self._run(self._protocol.events(timeout))
+    async def events(self, *, timeout: Duration = pace.TIMEOUT) -> tuple[Event, ...]:
+        """Return the events that are listed now, of all machines of the group.
 
-    async def approve(self, *events: Event | str, timeout: float = pace.TIMEOUT) -> None:
-        if events:
-            await self._run(self._protocol.approve(list(ids(events)), timeout))
+        Args:
+            timeout: How long failures that may pass are retried; 0 tries once.
 
-    async def watch(self) -> AsyncGenerator[Change, None]:
-        async with contextlib.aclosing(self.snapshots()) as snapshots:
-            async for snapshot in snapshots:
-                for change in snapshot.changes:
-                    yield change
+        Raises:
+            EndpointNotFoundError: No endpoint was found.
+            EndpointUnavailableError: The endpoint gave no valid answer within the timeout.
+            ClientClosedError: The client was closed.
+        """
+        return await self._run(self._protocol.events(pace.seconds(timeout, "timeout")))
 
-    async def snapshots(
-        self, max_wait: Callable[[], float] | None = None
+    async def approve(self, *events: Event | str, timeout: Duration = pace.TIMEOUT) -> None:
+        """Approve events, so that they start as soon as nothing else holds them, for every machine
+        that they list. An event that has started or is not listed any more needs no approval, and
+        is left out.
+
+        Args:
+            events: The events, or their IDs. An ID is always sent.
+            timeout: How long failures that may pass are retried; 0 tries once.
+
+        Raises:
+            ApprovalRefusedError: The service refused; none of the events is approved.
+            EndpointNotFoundError: No endpoint was found.
+            EndpointUnavailableError: The endpoint gave no valid answer within the timeout.
+            ClientClosedError: The client was closed.
+        """
+        await self._run(self._protocol.approve(events, pace.seconds(timeout, "timeout")))
+
+    def watch(
+        self, *, mine: bool = False, min_freeze: Duration = 0.0
+    ) -> AsyncGenerator[Change, None]:
+        """Yield every change of an event as it comes, until `close` is called. Failures of the
+        endpoint are outlasted; `status` shows them.
+
+        Args:
+            mine: Report only events that list this machine, not those of its whole group. The
+                identity of this machine is fetched first.
+            min_freeze: The shortest Freeze to report, in seconds or as a timedelta. A pause of a
+                few seconds needs no preparation and no approval. A Freeze of unknown duration is
+                always reported.
+
+        Raises:
+            EndpointUnavailableError: With `mine`, the endpoint lists events, but does not tell
+                which machine this is.
+            ValueError: `min_freeze` is negative.
+        """
+        return _changes(self.snapshots(mine=mine, min_freeze=min_freeze))
+
+    def snapshots(
+        self,
+        max_wait: Callable[[], float] | None = None,
+        *,
+        mine: bool = False,
+        min_freeze: Duration = 0.0,
     ) -> AsyncGenerator[Snapshot, None]:
+        """Yield every document, including those without changes, until `close` is called.
+
+        Args:
+            max_wait: A function that is called before each request, and returns the seconds after
+                which the next document is wanted at the latest.
+            mine: Report only changes of events that list this machine; see `watch`.
+            min_freeze: The shortest Freeze to report; see `watch`.
+
+        Raises:
+            EndpointUnavailableError: See `watch`.
+            ValueError: `min_freeze` is negative.
+        """
+        least = pace.seconds(min_freeze, "min_freeze")
+        return self._follow(self._protocol.snapshots(max_wait, mine=mine, min_freeze=least))
+
+    async def identity(self, *, timeout: Duration = pace.TIMEOUT) -> Identity:
+        """Return this machine's identity, with the name that events list, which often differs from
+        the host name.
+
+        Args:
+            timeout: How long failures that may pass are retried; 0 tries once.
+
+        Raises:
+            EndpointNotFoundError: No endpoint was found.
+            EndpointUnavailableError: The endpoint gave no valid answer within the timeout.
+            ClientClosedError: The client was closed.
+        """
+        return await self._run(self._protocol.identity(pace.seconds(timeout, "timeout")))
+
+    async def report_ready(
+        self,
+        event: Event | str,
+        note: str = "",
+        *,
+        ready: bool = True,
+        timeout: Duration = pace.TIMEOUT,
+    ) -> Readiness | None:
+        """Report to the other machines of the group that this machine is ready for an event, or is
+        not. Returns None where that is not offered, as on Azure, or if the event is not listed.
+
+        Args:
+            event: The event, or its ID.
+            note: A remark for people, of at most 1,024 characters.
+            ready: Whether this machine is ready; False takes an earlier report back.
+            timeout: How long failures that may pass are retried; 0 tries once.
+
+        Raises:
+            ValueError: The note is too long.
+            EndpointNotFoundError: No endpoint was found.
+            EndpointUnavailableError: The endpoint gave no valid answer within the timeout.
+            ClientClosedError: The client was closed.
+        """
+        report = ReadinessReport(ready, note)
+        seconds = pace.seconds(timeout, "timeout")
+        return await self._run(self._protocol.readiness(next(ids([event])), seconds, report))
+
+    async def readiness(
+        self, event: Event | str, *, timeout: Duration = pace.TIMEOUT
+    ) -> Readiness | None:
+        """Return which machines are ready for an event. Returns None where that is not offered, as
+        on Azure, or if the event is not listed.
+
+        Args:
+            event: The event, or its ID.
+            timeout: How long failures that may pass are retried; 0 tries once.
+
+        Raises:
+            EndpointNotFoundError: No endpoint was found.
+            EndpointUnavailableError: The endpoint gave no valid answer within the timeout.
+            ClientClosedError: The client was closed.
+        """
+        seconds = pace.seconds(timeout, "timeout")
+        return await self._run(self._protocol.readiness(next(ids([event])), seconds))
+
+    def now(self) -> datetime:
+        """Return the time by the service's clock, with which NotBefore is to be compared. It does
+        not depend on this machine's own clock."""
+        return self._protocol.now()
+
+    @property
+    def status(self) -> EndpointStatus:
+        """The status of the endpoint: where it is, and what is wrong, if anything is."""
+        return self._protocol.status
+
+    async def close(self) -> None:
+        """End all watches and calls, also those of other tasks, and close the connections."""
+        self._closed.set()
+        for connection in (self._connection, *self._watching):
+            connection.interrupt()
+        async with self._lock:
+            self._connection.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        _require_asyncio()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _follow(self, steps: Steps[None]) -> AsyncGenerator[Snapshot, None]:
+        _require_asyncio()
         connection = AsyncConnection()
         self._watching.add(connection)
-        steps = self._protocol.snapshots(max_wait)
         outcome: Any = None
         try:
             while not self._closed.is_set():
@@ -84,51 +252,8 @@ class AsyncClient:
             steps.close()
             connection.close()
 
-    async def identity(self, *, timeout: float = pace.TIMEOUT) -> Identity:
-        return await self._run(self._protocol.identity(timeout))
-
-    async def report_ready(
-        self,
-        event: Event | str,
-        note: str = "",
-        *,
-        ready: bool = True,
-        timeout: float = pace.TIMEOUT,
-    ) -> Readiness | None:
-        report = ReadinessReport(ready, note)
-        return await self._run(self._protocol.readiness(next(ids([event])), timeout, report))
-
-    async def readiness(
-        self, event: Event | str, *, timeout: float = pace.TIMEOUT
-    ) -> Readiness | None:
-        return await self._run(self._protocol.readiness(next(ids([event])), timeout))
-
-    def now(self) -> datetime:
-        return self._protocol.now()
-
-    @property
-    def status(self) -> EndpointStatus:
-        return self._protocol.status
-
-    async def close(self) -> None:
-        self._closed.set()
-        for connection in (self._connection, *self._watching):
-            connection.interrupt()
-        async with self._lock:
-            self._connection.close()
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def _run(self, steps: Steps[T]) -> T:
+        _require_asyncio()
         outcome: Any = None
         while not self._closed.is_set():
             try:
@@ -150,3 +275,22 @@ class AsyncClient:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
+
+
+async def _changes(snapshots: AsyncGenerator[Snapshot, None]) -> AsyncGenerator[Change, None]:
+    async with contextlib.aclosing(snapshots):
+        async for snapshot in snapshots:
+            for change in snapshot.changes:
+                yield change
+
+
+def _require_asyncio() -> None:
+    """Raise RuntimeError if asyncio does not run this coroutine, but another library such as
+    trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "AsyncClient needs asyncio, but no asyncio event loop is running here. With trio, use"
+            " Client and call it in a thread: 'await trio.to_thread.run_sync(client.events)'"
+        ) from None

@@ -21,6 +21,8 @@ from forewarn.support import guard
 
 
 class AsyncConnection:
+    """A connection that is opened by the first request, and again when it is lost."""
+
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._location: Location | None = None
@@ -28,6 +30,8 @@ class AsyncConnection:
         self._interrupted = False
 
     async def send(self, request: Request) -> Response:
+        """Send a request and return its response, whatever happens. A request on a connection that
+        was closed meanwhile is sent again on a new one."""
         if self._location != request.location or (self._socket and not is_idle(self._socket)):
             self.close()
         sent_at = guard.monotonic()
@@ -42,6 +46,7 @@ class AsyncConnection:
         return response
 
     def close(self) -> None:
+        """Close the connection. The next request opens another one."""
         if self._socket is not None:
             self._socket.close()
         self._socket = self._http = self._location = None

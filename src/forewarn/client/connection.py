@@ -18,6 +18,8 @@ from forewarn.support import guard
 
 
 class Connection:
+    """A connection that is opened by the first request, and again when it is lost."""
+
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._location: Location | None = None
@@ -39,6 +41,7 @@ class Connection:
             raise
 
     def close(self) -> None:
+        """Close the connection. The next request opens another one."""
         if self._socket is not None:
             self._socket.close()
         self._socket = self._http = self._location = None
@@ -75,6 +78,7 @@ class Connection:
 
 
 def failed(failure: str, sent_at: float) -> Response:
+    """Return the outcome of a request that was not answered."""
     return Response(failure=failure, sent_at=sent_at, received_at=guard.monotonic())
 
 

@@ -46,12 +46,14 @@ class HeldDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointState:
+    """What is known about the endpoint, and the requests by which it becomes known."""
+
     def __init__(
         self, location: Location | None, *, long_poll: bool, clock: Callable[[], float]
     ) -> None:
         self.location = location
-        self.version = 0  # index into `NEWEST_FIRST`
-        self.document_timeout = pace.FIRST_ANSWER  # seconds for the next document
+        self.version: int = 0  # index into `NEWEST_FIRST`
+        self.document_timeout: float = pace.FIRST_ANSWER  # seconds for the next document
         self.verified: Location | None = None  # where documents have come from
         self._movable = location is None
         self._clock = clock
@@ -69,6 +71,7 @@ class EndpointState:
         self._failures_by_kind: dict[str, int] = {}
 
     def now(self) -> datetime:
+        """Return the time by the service's clock."""
         return from_timestamp(self._clock() + self._server_clock.offset)
 
     @property
@@ -98,6 +101,7 @@ class EndpointState:
         etag: str = "",
         long_poll: bool = False,
     ) -> Steps[Response]:
+        """Send a request, and learn from its response what the service's clock says."""
         response: Response = yield Request(
             location=location,
             target=target,
@@ -166,6 +170,7 @@ class EndpointState:
     # Long-polls
 
     def can_long_poll(self, held: HeldDocument | None, max_wait: float) -> bool:
+        """Return whether the next request may be a long-poll."""
         current = self.location, self.version
         if held is None or not held.etag or (held.location, held.version) != current:
             return False
@@ -184,11 +189,13 @@ class EndpointState:
     # Outcomes
 
     def succeeded(self, location: Location) -> None:
+        """Record that the endpoint returned a document."""
         self.location, self.document_timeout, self._failing_since = location, pace.ANSWER, None
         if self._problem:
             self._problem, self._problem_kind, self._since = "", "", self.now()
 
     def record_problem(self, problem: str, kind: str = NONE_FOUND, *, late: bool = False) -> None:
+        """Record what is wrong. After an answer that came too late, the next may take longer."""
         if self._failing_since is None:
             self._failing_since, self._since = self._clock(), self.now()
         self._failures += 1
@@ -212,6 +219,7 @@ class EndpointState:
 
 
 def events_target(version: int) -> str:
+    """Return the target of a request for the document, by the index of its version."""
     return f"{EVENTS_PATH}?api-version={NEWEST_FIRST[version].name}"
 
 

@@ -19,6 +19,7 @@ USER_AGENT = f"forewarn/{__version__}"
 
 
 def headers_of(request: Request) -> list[tuple[str, str]]:
+    """Return the headers of a request."""
     agent = f"{USER_AGENT} ({request.purpose})" if request.purpose else USER_AGENT
     headers = [
         ("Host", request.location.authority),
@@ -44,7 +45,7 @@ class Exchange:
         self._connection = connection or h11.Connection(h11.CLIENT, MAX_HEAD)
         self._response: h11.Response | None = None
         self._body = bytearray()
-        self.failure = ""
+        self.failure: str = ""
         self._received = 0  # bytes
         headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers_of(request)
@@ -54,7 +55,7 @@ class Exchange:
         if request.body:
             pieces.append(self._connection.send(h11.Data(data=request.body)))
         pieces.append(self._connection.send(h11.EndOfMessage()))
-        self.request = b"".join(piece for piece in pieces if piece)
+        self.request: bytes = b"".join(piece for piece in pieces if piece)
 
     @property
     def begun(self) -> bool:

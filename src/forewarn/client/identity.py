@@ -29,21 +29,51 @@ class Identity(msgspec.Struct, frozen=True):
     """The identity of this machine. What the service does not provide is empty or None."""
 
     name: str
+    """The name that events list, such as `vmss_18`."""
+
     vm_id: str = ""
+    """The unique ID of the machine, which stays the same when it is redeployed."""
+
     scale_set: str = ""
+    """The name of its scale set."""
+
     host_name: str = ""
+    """The computer name, such as `vmss00000i`. Events do not list it."""
+
     resource_group: str = ""
+    """The name of its resource group."""
+
     subscription_id: str = ""
+    """The ID of its subscription."""
+
     location: str = ""
+    """The region, such as `westeurope`."""
+
     zone: str = ""
+    """The availability zone."""
+
     update_domain: int | None = None
+    """The number of its update domain."""
+
     fault_domain: int | None = None
+    """The number of its fault domain."""
+
     priority: str = ""
+    """`Spot` for a machine that may be evicted, otherwise `Regular`."""
+
     placement_group: str = ""
+    """The ID of its placement group."""
+
     tags: tuple[tuple[str, str], ...] = ()
+    """Its tags as pairs of a name and a value, in the order of the service."""
 
     def matches(self, resource: str) -> bool:
-        """Whether this entry of an event's Resources is this machine."""
+        """Return whether an entry of an event's Resources is this machine. `Event.affects` looks at
+        all entries.
+
+        Args:
+            resource: An entry of `Event.resources`.
+        """
         return resource in (self.name, PREVIEW_PREFIX + self.name)
 
 
@@ -139,7 +169,9 @@ def host_name(name: str, prefix: str | None = None) -> str | None:
     """Return the host name of a scale set's member: `vmss00000i` for `vmss_18`. None if this is not
     a member's name.
 
-    `prefix` is the prefix of the scale set's host names, if that is not the scale set's name.
+    Args:
+        name: The name that events list.
+        prefix: The prefix of the scale set's host names, if that is not the scale set's name.
     """
     member = _MEMBER.fullmatch(name)
     if member is None or len(member[2]) > 10:
@@ -156,7 +188,11 @@ def instance_name(host_name: str, scale_set: str) -> str | None:
 
     The prefix may differ from the scale set's name, so only the last six digits (of base 36) are
     read. Any name that ends in six letters or digits looks like a member's: use this only for
-    machines that are in this scale set.
+    machines that are in this scale set. None if the host name is not a member's.
+
+    Args:
+        host_name: The computer name of the machine.
+        scale_set: The name of its scale set.
     """
     if not scale_set:
         return None

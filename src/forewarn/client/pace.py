@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from math import inf
+from typing import TypeAlias
 
 from forewarn.client.steps import Response
+
+Duration: TypeAlias = float | timedelta
+"""A length of time: a number of seconds, or a timedelta."""
 
 INTERVAL = 1.0  # seconds between two polls
 LEAST_REST = 0.05  # seconds, even if the caller wants the next document at once
@@ -40,6 +45,7 @@ LOST = 30.0  # seconds without an answer until the endpoint is discovered again
 
 
 def jittered(seconds: float) -> float:
+    """Return about so many seconds, different each time."""
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
 
@@ -51,8 +57,18 @@ def back_off(failures: int, retry_after: str = "") -> float:
     return max(seconds * random.uniform(0.5, 1.0), min(requested, RETRY_AFTER_MOST))
 
 
-def check_interval(interval: float) -> float:
-    """Return the interval. Raises ValueError if it is out of range."""
+def seconds(duration: Duration, name: str) -> float:
+    """Return the seconds of a duration. Raises ValueError if it is negative or not a number; `name`
+    is what the caller calls it."""
+    length = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if not length >= 0:
+        raise ValueError(f"{name} must be 0 or more seconds, or a timedelta, not {duration}")
+    return length
+
+
+def check_interval(duration: Duration) -> float:
+    """Return the seconds of an interval. Raises ValueError if it is out of range."""
+    interval = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     if not LEAST_REST <= interval <= MAX_INTERVAL:
         raise ValueError(
             f"the interval must be {LEAST_REST:g} to {MAX_INTERVAL:g} seconds, not {interval:g}:"
@@ -81,7 +97,7 @@ class Retries:
         self._until = clock() + timeout
         self._absent_since: float | None = None
         self._retry_after = ""
-        self.failures = 0  # in a row
+        self.failures: int = 0  # in a row
 
     @property
     def left(self) -> float:
@@ -89,9 +105,11 @@ class Retries:
         return max(0.0, self._until - self._clock())
 
     def succeeded(self) -> None:
+        """Record a success, with which counting starts over."""
         self.failures, self._retry_after, self._absent_since = 0, "", None
 
     def failed(self, response: Response) -> None:
+        """Record a failure."""
         self.failures += 1
         self._retry_after = response.header("retry-after")
         if is_transient(response):

@@ -29,7 +29,7 @@ from forewarn.client.errors import (
     EndpointNotFoundError,
     EndpointUnavailableError,
 )
-from forewarn.client.events import EndpointStatus, Event, Snapshot
+from forewarn.client.events import Document, EndpointStatus, Event, Snapshot, is_short_freeze
 from forewarn.client.identity import Identity
 from forewarn.client.pace import Retries, is_transient
 from forewarn.client.steps import FAILURES, Call, Deliver, Location, Response, Sleep, Steps
@@ -37,6 +37,8 @@ from forewarn.support import guard, text
 from forewarn.wire import extensions
 
 NAMELESS = "answered without the name of this machine"
+VALID_ANSWER = "a valid answer"  # what a call wants, for its error
+IDENTITY = "the identity of this machine"
 MAX_NOTE = 1_024  # characters of the note of a readiness report
 MAX_QUOTED = 400  # characters of a refusal that are passed on
 NOWHERE = Response(failure="unreachable", sent_at=0.0, received_at=0.0)
@@ -45,11 +47,17 @@ NOWHERE = Response(failure="unreachable", sent_at=0.0, received_at=0.0)
 class Readiness(msgspec.Struct, frozen=True):
     """The readiness for an event."""
 
-    ready: tuple[str, ...]  # machines of the group that have reported to be ready
-    waiting: tuple[str, ...]  # machines of the event that have not
+    ready: tuple[str, ...]
+    """The names of the machines of the group that have reported to be ready."""
+
+    waiting: tuple[str, ...]
+    """The names of the machines of the event that have not."""
 
 
 class ClientProtocol:
+    """The calls of a client as generators of steps, and what they share: the endpoint, and which
+    events were approved."""
+
     def __init__(
         self,
         location: Location | None,
@@ -67,15 +75,26 @@ class ClientProtocol:
         self._trackers: set[ChangeTracker] = set()  # one for each watch
 
     def now(self) -> datetime:
+        """Return the time by the service's clock."""
         return self._endpoint.now()
 
     @property
     def status(self) -> EndpointStatus:
+        """The status of the endpoint."""
         return self._endpoint.status
 
-    def snapshots(self, max_wait: Callable[[], float] | None = None) -> Steps[None]:
-        """Deliver every document with its changes, for ever."""
+    def snapshots(
+        self,
+        max_wait: Callable[[], float] | None = None,
+        *,
+        mine: bool = False,
+        min_freeze: float = 0.0,
+    ) -> Steps[None]:
+        """Deliver every document with its changes, for ever: of all events, or with `mine` of those
+        of this machine, but without those of a Freeze that is shorter than `min_freeze`."""
         max_wait = max_wait or (lambda: inf)
+        identity: Identity | None = None
+        unidentified: Retries | None = None  # since there are documents, but no identity
         tracker = ChangeTracker()
         self._trackers.add(tracker)
         retries = Retries(self._clock)
@@ -86,12 +105,21 @@ class ClientProtocol:
                 result, by_long_poll = yield from self._next_document(held, retries, max_wait())
                 if not isinstance(result, HeldDocument):
                     retries.failed(result)
+                    unidentified = None
                     yield Sleep(retries.rest() or pace.LEAST_REST)
                     continue
                 held = result
                 retries.succeeded()
+                if mine and identity is None:
+                    unidentified = unidentified or Retries(self._clock, pace.TIMEOUT)
+                    answer = yield from self._ask_identity(unidentified)
+                    if isinstance(answer, Response):
+                        yield self._retry(unidentified, answer, wanted=IDENTITY)
+                        continue
+                    identity = answer
                 at, hidden = self.now(), held.hidden_types
-                changes = tracker.update(held.document, at, hidden)
+                wanted = _wanted(held.document, identity, min_freeze)
+                changes = tracker.update(wanted, at, hidden)
                 yield Deliver(
                     Snapshot(document=held.document, changes=changes, at=at, hidden_types=hidden)
                 )
@@ -107,11 +135,36 @@ class ClientProtocol:
             self._trackers.discard(tracker)
 
     def events(self, timeout: float) -> Steps[tuple[Event, ...]]:
+        """Get the events that are listed now."""
         held = yield from self._document(Retries(self._clock, timeout))
         return held.document.events
 
-    def approve(self, ids: Sequence[str], timeout: float) -> Steps[None]:
+    def approve(self, events: Sequence[Event | str], timeout: float) -> Steps[None]:
+        """Approve events. Those that have started, or are not listed any more, need no approval;
+        of an ID it is not known whether it was ever listed."""
         retries = Retries(self._clock, timeout)
+        waiting = [e for e in events if isinstance(e, str) or not e.started]
+        while waiting:
+            try:
+                yield from self._approve(list(ids(waiting)), retries)
+                return
+            except ApprovalRefusedError as refusal:
+                remaining = yield from self._still_scheduled(waiting, retries)
+                if remaining == waiting:
+                    raise refusal
+                waiting = remaining
+
+    def _still_scheduled(
+        self, events: Sequence[Event | str], retries: Retries
+    ) -> Steps[list[Event | str]]:
+        """Return the events without those that have started or ended meanwhile."""
+        if all(isinstance(event, str) for event in events):
+            return list(events)
+        document = (yield from self._document(retries)).document
+        scheduled = {event.id.upper() for event in document.events if not event.started}
+        return [e for e in events if isinstance(e, str) or e.id.upper() in scheduled]
+
+    def _approve(self, ids: Sequence[str], retries: Retries) -> Steps[None]:
         if self._endpoint.verified is None:  # then its version is unknown
             yield from self._document(retries)
         body = msgspec.json.encode({"StartRequests": [{"EventId": id} for id in ids]})
@@ -133,16 +186,22 @@ class ClientProtocol:
             yield self._retry(retries, response)
 
     def identity(self, timeout: float) -> Steps[Identity]:
+        """Get the identity of this machine."""
         retries = Retries(self._clock, timeout)
         while True:
-            for version in instance.VERSIONS:
-                response = yield from self._send(instance.target(version), retries)
-                if response.status != 400:
-                    break
-            identity = instance.parse_identity(response.body) if response.status == 200 else None
-            if identity is not None:
-                return identity
-            yield self._retry(retries, response, NAMELESS if response.status == 200 else "")
+            answer = yield from self._ask_identity(retries)
+            if isinstance(answer, Identity):
+                return answer
+            yield self._retry(retries, answer, wanted=IDENTITY)
+
+    def _ask_identity(self, retries: Retries) -> Steps[Identity | Response]:
+        """Ask once for the identity of this machine. Returns the response if it has none."""
+        for version in instance.VERSIONS:
+            response = yield from self._send(instance.target(version), retries)
+            if response.status != 400:
+                break
+        identity = instance.parse_identity(response.body) if response.status == 200 else None
+        return response if identity is None else identity
 
     def readiness(
         self, id: str, timeout: float, report: extensions.ReadinessReport | None = None
@@ -238,7 +297,7 @@ class ClientProtocol:
         timeout = min(pace.ANSWER, max(pace.ANSWER_LEAST, retries.left))
         return (yield from self._endpoint.send(location, target, timeout, method=method, body=body))
 
-    def _retry(self, retries: Retries, response: Response, problem: str = "") -> Sleep:
+    def _retry(self, retries: Retries, response: Response, wanted: str = VALID_ANSWER) -> Sleep:
         """Return the pause before the next attempt. Raises if there is no time left for one."""
         retries.failed(response)
         rest = retries.rest()
@@ -247,15 +306,31 @@ class ClientProtocol:
         status = self.status
         if status.endpoint is None:
             raise EndpointNotFoundError(status.problem)
-        problem = problem or describe(response)
+        nameless = wanted == IDENTITY and response.status == 200
+        problem = NAMELESS if nameless else describe(response)
         problem = FAILURES.get(problem, problem)
-        raise EndpointUnavailableError(f"{status.endpoint} does not give a valid answer: {problem}")
+        raise EndpointUnavailableError(f"{status.endpoint} does not give {wanted}: {problem}")
 
 
 def _explain_unreachable(tried: list[tuple[str, str]]) -> str:
     from forewarn.client.discovery.diagnose import explain_unreachable  # rarely needed
 
     return explain_unreachable(tried)
+
+
+def _wanted(document: Document, identity: Identity | None, min_freeze: float) -> Document:
+    """Return the document without the events that are not to be reported: those of other machines,
+    if the identity of this one is given, and short freezes.
+
+    What is left out of a document counts as over, so that an event that no longer lists this
+    machine is reported as withdrawn or finished.
+    """
+    events = [
+        event
+        for event in document.events
+        if (identity is None or event.affects(identity)) and not is_short_freeze(event, min_freeze)
+    ]
+    return Document(document.incarnation, tuple(events))
 
 
 def _is_refusal(response: Response) -> bool:
@@ -275,5 +350,6 @@ def _parse_readiness(body: bytes) -> Readiness | None:
 
 
 def ids(events: Iterable[Event | str]) -> Iterator[str]:
+    """Return the IDs of events, some of which may be given by their ID."""
     for event in events:
         yield event if isinstance(event, str) else event.id

@@ -25,15 +25,14 @@ from helpers.serve_process import environment
 
 
 @pytest.fixture
-def web() -> Iterator[Group]:
+def service() -> Iterator[Service]:
     with Service() as service:
-        yield service.scale_set("web", 3)
+        yield service
 
 
-def service_of(web: Group) -> Service:
-    service = web[0]._session
-    assert isinstance(service, Service)
-    return service
+@pytest.fixture
+def web(service: Service) -> Group:
+    return service.scale_set("web", 3)
 
 
 def typed(*words: str) -> tuple[int, str, str]:
@@ -51,6 +50,10 @@ def test_what_is_there_at_once(web: Group) -> None:
     ]
     code, out, _ = typed("--endpoint", web[0].url, "--once", "--json", "--mine")
     assert (code, [json.loads(line)["event"]["id"] for line in out.splitlines()]) == (0, [mine.id])
+    code, out, _ = typed("--endpoint", web[0].url, "--once", "--min-freeze", "10s")
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["*", "Reboot"]]
+    code, out, _ = typed("--endpoint", web[1].url, "--once", "--json", "--min-freeze", "9s")
+    assert [json.loads(line)["event"]["id"] for line in out.splitlines()] == [mine.id, other.id]
     code, out, _ = typed("--endpoint", web[2].url, "--once", "--json")
     lines = [json.loads(line) for line in out.splitlines()]
     assert [(line["event"]["id"], line["mine"]) for line in lines] == [
@@ -81,6 +84,7 @@ def test_what_cannot_be_watched_is_said_in_a_line(monkeypatch: pytest.MonkeyPatc
         (("--exec", "no-such-program --x"), "no-such-program"),
         (("--exec", "'"), "No closing quotation"),
         (("--exec", ""), "there is no program"),
+        (("--min-freeze", "soon"), "'soon'"),
     ):
         code, out, err = typed(*words)
         assert (code, out) == (2, "")
@@ -121,9 +125,9 @@ def until_said(running: Running, words: str) -> None:
     raise running.failure(f"never said '{words}'")
 
 
-def test_changes_as_they_come_with_a_command_for_each(web: Group, watched: Running) -> None:
-    service = service_of(web)
-
+def test_changes_as_they_come_with_a_command_for_each(
+    service: Service, web: Group, watched: Running
+) -> None:
     def change(kind: str, mine: bool) -> None:
         """A line, and then what the command says."""
         said = watched.message()
@@ -168,7 +172,7 @@ def test_it_ends_when_nobody_reads_any_more(web: Group, tmp_path: Path) -> None:
     assert process.wait(20) == 0, "though nothing happened since"
 
 
-def test_a_terminal_shows_a_table_that_ticks(web: Group, tmp_path: Path) -> None:
+def test_a_terminal_shows_a_table_that_ticks(service: Service, web: Group, tmp_path: Path) -> None:
     web[0].restart()
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -198,7 +202,7 @@ def test_a_terminal_shows_a_table_that_ticks(web: Group, tmp_path: Path) -> None
         until("in 14 min 5")
         until("appeared   Reboot")
         assert "long-polling" in shown or "polling" in shown
-        service_of(web).clock.advance("10m")
+        service.clock.advance("10m")
         web[1].freeze()
         until("in 4 min 5")
         process.send_signal(signal.SIGINT)

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -290,3 +291,73 @@ def test_asking_once_leaves_time_for_an_answer() -> None:
     with raw(http(200, body(EVENT))) as server:
         for events in (_events, _async_events):
             assert len(events(str(server.location))) == 1  # type: ignore[arg-type]
+
+
+OTHERS = {**EVENT, "EventId": "A", "Resources": ["web_1"]}
+PAUSE = {**EVENT, "EventId": "B", "EventType": "Freeze", "DurationInSeconds": 5}
+OWN = [
+    http(200, body(OTHERS, PAUSE, EVENT), '"1"'),
+    http(200, b'{"name":"web_0"}'),
+]
+
+
+def _own_changes(url: str) -> Change:
+    with Client(url, interval=timedelta(milliseconds=50)) as client:
+        return next(client.watch(mine=True, min_freeze=timedelta(seconds=10)))
+
+
+def _own_changes_async(url: str) -> Change:
+    async def first() -> Change:
+        async with AsyncClient(url, interval=timedelta(milliseconds=50)) as client:
+            return await anext(client.watch(mine=True, min_freeze=timedelta(seconds=10)))
+
+    return asyncio.run(first())
+
+
+@pytest.mark.parametrize("first", [_own_changes, _own_changes_async])
+def test_both_can_be_asked_for_the_events_of_this_machine(first: Callable[[str], Change]) -> None:
+    with raw(*OWN) as server:
+        change = first(str(server.location))
+    assert (change.kind, change.event.id) == ("appeared", EVENT["EventId"])
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_length_of_time_that_is_none_is_refused_at_once(
+    kind: type[Client] | type[AsyncClient],
+) -> None:
+    client = kind("http://127.0.0.1:1")
+    for duration in (-1, float("nan"), timedelta(seconds=-1)):
+        with pytest.raises(ValueError, match=r"^min_freeze must be 0 or more seconds"):
+            client.watch(min_freeze=duration)
+    with pytest.raises(ValueError, match=r"must be 0\.001 to 15 seconds, not 20"):
+        kind("http://127.0.0.1:1", interval=timedelta(seconds=20))
+
+
+def test_a_timeout_may_be_a_timedelta_and_not_negative() -> None:
+    with Client("http://127.0.0.1:1") as client:
+        with pytest.raises(EndpointUnavailableError):
+            client.events(timeout=timedelta(0))
+        with pytest.raises(ValueError, match=r"^timeout must be 0 or more seconds.*, not -1$"):
+            client.events(timeout=-1)
+
+
+def _watched(client: AsyncClient) -> Coroutine[object, object, object]:
+    return anext(client.watch())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        AsyncClient.__aenter__,
+        AsyncClient.events,
+        AsyncClient.identity,
+        lambda client: client.approve("x"),
+        _watched,
+    ],
+)
+def test_a_library_other_than_asyncio_is_told_what_to_use(
+    use: Callable[[AsyncClient], Coroutine[object, object, object]],
+) -> None:
+    coroutine = use(AsyncClient("http://127.0.0.1:1"))
+    with pytest.raises(RuntimeError, match=r"needs asyncio.* With trio, use Client .*to_thread"):
+        coroutine.send(None)  # as any library for coroutines does

@@ -1,53 +1,33 @@
-"""docs/applications/client.md: every snippet runs, every public name and every limit is there."""
+"""docs/applications/client.md: every public name and every limit is there, and snippets run."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
-import threading
 from types import ModuleType
-from typing import Any
 
 import msgspec
 import pytest
 
 from forewarn import client
 from forewarn.client import document, endpoint_state, exchange, pace, rules
-from forewarn.testing import Service
 from helpers.paths import ROOT
 
 PAGE = ROOT / "docs" / "applications" / "client.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(SNIPPETS)))
-def test_a_snippet_runs(
-    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Service() as service:
-        machine = service.scale_set("web", 1)[0]
-        monkeypatch.setenv("FOREWARN_METADATA", machine.url)
-        event = machine.restart()
-        names: dict[str, Any] = {"__name__": "snippet"}
-        exec(compile(SNIPPETS[number], f"snippet {number} of {PAGE.name}", "exec"), names)
-        main = names.get("main")
-        if main is not None:
-            run = (lambda: asyncio.run(main())) if inspect.iscoroutinefunction(main) else main
-            running = threading.Thread(target=run, daemon=True)
-            running.start()
-            while event.status == "Scheduled":
-                running.join(0.01)  # it has not approved it yet
-            assert event.approved_by == "web_0"
-            event.finish()
-            running.join(30)
-            assert not running.is_alive()
-            service.verdict().check()
-    capsys.readouterr()
+@pytest.mark.parametrize("snippet", [text for text in SNIPPETS if "Client(" not in text])
+def test_a_snippet_without_a_client_runs(snippet: str) -> None:
+    exec(compile(snippet, PAGE.name, "exec"), {"__name__": "snippet"})
 
 
-def test_there_are_snippets() -> None:
-    assert len(SNIPPETS) == 4
+def test_every_snippet_with_a_client_is_one_that_watches() -> None:
+    """Those are run under every scenario, in tests/system/docs/test_example_clients.py."""
+    clients = [text for text in SNIPPETS if "Client(" in text]
+    assert len(SNIPPETS) == 6
+    assert [text for text in clients if ".watch(" in text] == clients
+    assert len(clients) == 5
 
 
 @pytest.mark.parametrize("name", client.__all__)

@@ -92,7 +92,7 @@ class Approver:
         if case.approving is None:  # recorded first: the event may be over after a crash
             self._change(case, approving=self._client.now())
         try:
-            await self._client.approve(case.event, timeout=CALL_TIMEOUT)
+            await self._client.approve(case.event.id, timeout=CALL_TIMEOUT)
         except Exception as error:
             self._log("approval failed", **facts, why=str(error))
             if (

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forewarn.cli.output import fail, say
+from forewarn.cli.output import fail, parsed, say
+from forewarn.support.text import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.cli.commands.watch_state import WatchState
@@ -37,6 +38,9 @@ def watch(
         bool,
         typer.Option("--all/--mine", help="Show all events of the group, or only this machine's."),
     ] = True,
+    min_freeze: Annotated[
+        str, typer.Option(help="Leave out a Freeze that is shorter than this, e.g. 10s.")
+    ] = "0s",
     json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per change.")
     ] = False,
@@ -50,6 +54,7 @@ def watch(
     """Print the events of this machine and its group as they change, until Ctrl-C.
 
     Approves nothing. Exits with 0, even after Ctrl-C, and with 1 if --once found no endpoint."""
+    shortest = parsed(parse_duration, min_freeze) / SECOND
     with _until_stopped(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
         run: Callable[[ChangeLine], None] = _ignore
@@ -59,7 +64,7 @@ def watch(
             run = stack.enter_context(CommandQueue(command, finish=once)).run
         from forewarn.cli.commands.watch_state import WatchState
 
-        state = WatchState(client, mine_only=not all_)
+        state = WatchState(client, mine_only=not all_, min_freeze=shortest)
         if once:
             _once(state, json, run)
         elif command is None and not json and sys.stdout.isatty():
@@ -97,7 +102,7 @@ def _once(state: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> N
     except ClientError as error:
         fail(str(error))
     if not json:
-        events = [e for e in snapshot.document.events if state.is_wanted(e.resources)]
+        events = [e for e in snapshot.document.events if state.is_wanted(e)]
         print_events(events, state.is_mine, snapshot.at)
     for change in changes:
         if json:

@@ -52,9 +52,9 @@ def live(state: WatchState) -> None:
     with Live(get_renderable=render, refresh_per_second=REFRESHES, console=console) as display:
         for snapshot, changes in state.snapshots():
             last_changes.extend(changes)
-            events = [e for e in snapshot.document.events if state.is_wanted(e.resources)]
+            events = [e for e in snapshot.document.events if state.is_wanted(e)]
             view = View(
-                events=tuple((event, state.is_mine(event.resources)) for event in events),
+                events=tuple((event, state.is_mine(event)) for event in events),
                 changes=tuple(last_changes),
                 machine=state.identity.name if state.identity else "",
             )

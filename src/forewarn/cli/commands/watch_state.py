@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from forewarn.cli.commands.watch_text import ChangeLine
 from forewarn.cli.output import say
-from forewarn.client import Client, ClientError, Identity, Snapshot
+from forewarn.client import Client, ClientError, Event, Identity, Snapshot
+from forewarn.client.events import is_short_freeze
 from forewarn.support import guard
 
 IDENTIFY_TIMEOUT = 5.0  # seconds for a request for this machine's identity
@@ -16,10 +17,11 @@ IDENTIFY_AGAIN = 60.0  # seconds after which a failed request is repeated
 class WatchState:
     """The snapshots of a client, with the changes that are about this machine marked."""
 
-    def __init__(self, client: Client, *, mine_only: bool = False) -> None:
+    def __init__(self, client: Client, *, mine_only: bool = False, min_freeze: float = 0.0) -> None:
         self.client = client
         self.identity: Identity | None = None
         self._mine_only = mine_only
+        self._min_freeze = min_freeze  # seconds
         self._identify_at = 0.0
 
     def snapshots(self) -> Iterator[tuple[Snapshot, list[ChangeLine]]]:
@@ -30,17 +32,20 @@ class WatchState:
         self._identify()
         name = self.identity.name if self.identity else ""
         return [
-            ChangeLine(change, self.is_mine(change.event.resources), name)
+            ChangeLine(change, self.is_mine(change.event), name)
             for change in snapshot.changes
-            if self.is_wanted(change.event.resources)
+            if self.is_wanted(change.event)
         ]
 
-    def is_mine(self, resources: tuple[str, ...]) -> bool:
-        return self.identity is not None and any(map(self.identity.matches, resources))
+    def is_mine(self, event: Event) -> bool:
+        return self.identity is not None and event.affects(self.identity)
 
-    def is_wanted(self, resources: tuple[str, ...]) -> bool:
-        """Return whether an event is to be shown. While this machine is not known, all are."""
-        return not self._mine_only or self.identity is None or self.is_mine(resources)
+    def is_wanted(self, event: Event) -> bool:
+        """Return whether an event is to be shown. While this machine is not known, those of all
+        machines are."""
+        if is_short_freeze(event, self._min_freeze):
+            return False
+        return not self._mine_only or self.identity is None or self.is_mine(event)
 
     def _identify(self) -> None:
         if self.identity is not None or guard.monotonic() < self._identify_at:

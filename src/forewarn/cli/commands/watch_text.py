@@ -82,8 +82,6 @@ def row(event: Event, mine: bool, now: datetime) -> tuple[str, ...]:
     )
 
 
-def print_events(
-    events: Sequence[Event], is_mine: Callable[[tuple[str, ...]], bool], now: datetime
-) -> None:
-    rows = [(*row(event, is_mine(event.resources), now),) for event in events]
+def print_events(events: Sequence[Event], is_mine: Callable[[Event], bool], now: datetime) -> None:
+    rows = [(*row(event, is_mine(event), now),) for event in events]
     print_table(COLUMNS, rows, minor=("DESCRIPTION", "SOURCE", "EVENT"), if_empty="no events")

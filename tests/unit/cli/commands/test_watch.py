@@ -178,7 +178,7 @@ def test_a_crowd_of_events_does_not_fill_the_terminal() -> None:
 
 
 def test_a_table_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    print_events([EVENT, STARTED], lambda resources: "web_0" in resources, NOW)
+    print_events([EVENT, STARTED], lambda event: event.affects("web_0"), NOW)
     print_events([], lambda _: False, NOW)
     lines = capsys.readouterr().out.splitlines()
     assert [line[:10].split() for line in lines] == [
