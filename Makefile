@@ -9,6 +9,7 @@
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
 #   make docs    the documentation as a site, in site/
+#   make dist    the wheel and the source distribution, checked and tried out, in dist/
 #   make deb     a Debian package of the service, in dist/
 #   make lock    write the requirement locks anew
 
@@ -28,9 +29,9 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test packages collected lint fuzz bench docs deb lock clean
+.PHONY: dev check conformance test packages collected lint fuzz bench docs dist deb lock clean
 
-dev: $(VENV)/.ready
+dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
 test:
@@ -75,28 +76,42 @@ bench: $(BENCHES)/.ready
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
+# As PyPI takes them; the tests install what was built into empty environments, and use it there.
+dist: $(VENV)/.ready
+	tools/build-dist $(VENV) dist
+	FOREWARN_DIST=dist $(BIN)/pytest tests/system/packaging
+
 # For the distribution's own Python, whatever the environment above was made with.
 DEB_PYTHON ?= /usr/bin/python3
 deb: $(VENV)/.ready
 	tools/build-deb $(VENV) $(DEB_PYTHON) dist
 
-$(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
-	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock $(VENV)/wheels
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+# What the service needs to run, and nothing else.
+SERVER_LOCKS := requirements/server.lock requirements/build.lock
+$(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml tools/make-venv tools/install-lock
+	@echo "Installing forewarn into $(VENV) (first run only) …"
+	@tools/make-venv $(PYTHON) $(VENV) $(SERVER_LOCKS)
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What tests, linters and packaging need besides.
+$(VENV)/.ready: $(VENV)/.server
+	@echo "Installing what tests and linters need into $(VENV) (first run only) …"
+	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
-$(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packages
+$(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/install-lock tools/client-packages
 	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
 # What is measured runs on the distribution's Python: one that was built without profile-guided
 # optimisation is a fifth slower. The peers: a Go toolchain here, nginx and wrk from Debian.
-$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml tools/make-venv
+$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml tools/make-venv tools/install-lock
 	tools/make-venv $(BENCH_PYTHON) $(BENCHES) requirements/dev.lock
-	$(BENCHES)/bin/pip install --quiet --no-compile --require-hashes -r requirements/bench.lock
+	tools/install-lock $(BENCHES) "" requirements/bench.lock
 	$(BENCHES)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -73,7 +73,7 @@ from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.store.engines import state_name
-from forewarn.support import guard
+from forewarn.support import extras, guard
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
 
@@ -81,6 +81,8 @@ if TYPE_CHECKING:
     from forewarn.metadata.http.front import Front
 
 log = logger("forewarn")
+
+_CONTROL_API = "the control API"
 
 
 class Node:
@@ -331,12 +333,14 @@ class Node:
         async with self._opening:
             if self.control_url:
                 return
+            extras.need("server", _CONTROL_API)
             listener = open_socket(address)
             self._stack.callback(listener.close)
             await self._listen_to_operators(address, listener, self._tasks)
             self._stack.callback(self._begin_stop)  # must run before the API's server is stopped
 
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
+        extras.need("server", _CONTROL_API)
         listener = control_socket(self.config)
         self._stack.callback(listener.close)
         check_exposure(listener, self.config, self.tokens)

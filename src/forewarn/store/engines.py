@@ -15,9 +15,11 @@ from typing import TypeAlias
 
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store, StoredState
+from forewarn.support import extras
 
 State: TypeAlias = Path | str  # a path is an SQLite file; a text is the URL of another engine
 
+_SQLITE = "a state in an SQLite file"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -44,6 +46,7 @@ def store_for(state: State | None, *, migrate: bool = True) -> Store:
     if state is None:
         return MemoryStore()
     if isinstance(state, Path):
+        extras.need("server", _SQLITE)
         from forewarn.store.sqlite.engine import SqliteStore
 
         return SqliteStore(state, migrate=migrate)
@@ -52,6 +55,7 @@ def store_for(state: State | None, *, migrate: bool = True) -> Store:
 
 def stored_state(state: State) -> StoredState:
     if isinstance(state, Path):
+        extras.need("server", _SQLITE)
         from forewarn.store.sqlite.state_file import SqliteFile
 
         return SqliteFile(state)

@@ -98,5 +98,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
+        from forewarn.support import extras
+
+        extras.need("test", "forewarn.testing")
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'forewarn.testing' has no attribute '{name}'")

@@ -27,6 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def forewarn(request: pytest.FixtureRequest) -> Iterator[Service]:
     """A service in this process, without machines, on a virtual clock; or as the marker says."""
+    from forewarn.support import extras
+
+    if not extras.installed("test"):  # as in the base install
+        pytest.fail(extras.missing("test", "the fixture 'forewarn'"), pytrace=False)
     from forewarn.testing import Service
 
     with Service(**_marker_arguments(request.node, Service)) as service:

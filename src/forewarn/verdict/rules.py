@@ -1,6 +1,6 @@
 """The rules for clients: what is expected, and whether breaking a rule is wrong or only a note.
 
-`forewarn verdict --rules` prints this table; docs/test/verdict.md explains it.
+`forewarn verdict --rules` prints this table; "The verdict" in the documentation explains it.
 """
 
 from __future__ import annotations

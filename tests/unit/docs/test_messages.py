@@ -59,6 +59,7 @@ WORDING = {  # files whose functions put into words what others tell
     "node/node.py",
     "node/settings/driver_tables.py",
     "node/open_files.py",
+    "support/extras.py",
     "support/suggest.py",
     "service/telemetry/health.py",
 }

@@ -44,8 +44,8 @@ def check(options: Systemd) -> list[str]:
     root = os.name != "posix" or os.geteuid() == 0
     if options.scope == "system" and not root and not any(map(Path.exists, map(Path, _POLKIT))):
         problems.append(
-            "only root can stop units here: install polkit and a rule for this user, such as"
-            " deploy/agent/50-forewarn-agent.rules"
+            "only root can stop units here: install polkit and a rule for this user"
+            ' (see "Hooks" in the documentation)'
         )
     return problems
 
@@ -122,7 +122,7 @@ def _run_job(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
         return [f"systemctl: {line}" for line in ended.stderr.splitlines()]
     text = _error_text(ended)
     if "uthenti" in text or "enied" in text:  # Interactive authentication required, Access denied
-        text += " (see deploy/agent/50-forewarn-agent.rules for a user that is not root)"
+        text += ' (a user that is not root needs a polkit rule; see "Hooks" in the documentation)'
     elif verb == "start":
         result = _units(options, [unit], guard.monotonic() + TIMEOUT)[unit]["Result"]
         text = f"{result}; {text}" if result not in ("", "success") else text

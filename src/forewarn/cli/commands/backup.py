@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.commands.service_options import need_extra
 from forewarn.cli.output import (
     Json,
     Url,
@@ -143,10 +144,8 @@ class _Server:
 
 
 def _server() -> _Server:
-    try:
-        return _Server()
-    except ModuleNotFoundError:
-        fail("this command needs the server packages: pip install 'forewarn[server]'")
+    need_extra("server")
+    return _Server()
 
 
 def _check_not_existing(file: Path, *, force: bool) -> None:

@@ -100,9 +100,9 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     if not state.is_file():
         fail(f"{state}: there is no such state file")
-    from forewarn.cli.commands.service_options import need_server
+    from forewarn.cli.commands.service_options import need_extra
 
-    need_server()
+    need_extra("server")
     from forewarn.core import Refused
     from forewarn.service.access.offline import accept_clock
     from forewarn.service.access.tokens import LOCAL_NAME

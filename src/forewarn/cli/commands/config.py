@@ -18,7 +18,7 @@ from forewarn.cli.commands.service_options import (
     Record,
     State,
     flags_of,
-    need_server,
+    need_extra,
 )
 from forewarn.cli.output import Json, fail_all, print_json, print_table, say
 
@@ -49,7 +49,7 @@ def check(
 ) -> None:
     """Check the settings against this machine. Exits with 1 if they cannot be used."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
-    need_server()
+    need_extra("server")
     from forewarn.node import settings as s
     from forewarn.node.preflight.machine import findings
 
@@ -85,7 +85,7 @@ def show(
 ) -> None:
     """Show every setting, its value and where the value comes from, without secrets."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
-    need_server()
+    need_extra("server")
     from forewarn.node import settings as s
 
     try:

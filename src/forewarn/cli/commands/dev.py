@@ -16,7 +16,7 @@ from forewarn.cli.commands.service_options import (
     NoFront,
     Record,
     State,
-    need_server,
+    need_extra,
     run_service,
 )
 from forewarn.cli.output import parsed
@@ -80,7 +80,7 @@ def dev(
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     delay = parsed(parse_duration, enable_delay)
-    need_server()
+    need_extra("server")
     from forewarn.cli.commands.dev_config import configure, print_welcome
 
     with contextlib.ExitStack() as stack:

@@ -18,7 +18,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.record import from_
-from forewarn.cli.commands.service_options import need_server
+from forewarn.cli.commands.service_options import need_extra
 from forewarn.cli.output import Json, fail, print_json, print_table, say, say_text
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, SECOND
 from forewarn.support.text import parse_duration
@@ -47,7 +47,7 @@ ScenarioName = Annotated[
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List the scenarios that come with forewarn."""
-    need_server()
+    need_extra("test")
     from forewarn.testing import scenarios
 
     built_in = [scenarios.find(name) for name in scenarios.names()]
@@ -61,14 +61,14 @@ def list_(json: Json = False) -> None:
 @app.command()
 def show(scenario: ScenarioName) -> None:
     """Print a scenario file, for example as a template for your own."""
-    need_server()
+    need_extra("test")
     say_text(_find(scenario, 1).text)
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
-    need_server()
+    need_extra("test")
     from forewarn.testing.scenarios import schema_text
 
     typer.echo(schema_text(), nl=False)
@@ -79,7 +79,7 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
 ) -> None:
     """Check scenario files. Errors are reported with file and line."""
-    need_server()
+    need_extra("test")
     from forewarn.testing.scenarios import ScenarioError, load
 
     failed = False
@@ -164,7 +164,7 @@ def run(
         _check_writable(file)
     if (netns or fake_time or each) and not command:
         raise typer.BadParameter("--netns, --fake-time and --each need a program: -- CMD")
-    need_server()
+    need_extra("test")
     from forewarn.cli.commands.scenario_display import make_display
     from forewarn.service.engine.ledger import Hung
     from forewarn.testing.errors import RefusedError

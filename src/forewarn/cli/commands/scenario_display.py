@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from forewarn.cli.output import say
+from forewarn.support import extras
 from forewarn.support.text import in_words, visible
 from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import Scenario
@@ -47,10 +48,9 @@ class Display:
         """Print the URLs of the machines, for a client that is started elsewhere."""
         for name in self._scenario.under_test:
             self.note(f"poll as {name} to begin: {service.url(name)}")
-        urls = {
-            "metadata": service.url(self._scenario.under_test[0]),
-            "control": service.control_url,
-        }
+        urls = {"metadata": service.url(self._scenario.under_test[0])}
+        if extras.installed("server"):
+            urls["control"] = service.control_url
         typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
 
     def step(self, description: str) -> None:

@@ -19,8 +19,8 @@ from forewarn.cli.commands.service_options import (
     Record,
     State,
     flags_of,
+    need_extra,
     need_linux,
-    need_server,
     run_service,
 )
 from forewarn.cli.output import fail, fail_all, say
@@ -46,7 +46,7 @@ def serve(
     need_linux("forewarn serve", "for development, use forewarn dev")
     # SIGHUP means to reload the settings, which are about to be read anyway.
     signal.signal(signal.SIGHUP, lambda *_: None)
-    need_server()
+    need_extra("server")
     from forewarn.node import CannotListen
     from forewarn.node import settings as s
     from forewarn.node.daemon.become_supervisor import (

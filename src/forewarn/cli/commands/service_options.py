@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forewarn.cli.output import fail
+from forewarn.support import extras
 
 if TYPE_CHECKING:
     from forewarn.node import Config
@@ -52,11 +52,12 @@ def flags_of(
     return flags | {"state": state, "record": record, "no_front": no_front}
 
 
-def need_server() -> None:
-    """Fail unless the packages are installed that a service needs; the base install has none."""
-    missing = [name for name in ("litestar", "sqlalchemy", "uvicorn") if not find_spec(name)]
-    if missing:
-        fail("this command needs the server packages: pip install 'forewarn[server]'")
+def need_extra(extra: extras.Extra) -> None:
+    """Fail unless the packages of an extra are installed; the base install has none of them."""
+    try:
+        extras.need(extra, "this command")
+    except extras.MissingExtraError as error:
+        fail(str(error))
 
 
 def need_linux(what: str, instead: str) -> None:

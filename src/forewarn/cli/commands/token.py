@@ -193,9 +193,9 @@ def _tokens_in(state: Path, url: str | None) -> list[t.Token]:
 def _check_offline(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
-    from forewarn.cli.commands.service_options import need_server
+    from forewarn.cli.commands.service_options import need_extra
 
-    need_server()
+    need_extra("server")
 
 
 def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.service_options import ConfigFile, need_server
+from forewarn.cli.commands.service_options import ConfigFile, need_extra
 from forewarn.cli.output import Json, fail, fail_all, print_json, say
 
 
@@ -24,7 +24,7 @@ def upgrade(
     json: Json = False,
 ) -> None:
     """Upgrade a state file that an older version wrote, while the service is stopped."""
-    need_server()
+    need_extra("server")
     from forewarn.store import StoreUnusable
     from forewarn.store.engines import stored_state
 

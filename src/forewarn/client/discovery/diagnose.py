@@ -123,13 +123,13 @@ def _cause(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, s
         also = ", and a service that answers 404 does not know its address" if unknown else ""
         return (
             f"This is {kind}{also}: {_REMEDIES[kind]}, or {_SET_ENDPOINT}"
-            " (see docs/applications/endpoint.md)."
+            ' (see "Finding the endpoint" in the documentation).'
         )
     if unknown:
         return (
             "A service that answers 404 does not know this machine: the machine's address has to be"
-            " in the fleet file, and must not be translated on the way (see"
-            " docs/operate/networking.md)."
+            " in the fleet file, and must not be translated on the way"
+            ' (see "Networking for guests" in the documentation).'
         )
     if _AZURE_TAG in _read(root / "sys/class/dmi/id/chassis_asset_tag"):
         return (
@@ -139,15 +139,16 @@ def _cause(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, s
     if not has_route(root):
         return (
             f"This machine has no route to {_WELL_KNOWN}: it needs one through its host, which "
-            "DHCP option 121 can provide (see docs/operate/networking.md), or a lease with option "
-            f"245; or {_SET_ENDPOINT}."
+            'DHCP option 121 can provide (see "Networking for guests" in the documentation), or a '
+            f"lease with option 245; or {_SET_ENDPOINT}."
         )
     if any(failure == "refused" for _, failure in tried):
         return "The host refuses connections: is the forewarn service running on it?"
     return (
         "This does not seem to be an Azure machine: if its host runs forewarn, check the route and "
-        f"the firewall rules for {_WELL_KNOWN} (docs/operate/networking.md); if forewarn runs "
-        f"elsewhere, {_SET_ENDPOINT} (docs/applications/endpoint.md)."
+        f'the firewall rules for {_WELL_KNOWN} (see "Networking for guests" in the documentation); '
+        f'if forewarn runs elsewhere, {_SET_ENDPOINT} (see "Finding the endpoint" in the '
+        "documentation)."
     )
 
 

@@ -1,6 +1,6 @@
 """The kinds of problems (RFC 9457) that the control API answers with: the name, status and title of
-each, when it occurs and what the caller can do. The page at /docs and docs/reference/api.md contain
-these texts.
+each, when it occurs and what the caller can do. The page at /docs and the reference of the control
+API contain these texts.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
     text = " ".join((handler.fn.__doc__ or "").split())
     if operation.fleet_text:
         text += (
-            f" The body is a {operation.fleet_text} as YAML or JSON; errors name the line. See"
-            " docs/operate/fleet.md."
+            f" The body is a {operation.fleet_text} as YAML or JSON; errors name the line."
+            ' See "The fleet file" in the documentation.'
         )
     if role_for(handler) is Role.ADMIN:
         text += " Requires the role admin."

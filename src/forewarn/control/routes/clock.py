@@ -156,7 +156,8 @@ async def pause_clock(call: Call) -> s.Clock:
     ).options,
 )
 async def accept_clock(call: Call) -> s.AcceptedClock:
-    """The service continues with the time of the wall clock. See docs/operate/guide.md."""
+    """The service continues with the time of the wall clock. See "The operator's guide" in the
+    documentation."""
     accepted = await context().clock_acceptance.accept(call.by)
     if isinstance(accepted, Refused):
         raise RefusedError(accepted)

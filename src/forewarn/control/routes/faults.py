@@ -47,7 +47,8 @@ log = logger("forewarn.control")
     ).options,
 )
 async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
-    """Faults are not stored: they end when the service stops. See docs/test/faults.md."""
+    """Faults are not stored: they end when the service stops. See "Faults" in the
+    documentation."""
     added = unwrap(context().faults.add(new_fault(data), call.by))
     log.info("a fault was added", by=call.by, fault=added.fault.id, kind=data.kind)
     call.headers["Location"] = f"/v1/faults/{added.fault.id}"

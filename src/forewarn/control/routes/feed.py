@@ -79,7 +79,7 @@ async def follow_feed(
 ) -> Stream:
     """The first message is a `hello`; then there is a `change` for each commit, with the number of
     the commit as its id. The header `Last-Event-ID` takes precedence over `after`. See
-    docs/reference/feed.md."""
+    "The feed" in the documentation."""
     cursor = _resume_after(request.headers.get("last-event-id"), after)
     keep = _filter(call, group, what)
     feed, streams = context().feed, context().open_streams

@@ -10,7 +10,7 @@ from pathlib import Path
 _SYSCTLS = Path("/proc/sys")
 _ALTERNATIVE = (
     "or configure the program to use the machine's own address (forewarn machine list),"
-    " or see docs/test/containers.md"
+    ' or see "Containers" in the documentation'
 )
 
 
@@ -20,7 +20,8 @@ def platform_problem() -> str | None:
         return None
     return (
         f"a network namespace needs Linux, and this is {sys.platform};"
-        " run the program in a container beside the service (docs/test/containers.md)"
+        " run the program in a container beside the service"
+        ' (see "Containers" in the documentation)'
     )
 
 

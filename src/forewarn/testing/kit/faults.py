@@ -97,7 +97,8 @@ class Faults:
         body: str | None = None,
         takes_effect: bool | None = None,
     ) -> Fault:
-        """Add a fault, by default for every machine and active at once. See docs/test/faults.md."""
+        """Add a fault, by default for every machine and active at once. See "Faults" in the
+        documentation."""
         new = _new_fault(
             kind=kind,
             machines=_names(machine, machines),

@@ -1,8 +1,8 @@
 """Timelines: a picture of what happened, with a lane for each machine.
 
-Drawn from the lines of a trace (docs/reference/traces.md) alone, so that a running service, a test
-and a recording of any endpoint look alike. `Lanes` collects the lines, `watch` those of a service;
-`live` draws on a terminal while they are written, and `text`, `svg` and `html` make documents.
+Drawn from the lines of a trace alone, so that a running service, a test and a recording of any
+endpoint look alike. `Lanes` collects the lines, `watch` those of a service; `live` draws on a
+terminal while they are written, and `text`, `svg` and `html` make documents.
 """
 
 from forewarn.testing.timeline.drawing.picture import svg

@@ -19,7 +19,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from forewarn.service.engine.clock import VirtualClock
-from forewarn.support import guard
+from forewarn.support import extras, guard
 from forewarn.support.system import ON_LINUX, linux_problem
 from forewarn.testing.enclosure.fake_time import FakeTime, NoFakeTime
 from forewarn.testing.scenarios.result import CommandExit
@@ -139,14 +139,15 @@ class ProgramRunner:
             thread.submit(self._start, session).result()
 
     def _start(self, session: Session) -> None:
-        control = session.control_url
+        environment = {name: value for name, value in os.environ.items() if name != "FOREWARN_URL"}
+        if extras.installed("server"):
+            environment["FOREWARN_URL"] = session.control_url
         self._watchdog = _Watchdog() if PROCESS_GROUPS else None
         for machine in self._machines:
             url = session.url(machine)
             env = {
-                **os.environ,
+                **environment,
                 "FOREWARN_METADATA": url,
-                "FOREWARN_URL": control,
                 "FOREWARN_MACHINE": machine,
             }
             try:

@@ -205,7 +205,7 @@ class Interrupt(StepEntry, kw_only=True, tag_field="do", tag="interrupt"):
 
 
 class FaultEntry(StepEntry, kw_only=True):
-    """A fault, as in docs/test/faults.md. Without a time it is active from the start."""
+    """A fault; `forewarn fault kinds` lists them. Without a time it is active from the start."""
 
     kind: Annotated[
         str, describe("The kind of fault; `forewarn fault kinds` lists them.", enum=_KINDS)
