@@ -16,6 +16,7 @@ FIRST_ADDRESS = (127 << 24) + (1 << 8) + 1  # 127.0.1.1
 LAST_ADDRESS = (128 << 24) - 1
 
 SAMPLE = resources.files("forewarn.node").joinpath("sample-fleet.yaml").read_text("utf-8")
+"""The fleet file of `forewarn dev`, for `Service(SAMPLE)`."""
 
 
 def sample_fleet() -> Fleet:

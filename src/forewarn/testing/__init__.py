@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         VersionedEvent,
     )
     from forewarn.testing.kit.events import Announcement, During, Event
-    from forewarn.testing.kit.faults import Fault, Faults
+    from forewarn.testing.kit.faults import Fault, FaultOptions, Faults
     from forewarn.testing.kit.fleets import GroupDetails
     from forewarn.testing.kit.hosts import Host
     from forewarn.testing.kit.inprocess import Response
@@ -34,11 +34,20 @@ if TYPE_CHECKING:
         GroupKind,
         MaintenanceMode,
     )
+    from forewarn.testing.scenarios.model import Scenario
+    from forewarn.testing.scenarios.result import CommandExit, ExpectationResult, Result, StepResult
+    from forewarn.verdict.rules import RuleName
+    from forewarn.verdict.values import Complaint, Conduct, Course, Unannounced
+    from forewarn.verdict.verdict import Verdict
 
 _MODULES = {
     "SAMPLE": "forewarn.node.dev",
     "Announcement": "forewarn.testing.kit.events",
     "Clock": "forewarn.testing.kit.clock",
+    "CommandExit": "forewarn.testing.scenarios.result",
+    "Complaint": "forewarn.verdict.values",
+    "Conduct": "forewarn.verdict.values",
+    "Course": "forewarn.verdict.values",
     "Document": "forewarn.testing.kit.documents",
     "DocumentEvent": "forewarn.testing.kit.documents",
     "Duration": "forewarn.testing.durations",
@@ -47,9 +56,11 @@ _MODULES = {
     "EventSource": "forewarn.testing.names",
     "EventStatus": "forewarn.testing.names",
     "EventType": "forewarn.testing.names",
+    "ExpectationResult": "forewarn.testing.scenarios.result",
     "Fault": "forewarn.testing.kit.faults",
     "FaultKind": "forewarn.testing.names",
     "FaultMethod": "forewarn.testing.names",
+    "FaultOptions": "forewarn.testing.kit.faults",
     "Faults": "forewarn.testing.kit.faults",
     "Group": "forewarn.testing.kit.machines",
     "GroupDetails": "forewarn.testing.kit.fleets",
@@ -59,7 +70,13 @@ _MODULES = {
     "MaintenanceMode": "forewarn.testing.names",
     "RefusedError": "forewarn.testing.errors",
     "Response": "forewarn.testing.kit.inprocess",
+    "Result": "forewarn.testing.scenarios.result",
+    "RuleName": "forewarn.verdict.rules",
+    "Scenario": "forewarn.testing.scenarios.model",
     "Service": "forewarn.testing.kit.service",
+    "StepResult": "forewarn.testing.scenarios.result",
+    "Unannounced": "forewarn.verdict.values",
+    "Verdict": "forewarn.verdict.verdict",
     "VersionedDocument": "forewarn.testing.kit.documents",
     "VersionedEvent": "forewarn.testing.kit.documents",
     "run_scenario": "forewarn.testing.kit.run_scenario",
@@ -69,6 +86,10 @@ __all__ = [
     "SAMPLE",
     "Announcement",
     "Clock",
+    "CommandExit",
+    "Complaint",
+    "Conduct",
+    "Course",
     "Document",
     "DocumentEvent",
     "Duration",
@@ -77,9 +98,11 @@ __all__ = [
     "EventSource",
     "EventStatus",
     "EventType",
+    "ExpectationResult",
     "Fault",
     "FaultKind",
     "FaultMethod",
+    "FaultOptions",
     "Faults",
     "Group",
     "GroupDetails",
@@ -89,7 +112,13 @@ __all__ = [
     "MaintenanceMode",
     "RefusedError",
     "Response",
+    "Result",
+    "RuleName",
+    "Scenario",
     "Service",
+    "StepResult",
+    "Unannounced",
+    "Verdict",
     "VersionedDocument",
     "VersionedEvent",
     "run_scenario",

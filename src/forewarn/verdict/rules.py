@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -30,6 +31,38 @@ RESTART_SECONDS = (
     300.0  # seconds in which a machine need not poll after an event was carried out on it
 )
 PREPARED_TYPES = ("Preempt", "Reboot", "Redeploy")  # after which nothing in memory is left
+
+
+RuleName: TypeAlias = Literal[
+    "missing-header",
+    "forwarded",
+    "wrong-path",
+    "wrong-verb",
+    "wrong-query",
+    "wrong-version",
+    "blind-version",
+    "malformed-approval",
+    "unknown-approval",
+    "ignored-withdrawal",
+    "never-seen",
+    "clock-passed",
+    "nobody-asked",
+    "seen-late",
+    "polls-too-seldom",
+    "stopped-polling",
+    "gave-up",
+    "ignored-throttling",
+    "polls-seldom",
+    "hammering",
+    "approved-freeze",
+    "late-approval",
+    "repeated-approval",
+    "no-reaction",
+    "approved-for-others",
+    "slow-poll",
+    "preview-version",
+]
+"""The name of a rule for clients. A test compares it with `RULES`."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -84,8 +117,9 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def check_rules(*names: str) -> None:
-    """Raise ValueError if one of these is not the name of a rule."""
+def check_rules(*names: str) -> tuple[RuleName, ...]:
+    """Return the names of rules, or raise ValueError if one of them is none."""
     for name in names:
         if name not in RULES:
             raise ValueError(f"unknown rule '{shortened(name)}'; {instead_of(name, RULES)}")
+    return cast(tuple[RuleName, ...], names)

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from forewarn.support.handles import EventRef, MachineRef, id_of, name_of
 from forewarn.verdict import rendering
-from forewarn.verdict.rules import check_rules
+from forewarn.verdict.rules import RuleName, check_rules
 from forewarn.verdict.values import Complaint, Conduct, Course, VerdictData
 
 SHOWN_IN_REPR = 3  # complaints
@@ -22,24 +23,37 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is wrong. Notes do not count."""
         return not self.wrong
 
     def check(self, *, strict: bool = False) -> Verdict:
-        """Return the verdict; raise AssertionError if it is not ok or, with `strict`, has notes."""
+        """Return the verdict, or raise AssertionError with all of it if anything is wrong.
+
+        Args:
+            strict: Count notes as well.
+        """
         __tracebackhide__ = True  # pytest shows the line of the caller
         if not self.ok or (strict and self.notes):
             raise AssertionError(str(self))
         return self
 
-    def of(self, machine: Any) -> Verdict:
-        """Return the part of the verdict that is about one machine."""
-        name = _name(machine)
+    def of(self, machine: MachineRef) -> Verdict:
+        """Return the part of the verdict that is about one machine.
+
+        Args:
+            machine: The machine, or its name.
+        """
+        name = name_of(machine)
         filtered = self._filter(lambda item: item.machine == name)
         unannounced = tuple(item for item in self.unannounced if name in item.machines)
         return msgspec.structs.replace(filtered, unannounced=unannounced)
 
-    def about(self, event: Any) -> Verdict:
-        """Return the part about one event; the first characters of its id are enough."""
+    def about(self, event: EventRef) -> Verdict:
+        """Return the part of the verdict that is about one event.
+
+        Args:
+            event: The event, or its id, of which the first characters are enough.
+        """
         id = _id(event)
         machines = {item.machine for item in self.courses if item.event.startswith(id)}
         filtered = self._filter(lambda item: item.event.startswith(id))
@@ -47,43 +61,74 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         unannounced = tuple(item for item in self.unannounced if item.event.startswith(id))
         return msgspec.structs.replace(filtered, conducts=conducts, unannounced=unannounced)
 
-    def without(self, *rules: str) -> Verdict:
+    def without(self, *rules: RuleName) -> Verdict:
         """Return the verdict without the complaints of these rules.
 
-        Raise ValueError if one of them is not a rule.
+        Args:
+            rules: The names of the rules.
+
+        Raises:
+            ValueError: One of them is not a rule.
         """
         check_rules(*rules)
         complaints = tuple(item for item in self.complaints if item.rule not in rules)
         return msgspec.structs.replace(self, complaints=complaints)
 
-    def by(self, rule: str) -> tuple[Complaint, ...]:
-        """Return the complaints of one rule; raise ValueError if there is no such rule."""
+    def by(self, rule: RuleName) -> tuple[Complaint, ...]:
+        """Return the complaints of one rule.
+
+        Args:
+            rule: The name of the rule.
+
+        Raises:
+            ValueError: There is no such rule.
+        """
         check_rules(rule)
         return tuple(item for item in self.complaints if item.rule == rule)
 
-    def course(self, machine: Any, event: Any) -> Course:
-        """Return the course of one event on one machine; raise LookupError if there is none."""
-        name, id = _name(machine), _id(event)
+    def course(self, machine: MachineRef, event: EventRef) -> Course:
+        """Return the course of one event on one machine.
+
+        Args:
+            machine: The machine, or its name.
+            event: The event, or its id, of which the first characters are enough.
+
+        Raises:
+            LookupError: The machine's document has not listed such an event.
+        """
+        name, id = name_of(machine), _id(event)
         for item in self.courses:
             if item.machine == name and item.event.startswith(id):
                 return item
         raise LookupError(f"there is no event {id} of machine '{name}' in this verdict")
 
-    def conduct(self, machine: Any) -> Conduct:
-        """Return how one machine polled; raise LookupError if it sent no requests."""
-        name = _name(machine)
+    def conduct(self, machine: MachineRef) -> Conduct:
+        """Return how one machine polled.
+
+        Args:
+            machine: The machine, or its name.
+
+        Raises:
+            LookupError: It has sent no requests.
+        """
+        name = name_of(machine)
         for item in self.conducts:
             if item.machine == name:
                 return item
         raise LookupError(f"machine '{name}' has sent no requests")
 
-    def knows(self, machine: Any) -> bool:
-        """Return whether a machine has sent requests or had an event."""
-        name = _name(machine)
+    def knows(self, machine: MachineRef) -> bool:
+        """Return whether a machine has sent requests or had an event.
+
+        Args:
+            machine: The machine, or its name.
+        """
+        name = name_of(machine)
         names = {item.machine for item in self.conducts} | {item.machine for item in self.courses}
         return name in names
 
     def render(self) -> str:
+        """Return the verdict as text, as `forewarn verdict` prints it."""
         return rendering.render(self)
 
     def _filter(self, matches: Any) -> Verdict:
@@ -121,12 +166,8 @@ class _MachineOnly(msgspec.Struct, frozen=True):
     event: str = ""
 
 
-def _name(machine: Any) -> str:
-    return str(getattr(machine, "name", machine))
-
-
-def _id(event: Any) -> str:
-    return str(getattr(event, "id", event)).upper()
+def _id(event: EventRef) -> str:
+    return id_of(event).upper()
 
 
 def _count(number: int, noun: str) -> str:

@@ -140,7 +140,7 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
     result.assert_outcomes(passed=8, failed=2, errors=4)
     result.stdout.fnmatch_lines(
         [
-            "*UsageError: forewarn(socket=…): expected one of fleet, sockets, state, *",
+            "*UsageError: forewarn(socket=…): expected one of fleet, sockets, real_time, *",
             "*UsageError: forewarn takes one positional argument, a fleet; pass the others by *",
         ],
     )

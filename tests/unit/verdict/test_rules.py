@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 import pytest
 
 from forewarn.testing import Service
-from forewarn.verdict.rules import MAX_APPROVALS, NOTE, RULES, WRONG
+from forewarn.verdict.rules import MAX_APPROVALS, NOTE, RULES, WRONG, RuleName
 
 PLACE = "/metadata/scheduledevents"
 NEWEST = "2020-07-01"
@@ -303,3 +304,7 @@ def test_every_rule_says_what_is_expected() -> None:
     for name, rule in RULES.items():
         assert rule.severity in (WRONG, NOTE), name
         assert rule.expects.endswith("."), name
+
+
+def test_the_names_that_an_editor_completes_are_those_of_the_rules() -> None:
+    assert get_args(RuleName) == tuple(RULES)

@@ -12,6 +12,7 @@ from forewarn.cli import completion
 from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service
 
 if TYPE_CHECKING:
+    from forewarn.verdict.rules import RuleName
     from forewarn.verdict.verdict import Verdict
 
 
@@ -50,7 +51,7 @@ def verdict(
     if rules:
         _rules(json)
         return
-    _check_rules(allow or [])
+    allowed = _check_rules(allow or [])
     if forget:
         if files or machine or event:
             raise typer.BadParameter(
@@ -61,7 +62,7 @@ def verdict(
         say("all observations were discarded")
         return
     verdict = _of_files(files, machine, event) if files else _of_service(url, machine, event)
-    verdict = verdict.without(*(allow or []))
+    verdict = verdict.without(*allowed)
     if junit is not None:
         _write_junit(junit, verdict)
     if json:
@@ -100,11 +101,11 @@ def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verd
     return verdict
 
 
-def _check_rules(names: list[str]) -> None:
+def _check_rules(names: list[str]) -> tuple[RuleName, ...]:
     from forewarn.verdict.rules import check_rules
 
     try:
-        check_rules(*names)
+        return check_rules(*names)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--allow") from None
 

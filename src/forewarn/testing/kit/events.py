@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 from forewarn.core import Event as Record
 from forewarn.core import EventType as CoreEventType
 from forewarn.core import Source, Status, Time
 from forewarn.service.platform.platform import Outcome, Outcomes
+from forewarn.support.handles import MachineRef, name_of
 from forewarn.support.instants import to_datetime
 from forewarn.testing.durations import Duration, in_microseconds, instant, whole_seconds
 from forewarn.testing.errors import RefusedError, allowed
@@ -22,15 +23,6 @@ from forewarn.testing.kit.requests import Requests
 from forewarn.testing.names import EventSource, EventType
 
 MAX_STEPS = 1_000  # instants at which something is due, before an event counts as endless
-
-
-class HasName(Protocol):
-    """An object with a name, such as a machine."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
 
 
 class Announcement(TypedDict, total=False):
@@ -197,7 +189,7 @@ class Event:
         text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).message
         return text
 
-    def approve(self, by: HasName | str | None = None) -> Event:
+    def approve(self, by: MachineRef | None = None) -> Event:
         """Approve it.
 
         Args:
@@ -206,7 +198,7 @@ class Event:
         if by is None:
             event_from(self._session, self._session.node.platform.approve(self.id, "operator"))
             return self
-        machine = by if isinstance(by, str) else by.name
+        machine = name_of(by)
         response = self._session.approve(machine, self)
         if response.status != 200:
             text = response.body.decode(errors="replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -18,17 +18,87 @@ from forewarn.testing.names import FaultKind, FaultMethod
 from forewarn.testing.session import Session
 
 
+class FaultOptions(TypedDict, total=False):
+    """Options of a fault. By default it applies to every machine, at once, until it is cleared."""
+
+    machine: str | Machine | None
+    """Only this machine."""
+    machines: Sequence[str | Machine]
+    """Only these machines."""
+    group: str | Group | None
+    """Only the machines of this group."""
+    groups: Sequence[str | Group]
+    """Only the machines of these groups."""
+    method: FaultMethod | None
+    """Only requests of this method."""
+    times: int | None
+    """Only so many requests or events."""
+    skip: int
+    """How many requests or events are let through first."""
+    starts_in: Duration | None
+    """The time from now after which it begins to apply."""
+    lasts: Duration | None
+    """How long it applies."""
+    probability: float
+    """The probability with which it applies to a request or event; 1 by default."""
+    seed: int | None
+    """The seed of the probability; by default the number of the fault, so that a run repeats."""
+    seconds: float | None
+    """The delay of `slow` and `stalled`, the time until `vanish`, the notice of `short-notice`."""
+    status: int | None
+    """The status of `error`, from 500 to 599."""
+    body: str | None
+    """The body of `error` and `plain`."""
+    takes_effect: bool | None
+    """Whether an approval takes effect although its answer goes wrong."""
+
+
 class Fault:
     """A fault that was added.
 
-    Its counters are read when used; once it has been cleared, they keep their last values.
+    Its counters are read when they are used; once it has been cleared, they keep their last values.
     """
+
+    id: str
+    """Its id, such as `f1`."""
+
+    kind: FaultKind
+    """What it does."""
 
     def __init__(self, faults: Faults, account: FaultAccount) -> None:
         self._faults = faults
         self._last = account
         self.id = account.fault.id
         self.kind = account.fault.kind.value
+
+    @property
+    def matches(self) -> int:
+        """The number of requests or events to which it could have been applied."""
+        return self._account.matched
+
+    @property
+    def consumed(self) -> int:
+        """The number of requests or events to which it was applied."""
+        return self._account.consumed
+
+    @property
+    def left(self) -> int | None:
+        """How often it will still be applied; None if that is not limited."""
+        return self._account.left
+
+    @property
+    def by_machine(self) -> dict[str, int]:
+        """How often it was applied to each machine."""
+        return self._account.by_machine
+
+    @property
+    def status(self) -> str:
+        """`waiting` until it begins to apply, `active`, `used up` or `over`."""
+        return self._account.state
+
+    def clear(self) -> None:
+        """Remove it. Clearing it again does nothing."""
+        self._faults._remove(self)
 
     @property
     def _account(self) -> FaultAccount:
@@ -38,84 +108,25 @@ class Fault:
         self._last = account or self._last
         return self._last
 
-    @property
-    def matches(self) -> int:
-        """Requests or events to which it could have applied."""
-        return self._account.matched
-
-    @property
-    def consumed(self) -> int:
-        """Requests or events to which it was applied."""
-        return self._account.consumed
-
-    @property
-    def left(self) -> int | None:
-        """How often it will still apply; None if until it is cleared."""
-        return self._account.left
-
-    @property
-    def by_machine(self) -> dict[str, int]:
-        return self._account.by_machine
-
-    @property
-    def status(self) -> str:
-        """`waiting`, `active`, `used up` or `over`."""
-        return self._account.state
-
-    def clear(self) -> None:
-        """Remove it. Clearing it again does nothing."""
-        self._faults._remove(self)
-
     def __repr__(self) -> str:
         return f"<fault {self.id} {self.kind}: {self._account.consumption}, {self.status}>"
 
 
 class Faults:
-    """The faults of a service, in the order in which they were added."""
+    """The faults of a service in the order in which they were added, as `service.faults`."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Any) -> None:  # Any: what it is, is not for users
+        self._session: Session = session
         self._handles: dict[str, Fault] = {}
 
-    def add(
-        self,
-        kind: FaultKind,
-        *,
-        machine: str | Machine | None = None,
-        machines: Sequence[str | Machine] = (),
-        group: str | Group | None = None,
-        groups: Sequence[str | Group] = (),
-        method: FaultMethod | None = None,
-        times: int | None = None,
-        skip: int = 0,
-        starts_in: Duration | None = None,
-        lasts: Duration | None = None,
-        probability: float = 1.0,
-        seed: int | None = None,
-        seconds: float | None = None,
-        status: int | None = None,
-        body: str | None = None,
-        takes_effect: bool | None = None,
-    ) -> Fault:
-        """Add a fault, by default for every machine and active at once. See "Faults" in the
-        documentation."""
-        new = _new_fault(
-            kind=kind,
-            machines=_names(machine, machines),
-            groups=_names(group, groups),
-            method=(method or "").upper(),
-            times=times,
-            skip=skip,
-            starts_in=starts_in,
-            lasts=lasts,
-            probability=probability,
-            seed=seed,
-            seconds=seconds,
-            status=status,
-            body=body,
-            takes_effect=takes_effect,
-        )
+    def add(self, kind: FaultKind, **options: Unpack[FaultOptions]) -> Fault:
+        """Add a fault: `service.faults.add("gone", machine="web_0", times=3)`.
 
+        Args:
+            kind: What it does.
+            options: See `FaultOptions`.
+        """
+        new = _new_fault(kind, **options)
         account = self._session.call(self._session.node.faults.add, new, "test")
         if isinstance(account, Refused):
             raise RefusedError(refusal(account))
@@ -123,8 +134,13 @@ class Faults:
         return fault
 
     @contextmanager
-    def during(self, kind: FaultKind, **options: Any) -> Iterator[Fault]:
-        """Add a fault for the duration of the block; takes what `add` takes."""
+    def during(self, kind: FaultKind, **options: Unpack[FaultOptions]) -> Iterator[Fault]:
+        """Add a fault for the duration of a block.
+
+        Args:
+            kind: What it does.
+            options: See `FaultOptions`.
+        """
         fault = self.add(kind, **options)
         try:
             yield fault
@@ -132,8 +148,7 @@ class Faults:
             fault.clear()
 
     def list(self) -> list[Fault]:
-        """Return all faults that are not cleared, also those that others have added."""
-
+        """Return all faults that have not been cleared, also those that others have added."""
         accounts = self._session.call(self._session.node.faults.all)
         return [self._handle(account) for account in accounts]
 
@@ -160,12 +175,35 @@ class Faults:
         return self._handles.setdefault(account.fault.id, Fault(self, account))
 
 
-def _new_fault(**options: Any) -> NewFault:
+def _new_fault(
+    kind: FaultKind,
+    *,
+    machine: str | Machine | None = None,
+    machines: Sequence[str | Machine] = (),
+    group: str | Group | None = None,
+    groups: Sequence[str | Group] = (),
+    method: FaultMethod | None = None,
+    starts_in: Duration | None = None,
+    lasts: Duration | None = None,
+    **others: Any,
+) -> NewFault:
     """Convert the options, refusing what the control API refuses."""
+    if unknown := others.keys() - FaultOptions.__annotations__.keys():
+        known = ", ".join(FaultOptions.__annotations__)
+        raise TypeError(f"a fault has no option '{min(unknown)}'; expected one of {known}")
     try:
-        for key in ("starts_in", "lasts"):
-            options[key] = None if options[key] is None else in_microseconds(options[key])
-        return msgspec.convert(options, NewFault)
+        return msgspec.convert(
+            {
+                "kind": kind,
+                "machines": _names(machine, machines),
+                "groups": _names(group, groups),
+                "method": (method or "").upper(),
+                "starts_in": None if starts_in is None else in_microseconds(starts_in),
+                "lasts": None if lasts is None else in_microseconds(lasts),
+                **others,
+            },
+            NewFault,
+        )
     except (msgspec.ValidationError, RefusedError) as error:
         raise RefusedError(f"invalid fault: {error}") from error
 

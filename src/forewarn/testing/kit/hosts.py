@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from forewarn.core.fleet import Host as Record
 from forewarn.service.platform.hosts import DEGRADED_NOTICE
 from forewarn.service.platform.hosts import MaintenanceMode as CoreMaintenanceMode
@@ -14,8 +16,13 @@ from forewarn.testing.names import MaintenanceMode
 
 
 class Host:
-    def __init__(self, session: Requests, name: str) -> None:
-        self._session = session
+    """One host: its maintenance, degraded hardware, failure and repair."""
+
+    name: str
+    """Its name."""
+
+    def __init__(self, session: Any, name: str) -> None:  # Any: what it is, is not for users
+        self._session: Requests = session
         self.name = name
 
     @property
@@ -50,10 +57,15 @@ class Host:
         description: str | None = None,
         duration: Duration | None = None,
     ) -> tuple[Event, ...]:
-        """Announce an update of the host: `Freeze`, `Reboot` or `live-migration`.
+        """Announce maintenance of the host: one event for each group on it, which start together.
 
-        This makes one event for each group on it, which start together; or with `evacuate` one for
-        each machine.
+        Args:
+            type: What it does to the machines.
+            evacuate: Empty the host machine by machine instead: a Freeze for each machine.
+            notice: The time until NotBefore; by default the minimum of the type.
+            short_notice: Allow less notice than the type promises.
+            description: The text that documents show.
+            duration: The expected duration of the impact in whole seconds; -1 if it is not known.
         """
         modes = {mode.value.lower(): mode for mode in CoreMaintenanceMode}
         if type.lower() not in modes:
@@ -72,24 +84,33 @@ class Host:
         )
 
     def degrade(self, *, notice: Duration | None = None, note: str = "") -> tuple[Event, ...]:
-        """Report that its hardware is about to fail: a Redeploy for each machine, by default with
-        seven days of notice."""
+        """Report that its hardware is about to fail: a Redeploy for each machine on it.
+
+        Args:
+            notice: The time until NotBefore; by default seven days.
+            note: What is wrong with it.
+        """
         until = DEGRADED_NOTICE if notice is None else in_microseconds(notice)
         hosts = self._session.node.hosts
         work = hosts.degrade(self.name, "test", notice=until, note=note)
         return events_from(self._session, work)
 
     def fail(self, note: str = "") -> tuple[Event, ...]:
-        """Let it fail without notice: a Redeploy for each group on it, Started at once."""
+        """Let it fail without notice: a Redeploy for each group on it, Started at once.
+
+        Args:
+            note: What is wrong with it.
+        """
         return events_from(
             self._session, self._session.node.hosts.fail(self.name, "test", note=note)
         )
 
     def repair(self) -> tuple[Event, ...]:
-        """Report it healthy again: what was planned because it was not is withdrawn."""
+        """Report it healthy again: what was planned because it was not, is withdrawn."""
         return events_from(self._session, self._session.node.hosts.repair(self.name, "test"))
 
     def explain(self) -> str:
+        """Return a sentence about what its maintenance is waiting for."""
         text: str = allowed(self._session.call(self._session.node.hosts.explain, self.name)).message
         return text
 

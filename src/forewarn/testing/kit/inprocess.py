@@ -23,11 +23,17 @@ SOCKET_TIMEOUT = 30.0  # seconds for a response over a socket
 
 
 class Response(msgspec.Struct, frozen=True):
+    """The response to a request of a machine."""
+
     status: int
-    headers: Mapping[str, str]  # names in lower case
+    """The status code."""
+    headers: Mapping[str, str]
+    """The headers, with names in lower case."""
     body: bytes
+    """The body."""
 
     def json(self) -> Any:
+        """Return the body, parsed as JSON."""
         return msgspec.json.decode(self.body)
 
 
@@ -116,11 +122,12 @@ def over_socket(
 class Asgi:
     """One machine's endpoint as an ASGI application: every request comes from that machine."""
 
-    def __init__(self, session: Session, machine: str) -> None:
-        self._session = session
+    def __init__(self, session: Any, machine: str) -> None:  # Any: what it is, is not for users
+        self._session: Session = session
         self._machine = machine
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request, as ASGI defines it."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return

@@ -19,6 +19,7 @@ from forewarn.core import EventType as CoreEventType
 from forewarn.core import Group as CoreGroup
 from forewarn.core import Machine as CoreMachine
 from forewarn.support import guard
+from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit.documents import Document, VersionedDocument
@@ -31,7 +32,7 @@ from forewarn.testing.kit.events import (
     schedule,
 )
 from forewarn.testing.kit.inprocess import Asgi, Response
-from forewarn.testing.kit.requests import NEWEST, EventRef, Requests, id_of
+from forewarn.testing.kit.requests import NEWEST, Requests
 from forewarn.testing.kit.socket_patch import SocketPatch
 from forewarn.testing.names import EventType, GroupKind
 from forewarn.wire.extensions import READY, ReadinessReport
@@ -43,8 +44,14 @@ ENVIRONMENT = "FOREWARN_METADATA"  # environment variable with the endpoint's UR
 
 
 class Machine:
-    def __init__(self, session: Requests, name: str) -> None:
-        self._session = session
+    """One machine of the fleet: what can happen to it, its requests, and how programs reach its
+    endpoint."""
+
+    name: str
+    """Its name, as events list it."""
+
+    def __init__(self, session: Any, name: str) -> None:  # Any: what it is, is not for users
+        self._session: Requests = session
         self.name = name
 
     @property
@@ -54,11 +61,12 @@ class Machine:
 
     @property
     def group(self) -> str:
+        """The name of its group."""
         return self._place()[0].name
 
     @property
     def host(self) -> str:
-        """The host it is on now, or an empty string."""
+        """The name of the host that it is on now, or an empty string."""
         return self._record.host
 
     @property
@@ -68,7 +76,7 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """Not evicted and not deleted."""
+        """Whether it exists: it has not been evicted or deleted."""
         return self._record.alive
 
     @property
@@ -104,16 +112,29 @@ class Machine:
         return event_from(self._session, self._session.node.removals.delete(self.name, "test"))
 
     def fail(self, type: EventType = "Redeploy") -> Event:
-        """Let it fail without notice: the event appears as Started."""
+        """Let it fail without notice: the event is Started at once.
+
+        Args:
+            type: The type of the event.
+        """
         fail = self._session.node.removals.fail
         return event_from(self._session, fail(self.name, event_type(type), "test"))
 
     def freeze(self, **details: Unpack[Announcement]) -> Event:
-        """Announce a pause of a few seconds, by default with 15 minutes of notice."""
+        """Announce a Freeze, a pause of a few seconds, by default with 15 minutes of notice.
+
+        Args:
+            details: See `Announcement`.
+        """
         return self.schedule("Freeze", **details)
 
     def schedule(self, type: EventType, **details: Unpack[Announcement]) -> Event:
-        """Announce any event for it: `schedule("Reboot", notice="20m", duration=9)`."""
+        """Announce any event for it: `schedule("Reboot", notice="20m", duration=9)`.
+
+        Args:
+            type: The type of the event.
+            details: See `Announcement`.
+        """
         return schedule(self._session, type, (self.name,), details)
 
     def restore(self) -> Machine:
@@ -131,15 +152,35 @@ class Machine:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> Response:
-        """Send one HTTP request as this machine, exactly as given."""
+        """Send one HTTP request as this machine, exactly as given.
+
+        Args:
+            method: The method, such as `GET`.
+            target: The path and query.
+            headers: All headers of the request.
+            body: Its body.
+        """
         return self._session.request(self.name, method, target, headers, body)
 
     def get(self, version: str = NEWEST, headers: Mapping[str, str] | None = None) -> Response:
+        """Poll for events, and return the response whatever its status is.
+
+        Args:
+            version: The api-version.
+            headers: Headers in addition to `Metadata: true`, or instead of it.
+        """
         return self._session.get(self.name, version, headers)
 
     def post(
         self, body: bytes, version: str = NEWEST, headers: Mapping[str, str] | None = None
     ) -> Response:
+        """Send a POST to the endpoint of events, which is how events are approved.
+
+        Args:
+            body: The body.
+            version: The api-version.
+            headers: Headers in addition to `Metadata: true`, or instead of it.
+        """
         return self._session.post(self.name, body, version, headers)
 
     @overload
@@ -149,21 +190,43 @@ class Machine:
     def document(self, version: str) -> VersionedDocument: ...
 
     def document(self, version: str = NEWEST) -> Document | VersionedDocument:
-        """Fetch its document, parsed. This counts as a poll."""
+        """Fetch its document, parsed; refused if the answer is not 200. This counts as a poll.
+
+        Args:
+            version: The api-version.
+        """
         return cast(Document, self._json(self.get(version)))
 
     def instance(self, path: str = "", version: str = INSTANCE_VERSIONS[-1]) -> Any:
-        """Fetch its instance metadata, or the part of it at a path such as `compute`."""
+        """Fetch its instance metadata, parsed; refused if the answer is not 200.
+
+        Args:
+            path: The part to fetch, such as `compute`; by default everything.
+            version: The api-version.
+
+        Returns:
+            A dict; or for the path of a list or of a single value, that.
+        """
         below = f"/{path.strip('/')}" if path else ""
         target = f"/metadata/instance{below}?api-version={version}&format=json"
         return self._json(self.request("GET", target, {"Metadata": "true"}))
 
     def approve(self, *events: EventRef) -> Response:
-        """Approve these events."""
+        """Approve events by a POST.
+
+        Args:
+            events: The events, or their ids.
+        """
         return self._session.approve(self.name, *events)
 
     def report_ready(self, event: EventRef, note: str = "", *, ready: bool = True) -> None:
-        """Report that it is prepared for the event, or with `ready=False` that it is not."""
+        """Report whether it is ready for an event.
+
+        Args:
+            event: The event, or its id.
+            note: A text for the other machines and for operators.
+            ready: False takes an earlier report back.
+        """
         body = msgspec.json.encode(ReadinessReport(ready, note))
         self._json(self.request("PUT", f"{READY}/{id_of(event)}", {"Metadata": "true"}, body))
 
@@ -181,15 +244,18 @@ class Machine:
 
     @property
     def asgi(self) -> Asgi:
-        """Its endpoint as an ASGI application, without sockets, for any event loop:
+        """Its endpoint as an ASGI application, without sockets and for any event loop:
         `httpx.AsyncClient(transport=httpx.ASGITransport(machine.asgi))`."""
         return Asgi(self._session, self.name)
 
     def wait_for_poll(self, timeout: Duration = FIRST_POLL_WITHIN) -> Machine:
-        """Wait until a client has polled as this machine; refused after so many real seconds.
+        """Wait until a client has polled as this machine; refused if that takes too long.
 
         `clock.play` waits only for machines that have polled before, which a program that was just
         started has not.
+
+        Args:
+            timeout: The real time to wait.
         """
         seconds = in_seconds(timeout)
         node, pause, end = self._session.node, threading.Event(), guard.monotonic() + seconds
@@ -210,8 +276,10 @@ class Machine:
         return self
 
     def inside(self) -> AbstractContextManager[Machine]:
-        """Redirect this process's connections to 169.254.169.254 to this machine's endpoint, for
-        clients that know no other address. A context manager."""
+        """Return a block in which this process's connections to 169.254.169.254 reach this machine.
+
+        It is for Python clients that know no other address.
+        """
         return SocketPatch(self)
 
     def _json(self, response: Response) -> Any:
@@ -247,11 +315,14 @@ class Machine:
 class Group(Sequence[Machine]):
     """The machines of a scale set, availability set, zone or cloud service.
 
-    A sequence, by number or by name, that can also be indexed by a name.
+    A sequence of machines that can also be indexed by their names: `web[0]`, `web["web_0"]`.
     """
 
-    def __init__(self, session: Requests, name: str, machines: Sequence[str]) -> None:
-        self._session = session
+    name: str
+    """Its name."""
+
+    def __init__(self, session: Any, name: str, machines: Sequence[str]) -> None:
+        self._session: Requests = session  # Any above: what it is, is not for users
         self.name = name
         self._machines = tuple(Machine(session, machine) for machine in machines)
 
@@ -262,6 +333,7 @@ class Group(Sequence[Machine]):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of its machines."""
         return tuple(machine.name for machine in self._machines)
 
     @property
@@ -277,16 +349,26 @@ class Group(Sequence[Machine]):
         return [Event(self._session, record) for record in self._session.call(listed)]
 
     def evict(self) -> tuple[Event, ...]:
-        """Evict every spot machine of it: a Preempt each."""
+        """Evict all of its spot machines: a Preempt for each."""
         return events_from(self._session, self._session.node.removals.evict_all(self.name, "test"))
 
     def scale_in(self, count: int | None = None, *, to: int | None = None) -> tuple[Event, ...]:
-        """Delete `count` machines, or all but `to`, those with the highest numbers first."""
+        """Delete machines, those with the highest numbers first.
+
+        Args:
+            count: How many to delete.
+            to: How many to keep, instead of `count`.
+        """
         work = self._session.node.removals.scale_in(self.name, "test", count=count, to=to)
         return events_from(self._session, work)
 
     def schedule(self, type: EventType, **details: Unpack[Announcement]) -> tuple[Event, ...]:
-        """Announce one event for each of its machines."""
+        """Announce one event for each of its machines.
+
+        Args:
+            type: The type of the events.
+            details: See `Announcement`.
+        """
         return tuple(machine.schedule(type, **details) for machine in self._machines)
 
     @overload

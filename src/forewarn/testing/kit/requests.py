@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeAlias
 
 from forewarn.node import Node
+from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.kit.clock import Clock
 from forewarn.testing.kit.inprocess import Response, exchange, over_socket
 from forewarn.testing.session import Session, caller_id
@@ -14,23 +14,6 @@ from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST as NEWEST_VERSION
 
 NEWEST = NEWEST_VERSION.name
-
-
-class HasId(Protocol):
-    """An object with an id, such as an event."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        ...
-
-
-EventRef: TypeAlias = "HasId | str"
-"""An event, or its id."""
-
-
-def id_of(event: EventRef) -> str:
-    return event if isinstance(event, str) else event.id
 
 
 class Requests(Session):
@@ -61,6 +44,7 @@ class Requests(Session):
     def get(
         self, machine: str, version: str = NEWEST, headers: Mapping[str, str] | None = None
     ) -> Response:
+        """Poll as this machine."""
         target = f"/metadata/scheduledevents?api-version={version}"
         return self.request(machine, "GET", target, {"Metadata": "true", **(headers or {})})
 
@@ -71,10 +55,12 @@ class Requests(Session):
         version: str = NEWEST,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
+        """Send a POST as this machine."""
         target = f"/metadata/scheduledevents?api-version={version}"
         return self.request(machine, "POST", target, {"Metadata": "true", **(headers or {})}, body)
 
     def approve(self, machine: str, *events: EventRef) -> Response:
+        """Approve these events as this machine."""
         return self.post(machine, write_approval([id_of(event) for event in events]))
 
     def _by_test(self, machine: str) -> AbstractContextManager[None]:

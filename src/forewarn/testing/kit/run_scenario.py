@@ -29,9 +29,20 @@ def run_scenario(
 ) -> Result:
     """Start a service with the scenario's fleet, and play the scenario on it.
 
-    With a `speed` it runs in real time, with durations divided by it; else on a virtual clock.
-    `on_ready` is called when the service runs and nothing has happened yet; `on_step` with each
-    step of the timeline that is carried out. The rest is as for `scenarios.play`.
+    Args:
+        scenario: The name of a scenario that comes with forewarn, a file, or a value.
+        client: Called at every stop of the clock, to send requests as the machine under test.
+            Without it, the player waits for clients that poll from elsewhere.
+        speed: Run in real time, with all durations divided by this number; by default the clock is
+            virtual.
+        record: A file to which a trace is written.
+        first_poll_timeout: Real time in which the machines under test have to poll.
+        reaction_time: Real time that clients get after every change while there is an event that
+            they could approve.
+        timeout: Real time that each change waits for clients that have been polling.
+        program: The program under test, if the player has to start and stop it.
+        on_ready: Called when the service runs and nothing has happened yet.
+        on_step: Called with a description of each step that is carried out.
     """
     loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     service = Service(

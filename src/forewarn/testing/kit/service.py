@@ -26,6 +26,7 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.platform.platform import new_id
 from forewarn.store import Store
+from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit import events, fleets
@@ -38,7 +39,7 @@ from forewarn.testing.kit.fleets import GroupDetails
 from forewarn.testing.kit.hosts import Host
 from forewarn.testing.kit.inprocess import Response
 from forewarn.testing.kit.machines import FIRST_POLL_WITHIN, Group, Machine
-from forewarn.testing.kit.requests import NEWEST, EventRef, Requests, id_of
+from forewarn.testing.kit.requests import NEWEST, Requests
 from forewarn.testing.names import EventType
 from forewarn.testing.session import LOOPBACK
 from forewarn.verdict.verdict import Verdict

@@ -27,6 +27,8 @@ _patched = threading.Lock()  # a process has one time
 
 
 class TimePatch:
+    """A block or a decorated function in which Python's time is the service's: `clock.patch()`."""
+
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._lock = threading.Lock()  # the clock moves in the service's thread
@@ -36,6 +38,7 @@ class TimePatch:
         self._unfollow: Callable[[], None] = lambda: None
 
     def __enter__(self) -> TimePatch:
+        """Make Python's time follow the clock."""
         travel = _travel()
         if not _patched.acquire(blocking=False):
             raise RefusedError(
@@ -60,6 +63,7 @@ class TimePatch:
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        """Give Python its own time back."""
         with self._lock:
             self._unfollow()
             self._traveller = None

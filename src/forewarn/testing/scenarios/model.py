@@ -88,11 +88,22 @@ Expectation = EventExpectation | ComplaintsExpectation | CommandExpectation
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario that was read from a file, as `forewarn.testing.scenarios.load` returns it."""
+
     name: str
+    """Its name."""
     about: str
+    """What it is about."""
     fleet: Fleet
-    under_test: tuple[str, ...]  # the machines on which the program under test runs
+    """Its machines, groups and hosts."""
+    under_test: tuple[str, ...]
+    """The machines on which the program under test runs."""
     steps: tuple[Step, ...]
+    """What happens, and when."""
     expectations: tuple[Expectation, ...]
-    ends: Duration | None = None  # None: when all steps are done and all events have ended
+    """What is expected of the program under test."""
+    ends: Duration | None = None
+    """When it ends, in microseconds since its start; None if it ends when all steps are done and
+    all events have ended."""
     text: str = ""
+    """The text of the file."""

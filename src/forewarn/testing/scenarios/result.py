@@ -17,51 +17,75 @@ class CommandExit(msgspec.Struct, frozen=True, kw_only=True):
     """How the command under test ended on one machine."""
 
     machine: str
-    code: int | None  # None: it ignored SIGTERM and was killed
-    terminated: bool  # by SIGTERM, because the scenario had ended
+    """The machine."""
+    code: int | None
+    """Its exit code; None if it ignored SIGTERM and was killed."""
+    terminated: bool
+    """Whether it was ended by SIGTERM, because the scenario had ended."""
 
 
 class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
     """One expectation, and whether it was met."""
 
     expected: str
+    """What was expected, in words."""
     ok: bool
-    message: str = ""  # the problem; or, if it is ok, what was not checked
+    """Whether it was met."""
+    message: str = ""
+    """The problem; or, if it is ok, what was not checked."""
     line: int = 0
+    """Its line in the file."""
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the timeline, and whether it was carried out."""
 
     line: int
-    step: str  # such as `restart web_0`
-    at: float | None = None  # seconds since the start; None: it was never due
+    """Its line in the file."""
+    step: str
+    """What it does, such as `restart web_0`."""
+    at: float | None = None
+    """When it was carried out, in seconds since the start; None if it was never due."""
     refused: str = ""
+    """Why the service refused it; empty if it did not."""
     why_not: str = ""
+    """Why it was never due; empty if it was."""
     notes: tuple[str, ...] = ()
+    """What the service remarked about it."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What came of playing a scenario."""
 
     scenario: str
+    """The name of the scenario."""
     about: str = ""
+    """What it is about."""
     expectations: tuple[ExpectationResult, ...] = ()
+    """The expectations, and whether each was met."""
     steps: tuple[StepResult, ...] = ()
-    problems: tuple[str, ...] = ()  # reasons why it was not played to the end
+    """The steps of the timeline, and whether each was carried out."""
+    problems: tuple[str, ...] = ()
+    """The reasons why it was not played to the end."""
     verdict: Verdict = Verdict()
+    """What the clients did, and what was wrong with it."""
     ended: tuple[CommandExit, ...] = ()
-    seconds: float = 0.0  # of domain time
-    took: float = 0.0  # seconds of real time
-    lines: tuple[dict[str, Any], ...] = ()  # of the trace
+    """How the command under test ended on each machine, if there was one."""
+    seconds: float = 0.0
+    """How long it took on the service's clock."""
+    took: float = 0.0
+    """How long it took in real time, in seconds."""
+    lines: tuple[dict[str, Any], ...] = ()
+    """The trace."""
 
     @property
     def ok(self) -> bool:
+        """Whether every step was carried out and every expectation was met."""
         return not self.failures
 
     @property
     def unplayed(self) -> tuple[str, ...]:
-        """Return a sentence for everything that could not be carried out as written."""
+        """A sentence for everything that could not be carried out as written."""
         sentences = list(self.problems)
         for played in self.steps:
             where = f"line {played.line}: {played.step}"
@@ -73,7 +97,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Return a sentence for every step and every expectation that has failed."""
+        """A sentence for every step and every expectation that has failed."""
         return self.unplayed + tuple(
             f"line {item.line}: expected that {item.expected}: {item.message}"
             for item in self.expectations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,7 +33,9 @@ FIRST_POLL_WITHIN = 30.0  # real seconds in which the machines under test have t
 class Program(Protocol):
     """The program under test, if the player has to start and stop it."""
 
-    def start(self, session: Session) -> None: ...
+    def start(self, session: Any) -> None:
+        """Start it on every machine under test, of the service with this session."""
+        ...
 
     def problem(self) -> str:
         """Return why the scenario cannot continue, or an empty text."""
@@ -43,7 +45,9 @@ class Program(Protocol):
         """Describe how the program has ended on this machine; empty while it runs."""
         ...
 
-    def end(self) -> tuple[CommandExit, ...]: ...
+    def end(self) -> tuple[CommandExit, ...]:
+        """End it, and return how it ended on each machine."""
+        ...
 
 
 def play(

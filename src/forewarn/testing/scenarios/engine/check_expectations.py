@@ -21,6 +21,7 @@ from forewarn.testing.scenarios.model import (
     Moment,
 )
 from forewarn.testing.scenarios.result import CommandExit, ExpectationResult
+from forewarn.verdict.rules import check_rules
 from forewarn.verdict.verdict import Verdict
 
 MAX_LISTED = 5  # events or complaints that one result lists
@@ -223,7 +224,7 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Expectation
     expected = "no complaints"
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
-    remaining = facts.verdict.without(*expectation.allowed).wrong
+    remaining = facts.verdict.without(*check_rules(*expectation.allowed)).wrong
     problems = [f"{item.machine}: {item.rule}: {item.message}" for item in remaining]
     return _result(expected, problems, expectation.line)
 
