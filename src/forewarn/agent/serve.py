@@ -16,6 +16,7 @@ from forewarn.agent.telemetry.log import Log
 from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.support import guard, sd_notify
 from forewarn.support.sd_notify import Notifier
+from forewarn.support.text import counted
 
 LISTEN_AGAIN = 30.0  # seconds until an address that was in use is tried again
 
@@ -89,6 +90,8 @@ def _status_line(agent: Agent) -> str:
         return f"{name}; {status.endpoint}: {status.problem or 'not answered yet'}"
     events = len(agent.snapshot.document.events)
     handled = sum(case.open for case in agent.cases)
-    problem = f"; {status.problem} since {status.since:%H:%M:%S}" if status.problem else ""
+    since = f"{status.since:%Y-%m-%d %H:%M:%S}Z"
+    problem = f"; {status.problem} since {since}" if status.problem else ""
     dry_run = "; dry run" if agent.dry_run else ""
-    return f"{name}; {events} events listed, {handled} handled; {status.endpoint}{problem}{dry_run}"
+    listed = counted(events, "event")
+    return f"{name}; {listed} listed, {handled} handled; {status.endpoint}{problem}{dry_run}"

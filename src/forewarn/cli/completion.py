@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
+from forewarn.support.text import counted
+
 if TYPE_CHECKING:
     from forewarn.control.client.client import ControlClient
 
@@ -84,12 +86,12 @@ def _events(client: ControlClient) -> Iterable[Suggestion]:
 
 def _groups(client: ControlClient) -> Iterable[Suggestion]:
     for group in client.groups():
-        yield group.name, f"{group.kind} with {len(group.machines)} machines"
+        yield group.name, f"{group.kind} with {counted(len(group.machines), 'machine')}"
 
 
 def _hosts(client: ControlClient) -> Iterable[Suggestion]:
     for host in client.hosts():
-        yield host.name, f"{host.health}, {len(host.machines)} machines"
+        yield host.name, f"{host.health}, {counted(len(host.machines), 'machine')}"
 
 
 def _rollouts(client: ControlClient) -> Iterable[Suggestion]:

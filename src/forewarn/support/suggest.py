@@ -88,12 +88,14 @@ def shortened(name: str) -> str:
 
 
 def instead_of(name: str, known: Collection[str]) -> str:
-    """Return `did you mean 'web_0'?`, or a list of all names."""
+    """Return `did you mean 'web_0'?`, or the names that there are."""
     near = nearest(name, known)
     if near:
         return f"did you mean '{near}'?"
     if not known:
         return "there is none"
+    if len(known) == 1:
+        return f"there is only {next(iter(known))}"
     shown = nsmallest(MAX_LISTED, islice(known, MAX_SCANNED))
     rest = len(known) - len(shown)
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"

@@ -54,6 +54,11 @@ def listing(names: Sequence[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 machine`, `1,200 machines`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def either_of(names: Sequence[str]) -> str:
     """Join names as alternatives: `a, b or c`."""
     *others, last = names

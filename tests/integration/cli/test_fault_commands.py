@@ -127,7 +127,7 @@ def test_what_can_go_wrong_can_be_looked_up_without_a_service() -> None:
         (("add", "gome"), "forewarn: 'gome' is not a kind of fault; did you mean 'gone'?"),
         (("add", "gone", "--machine", "web_7"), "forewarn: no machine 'web_7'; did you mean"),
         (("add", "gone", "--seconds", "3"), "a fault 'gone' takes no seconds"),
-        (("clear", "f0"), "forewarn: no fault 'f0'; there are none"),
+        (("clear", "f0"), "forewarn: no fault 'f0'; there is none"),
     ],
 )
 def test_a_slip_is_refused_in_one_line(service: Service, words: tuple[str, ...], says: str) -> None:

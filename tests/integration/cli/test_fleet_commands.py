@@ -223,7 +223,7 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
     service.clock.advance("1m")
     left = told(service, "group", "scale-in", "web", "--to", "1")
     assert left["events"] == []
-    assert "already has 1 machines" in left["notes"][0]
+    assert "already has 1 machine" in left["notes"][0]
 
 
 @pytest.mark.parametrize(

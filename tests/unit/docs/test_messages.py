@@ -81,8 +81,8 @@ PASSING = {  # what looks like a message to us, and why it is none
     "answered already": "the answer is what is told",
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
+    "there is only …": "a part of others",
     "there are ……": "a part of others",
-    "… records in …": "what was written, and where",
     "…, not before … (in …)": "a line of forewarn status",
     "token … for '…', ……, valid …": "what was made",
 }

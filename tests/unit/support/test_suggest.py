@@ -55,4 +55,5 @@ def test_what_resembles_nothing_is_told_the_first_few_there_are() -> None:
     first = ", ".join(sorted(MANY)[:10])
     assert shown == f"there are {first} and 19990 more"
     assert instead_of("zzz", ["b", "a"]) == "there are a, b"
+    assert instead_of("zzz", ["a"]) == "there is only a"
     assert instead_of("zzz", []) == "there is none"

@@ -23,7 +23,7 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.support import guard
 from forewarn.support.program import find_program
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
 SHOWN_MACHINES = 12
 
@@ -75,7 +75,7 @@ def print_welcome(node: Node) -> None:
     machines = [(g, m) for g in node.machine_index.groups() for m in g.machines]
     clock = "a virtual clock" if node.config.virtual is not None else "real time"
     example = next((m for _, m in machines if m.name == node.config.speak_as), machines[0][1])
-    lines = [f"forewarn {__version__} on {clock}: {len(machines)} machines"]
+    lines = [f"forewarn {__version__} on {clock}: {counted(len(machines), 'machine')}"]
     for group, machine in machines[:SHOWN_MACHINES]:
         spot = ", spot" if machine.spot else ""
         where = f"{group.kind.value} '{group.name}', domain {machine.update_domain}{spot}"

@@ -15,7 +15,7 @@ from forewarn.cli import completion
 from forewarn.cli.output import Url, fail, print_clock, print_table, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.feed import HistoryRecord
-from forewarn.support.text import escaped
+from forewarn.support.text import counted, escaped
 
 LINES = 50  # records in a table without --limit
 
@@ -87,7 +87,7 @@ def history(
                 )
             if after_seq is not None:
                 raise typer.BadParameter("--after-seq cannot be combined with --export")
-            say(f"{_export(client, query, export)} records in {export}", err=True)
+            say(f"{counted(_export(client, query, export), 'record')} in {export}", err=True)
         elif json:
             for line in _json_lines(client, query, limit, after_seq):
                 sys.stdout.buffer.write(escaped(line.decode().rstrip("\n")).encode() + b"\n")

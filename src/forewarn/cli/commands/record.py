@@ -15,7 +15,7 @@ import typer
 
 from forewarn.cli.output import fail, print_notes, say, say_text
 from forewarn.core.time import SECOND
-from forewarn.support.text import parse_duration
+from forewarn.support.text import counted, parse_duration
 from forewarn.wire.versions import BY_NAME, NEWEST
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def record(
             lines = recording.lines
     except RecordingFileError as error:
         fail(str(error))
-    say(f"{output}: {recorder.polls} polls, {lines} lines", err=True)
+    say(f"{output}: {counted(recorder.polls, 'poll')}, {counted(lines, 'line')}", err=True)
     if not recorder.documents:
         fail(f"{endpoint} never returned a document; the recording has its responses")
 

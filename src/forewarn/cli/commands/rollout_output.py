@@ -12,7 +12,7 @@ from forewarn.cli.output import print_clock, print_fields, print_json, print_tab
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
-from forewarn.support.text import in_words, listing
+from forewarn.support.text import counted, in_words, listing
 
 
 def print_report(
@@ -114,7 +114,7 @@ def print_plan(plan: r.RolloutPlan) -> None:
     if plan.done_at is not None:
         say(f"estimated end: {local_time(plan.done_at)}")
     if plan.omitted:
-        say(f"and {plan.omitted} more steps that were not planned")
+        say(f"and {counted(plan.omitted, 'more step')} that were not planned")
     if plan.message:
         say(f"it cannot continue: {plan.message}")
 
@@ -127,7 +127,8 @@ def _local_time(zone: str, time: datetime) -> str:
         local = time.astimezone(ZoneInfo(zone))
     except (ZoneInfoNotFoundError, ValueError):  # this machine lacks a zone that the service has
         return time_text(time)
-    return f"{local.strftime('%a %Y-%m-%d %H:%M %Z')} ({time.strftime('%H:%MZ')})"
+    in_utc = f"{time:%H:%MZ}" if local.date() == time.date() else f"{time:%Y-%m-%d %H:%MZ}"
+    return f"{local:%a %Y-%m-%d %H:%M %Z} ({in_utc})"
 
 
 def print_wait(wait: Any, indent: str) -> None:

@@ -117,7 +117,8 @@ def _value_problem(request: Request[Any, Any, Any], declared: list[str]) -> str:
 def _unknown_parameter(name: str, declared: list[str], suggestion: str) -> str:
     if not declared:
         return f"no parameter '{name}': this operation takes none"
-    hint = f"did you mean '{suggestion}'?" if suggestion else f"there are {', '.join(declared)}"
+    existing = "there are" if len(declared) > 1 else "there is only"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"{existing} {', '.join(declared)}"
     return f"no parameter '{name}'; {hint}"
 
 

@@ -18,6 +18,7 @@ from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.rollouts.model import Lane, Step, prefix
+from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
 MAX_STEPS = 2_000  # of one rollout
@@ -86,7 +87,7 @@ def _hosts(selection: Selection, hosts: Mapping[str, Host]) -> tuple[str, ...] |
     for wanted in selection.hosts:
         matching = [name for name in hosts if name == wanted or fnmatchcase(name, wanted)]
         if not matching:
-            return unknown(f"no host '{wanted}'; there are {listing(sorted(hosts))}")
+            return unknown(f"no host '{wanted}'; {instead_of(wanted, hosts)}")
         names |= dict.fromkeys(sorted(matching))
     return tuple(names)
 
@@ -132,7 +133,7 @@ def _group_lanes(
     for name in selection.groups:
         if name not in groups or not groups[name].machines:
             names = [group.name for group in groups.values() if group.machines]
-            return unknown(f"no group '{name}'; there are {listing(names)}")
+            return unknown(f"no group '{name}'; {instead_of(name, names)}")
     lanes = []
     for name in dict.fromkeys(wanted):
         group = groups[name]

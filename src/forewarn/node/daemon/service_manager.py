@@ -14,7 +14,7 @@ from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.sd_notify import Notifier
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
 log = logger("forewarn")
 
@@ -61,7 +61,7 @@ def status_line(node: Node) -> str:
     """Return a summary of the node for people, as in `systemctl status`."""
     machines, events = node.machine_index.count, len(node.active_events)
     return (
-        f"{machines:,} machine{'' if machines == 1 else 's'}, {events:,} active events;"
+        f"{counted(machines, 'machine')}, {counted(events, 'active event')};"
         f" guests at {listing(node.metadata_urls)}, operators at {node.control_url}"
     )
 

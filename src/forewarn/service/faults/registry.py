@@ -18,7 +18,7 @@ from forewarn.service.faults.validate import NewFault, fault_problem
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.telemetry.samples import Sample, counter, gauge
 from forewarn.store.port import Commit, Store
-from forewarn.support.text import listing
+from forewarn.support.suggest import instead_of
 
 MAX_FAULTS = 1_000  # including those that are used up
 
@@ -96,8 +96,7 @@ class Faults:
     def find(self, id: str) -> FaultAccount | Refused:
         active = self._all.get(id)
         if active is None:
-            existing = f"there are {listing(list(self._all))}" if self._all else "there are none"
-            return unknown(f"no fault '{id[:40]}'; {existing}")
+            return unknown(f"no fault '{id[:40]}'; {instead_of(id, self._all)}")
         return active.account(self._now().at)
 
     def clear(self, id: str | None = None) -> list[FaultAccount] | Refused:

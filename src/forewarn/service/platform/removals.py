@@ -9,7 +9,7 @@ from forewarn.core import commands as c
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.writer import RequestContext
 from forewarn.service.platform.platform import Outcome, Outcomes, Platform
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
 
 class Removals:
@@ -77,13 +77,13 @@ class Removals:
         wanted = count if count is not None else len(staying) - (to or 0)
         if count is not None and not 1 <= count <= len(staying):
             return invalid(
-                f"'{name}' has {len(staying)} machines that are not being deleted; the count must"
+                f"'{name}' has {counted(len(staying), 'machine')} not being deleted; the count must"
                 f" be at least 1 and at most that, not {count}"
             )
         if to is not None and not 0 <= to <= len(staying):
-            return invalid(f"'{name}' has {len(staying)} machines; it cannot have {to}")
+            return invalid(f"'{name}' has {counted(len(staying), 'machine')}; it cannot have {to}")
         if wanted == 0:
-            return Outcomes((), (f"'{name}' already has {to} machines",))
+            return Outcomes((), (f"'{name}' already has {counted(len(staying), 'machine')}",))
         staying.sort(key=lambda member: int(member[1].rpartition("_")[2]))
         cause = f"scale-in/{self._platform.new_id()}"
         return await self._platform.announce_all(

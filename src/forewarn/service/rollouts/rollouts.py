@@ -29,6 +29,7 @@ from forewarn.service.rollouts.reconciler import ABORTED, RolloutReconciler, put
 from forewarn.service.rollouts.request import RolloutRequest, draft_rollout, reason_problem
 from forewarn.store.port import States, Store
 from forewarn.support import guard
+from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
@@ -208,7 +209,7 @@ class Rollouts:
         rollouts = self._store.registry.rollouts
         matches = [rollout for rollout in rollouts.values() if rollout.id.startswith(wanted)]
         if not matches:
-            return unknown(f"no rollout '{id}'; there are {listing(list(rollouts))}")
+            return unknown(f"no rollout '{id}'; {instead_of(id, rollouts)}")
         if len(matches) > 1:
             return conflict(
                 f"'{id}' is ambiguous; it could be {listing([rollout.id for rollout in matches])}"

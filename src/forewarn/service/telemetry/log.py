@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TextIO, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from forewarn.service.telemetry.stderr import StderrWriter
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
-from forewarn.support.text import escaped, visible
+from forewarn.support.text import escaped, utc, visible
 
 # Importing rich, which structlog would use for tracebacks, takes a fifth of a process's start-up
 # time and 5 MiB. We never render with it, so hide it while structlog is imported here, where the
@@ -137,7 +138,7 @@ class ServiceLog:
             for item in moved.values():
                 event = item.event
                 fields = log_fields(event) | {"status": event.status.value, "by": _by(item)}
-                self._write(commit, _line(group, event), **fields)
+                self._write(commit, _line(group, event, commit.at), **fields)
 
     def _write(self, commit: Commit, text: str, **fields: Any) -> None:
         given = {key: value for key, value in fields.items() if value != ""}
@@ -151,13 +152,13 @@ def _by(item: EventMoved) -> str:
     return item.by or (event.by if event.status is Status.SCHEDULED else event.cancelled_by)
 
 
-def _line(group: Group, event: Event) -> str:
+def _line(group: Group, event: Event, at: int) -> str:
     document = f"document {group.incarnation}" if group.enabled else "not enabled"
     document = "unannounced" if event.unannounced else document
     names = ", ".join(event.resources)
     match event.status:
         case Status.SCHEDULED:
-            detail = f"not before {to_datetime(event.not_before):%H:%M:%S}"
+            detail = f"not before {_time(event.not_before, at)}"
         case Status.STARTED:
             detail = (
                 f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
@@ -167,6 +168,12 @@ def _line(group: Group, event: Event) -> str:
             detail = event.ending
     status = event.status.value
     return f"{group.name}: {status} {event.type.value} of {names} ({detail}; {document}) {event.id}"
+
+
+def _time(at: int, now: int) -> str:
+    """Format a time, with its date unless that is today's."""
+    time = to_datetime(at)
+    return f"{time:%H:%M:%S}" if time.date() == to_datetime(now).date() else utc(at)
 
 
 # Processing of a line.
@@ -201,10 +208,18 @@ def _json(_logger: object, _method: str, line: Any) -> str:
 
 class _Console:
     """Render `2026-11-15 05:08:03Z  warning: what happened  key=value`. A change is rendered
-    without its fields, since its text says everything, and with the time at which it happened."""
+    without its fields, since its text says everything, and with the time at which it happened.
+    Without `dates`, only a line on another day than the line before has a date; the first line is
+    compared with today."""
 
     def __init__(self, dates: bool) -> None:
-        self._format = "%Y-%m-%d %H:%M:%SZ" if dates else "%H:%M:%S"
+        self._dates = dates
+        self._day = to_datetime(guard.wall_us()).date()
+
+    def _time(self, at: datetime) -> str:
+        same_day = at.date() == self._day
+        self._day = at.date()
+        return f"{at:%H:%M:%S}" if same_day and not self._dates else f"{at:%Y-%m-%d %H:%M:%SZ}"
 
     def __call__(self, _logger: object, _method: str, line: Any) -> str:
         event, level = line.pop("event"), line.pop("level")
@@ -213,7 +228,7 @@ class _Console:
             at, line = line["at"], {}
         fields = "".join(f"  {key}={_value(value)}" for key, value in line.items())
         level = "" if level == "info" else f"{level}: "
-        text = visible(f"{at.strftime(self._format)}  {level}{event}{fields}")
+        text = visible(f"{self._time(at)}  {level}{event}{fields}")
         traceback = exception.splitlines() if exception else []
         return "\n".join([text, *(f"    {visible(line)}" for line in traceback)])
 

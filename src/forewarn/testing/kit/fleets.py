@@ -23,7 +23,7 @@ from forewarn.service.fleet.build import (
     FleetError,
     host_of,
 )
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.events import event_type
 from forewarn.testing.names import EventType
@@ -168,8 +168,9 @@ def _refusal(spec: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
     ]
     if removed := [machine for machine in members if machine not in spec.machines]:
         return conflict(
-            f"{kind} '{name}' has {len(members)} machines, and this would be {count}: it only grows"
-            f" here. Machines leave by delete(), evict() or scale_in(): {listing(removed)}"
+            f"{kind} '{name}' has {counted(len(members), 'machine')}, and this would be {count}: it"
+            " only grows here. Machines leave by delete(), evict() or scale_in():"
+            f" {listing(removed)}"
         )
     return None
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
+from forewarn.support.text import counted
 from forewarn.testing.recording.pasted import MAX_TEXT, read_pasted
 from forewarn.traces.lines import decode, time_of
 
@@ -114,7 +115,7 @@ def _trace(data: bytes) -> Recording:
             unreadable += 1
         else:
             lines.append(value)
-    notes = (f"{unreadable} lines could not be read",) if unreadable > 1 else ()
+    notes = (f"{counted(unreadable, 'line')} could not be read",) if unreadable > 1 else ()
     return Recording(lines=tuple(_in_order(lines)), notes=notes, unreadable=unreadable)
 
 

@@ -124,6 +124,13 @@ def time_of_day(t: float | None) -> str:
     return f"{_utc(t):%H:%M:%S}{_fraction(t)}"
 
 
+def moment(t: float | None, shown: float | None) -> str:
+    """Format a time, with its date unless that is the date of `shown`, which the reader sees."""
+    if t is None or shown is None or _utc(t).date() != _utc(shown).date():
+        return exact(t)
+    return time_of_day(t)
+
+
 def duration(seconds: float | None) -> str:
     """Format a duration, for example `15 min` or `2.5 s`."""
     return "" if seconds is None else in_words(round(max(seconds, 0.0) * 1_000) * (SECOND // 1_000))

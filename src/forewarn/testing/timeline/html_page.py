@@ -10,9 +10,9 @@ import base64
 import hashlib
 from collections.abc import Iterator
 
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 from forewarn.testing.timeline import wording
-from forewarn.testing.timeline.axis import duration, elapsed, exact, time_of_day
+from forewarn.testing.timeline.axis import duration, elapsed, exact, moment
 from forewarn.testing.timeline.drawing.markup import escape, tag
 from forewarn.testing.timeline.drawing.picture import TITLE, draw
 from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
@@ -172,7 +172,7 @@ def _event_table(picture: Picture) -> Iterator[str]:
     yield tag("div", tag("table", head, *bodies), class_="scroll")
     more = len(picture.events) - events_shown
     if more > 0:
-        yield tag("p", f"… and {more:,} more events", class_="soft")
+        yield tag("p", f"… and {counted(more, 'more event')}", class_="soft")
 
 
 def _event_heading(event: EventBar) -> str:
@@ -184,13 +184,12 @@ def _event_heading(event: EventBar) -> str:
         facts.append("never visible")
     if event.not_before is not None:
         notice = elapsed(event.visible, event.not_before)
-        facts.append(
-            f"NotBefore {time_of_day(event.not_before)}{f', notice {notice}' * bool(notice)}"
-        )
+        not_before = moment(event.not_before, event.visible)
+        facts.append(f"NotBefore {not_before}{f', notice {notice}' * bool(notice)}")
     if event.approved is not None:
         facts.append(f"approved by {event.approved_by}")
     if event.ended is not None:
-        facts.append(f"{event.ending} {time_of_day(event.ended)}")
+        facts.append(f"{event.ending} {moment(event.ended, event.visible)}")
     else:
         facts.append("in progress" if event.started is not None else "upcoming")
     inside = [
@@ -221,7 +220,7 @@ def _seen(event: EventBar, sighting: Sighting) -> str:
     if sighting.seen is None:
         return tag("span", "never", class_="absent")
     wait = elapsed(event.visible, sighting.seen)
-    text = f"{time_of_day(sighting.seen)}, after {wait}" if wait else time_of_day(sighting.seen)
+    text = moment(sighting.seen, event.visible) + (f", after {wait}" if wait else "")
     if wording.seen_too_late(event, sighting.seen):
         return escape(f"{text}, as {sighting.seen_as}: ") + tag("span", "too late", class_="absent")
     return escape(
@@ -231,9 +230,9 @@ def _seen(event: EventBar, sighting: Sighting) -> str:
 
 def _approved(event: EventBar, sighting: Sighting) -> str:
     if sighting.approved is not None:
-        return time_of_day(sighting.approved)
+        return moment(sighting.approved, event.visible)
     if sighting.concerned and event.approved is not None:
-        return f"{time_of_day(event.approved)}, by {event.approved_by}"
+        return f"{moment(event.approved, event.visible)}, by {event.approved_by}"
     return ""
 
 
@@ -241,12 +240,13 @@ def _started(event: EventBar) -> str:
     if event.started is None:
         return ""
     reason = wording.start_reason(event)
-    return f"{time_of_day(event.started)}{f', {reason}' if reason else ''}"
+    return f"{moment(event.started, event.visible)}{f', {reason}' if reason else ''}"
 
 
 def _impact(event: EventBar, machine: str) -> str:
     impacts = [
-        f"{time_of_day(impact.t)}{f', {duration(impact.seconds)}' if impact.seconds else ''}"
+        moment(impact.t, event.visible)
+        + (f", {duration(impact.seconds)}" if impact.seconds else "")
         for impact in event.impacts
         if machine in impact.machines
     ]
@@ -257,4 +257,5 @@ def _ended(event: EventBar) -> str:
     if event.ended is None:
         return ""
     lasted = elapsed(event.started, event.ended)
-    return f"{time_of_day(event.ended)}, {event.ending}{f' after {lasted}' if lasted else ''}"
+    after = f" after {lasted}" if lasted else ""
+    return f"{moment(event.ended, event.visible)}, {event.ending}{after}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from forewarn.support.text import visible
 from forewarn.testing.timeline import wording
-from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact, time_of_day
+from forewarn.testing.timeline.axis import Axis, axis_of, duration, exact, moment
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.testing.timeline.terminal_lane import EMPTY, SHAPES, cells, state
@@ -101,11 +101,12 @@ def rows(
         yield [(chosen.remainder, "dim")]
     yield from _legend(used_shapes, width, ascii_only)
     changes = [
-        (time_of_day(t), message) for t, message in list(picture.latest_changes)[-MAX_SENTENCES:]
+        (moment(t, picture.now), message)
+        for t, message in list(picture.latest_changes)[-MAX_SENTENCES:]
     ]
     stamp = max((len(at) for at, _ in changes), default=0)
     for at, message in changes:
-        yield [(f"{at:{stamp}}  ", "dim"), (fit(message, max(width - 15, 20)).rstrip(), "")]
+        yield [(f"{at:{stamp}}  ", "dim"), (fit(message, max(width - stamp - 2, 20)).rstrip(), "")]
 
 
 def _outcome(scenario: ScenarioOutcome, width: int, ascii_only: bool) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forewarn.support.text import listing
-from forewarn.testing.timeline.axis import duration, elapsed, exact, time_of_day
+from forewarn.testing.timeline.axis import duration, elapsed, exact, moment
 from forewarn.testing.timeline.values import (
     UNKNOWN_CALLERS,
     EventBar,
@@ -125,13 +125,14 @@ def description(picture: Picture) -> str:
         subject = f"{event.type} of {listing(event.machines)}"
         parts = []
         if event.visible is not None:
-            parts.append(f"visible from {time_of_day(event.visible)}")
+            parts.append(f"visible from {moment(event.visible, picture.begins)}")
         if event.approved is not None:
-            parts.append(f"approved by {event.approved_by} at {time_of_day(event.approved)}")
+            at = moment(event.approved, picture.begins)
+            parts.append(f"approved by {event.approved_by} at {at}")
         if event.started is not None:
-            parts.append(f"started {time_of_day(event.started)}")
+            parts.append(f"started {moment(event.started, picture.begins)}")
         if event.ended is not None:
-            parts.append(f"{event.ending} {time_of_day(event.ended)}")
+            parts.append(f"{event.ending} {moment(event.ended, picture.begins)}")
         sentences.append(f"{subject}: {', '.join(parts) or 'not announced'}.")
     more = len(picture.events) - MAX_DESCRIBED
     if more > 0:
@@ -141,8 +142,7 @@ def description(picture: Picture) -> str:
 
 def _from_to(begins: float, now: float) -> str:
     begins, now = float(int(begins)), float(int(now))
-    same = exact(begins)[:10] == exact(now)[:10]
-    return f"{exact(begins)} to {f'{time_of_day(now)}Z' if same else exact(now)}"
+    return f"{exact(begins)} to {moment(now, begins).removesuffix('Z')}Z"
 
 
 def _capital(text: str) -> str:

@@ -230,11 +230,11 @@ def test_there_is_a_limit_to_how_many_there_are(
 def test_one_that_is_not_there_cannot_be_found_or_cleared(service: Service) -> None:
     found = service._session.node.faults.find("f0")
     assert isinstance(found, Refused)
-    assert found.message == "no fault 'f0'; there are none"
+    assert found.message == "no fault 'f0'; there is none"
     made = service.faults.add("gone")
     cleared = service._session.node.faults.clear("f0")
     assert isinstance(cleared, Refused)
-    assert cleared.message == f"no fault 'f0'; there are {made.id}"
+    assert cleared.message == f"no fault 'f0'; there is only {made.id}"
 
 
 def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way() -> None:

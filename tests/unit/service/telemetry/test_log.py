@@ -232,9 +232,24 @@ def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.
         event = service.schedule("Reboot", "web_0")
         structlog.configure(processors=[_drop])
     assert said.getvalue() == (
-        "08:00:00  web: enabled, document 1\n"
+        "2027-01-15 08:00:00Z  web: enabled, document 1\n"  # not today
         f"08:00:00  web: Scheduled Reboot of web_0 (not before 08:15:00; document 2) {event.id}\n"
     )
+
+
+def test_on_a_console_a_time_on_another_day_has_its_date(said: io.StringIO) -> None:
+    with Service(SAMPLE) as service:
+        narrating.ServiceLog(service._session.node.store)
+        configure("console", dates=False)
+        service.get("web_0")
+        service.schedule("Redeploy", "web_0", notice="7d")
+        service.clock.advance("7d1m")
+        structlog.configure(processors=[_drop])
+    lines = said.getvalue().splitlines()
+    assert lines[1].startswith("08:00:00  web: Scheduled Redeploy")
+    assert "(not before 2027-01-22 08:00:00Z; document 2)" in lines[1]
+    started = next(line for line in lines if "Started Redeploy" in line)
+    assert started.startswith("2027-01-22 08:00:00Z  web: Started")
 
 
 def _drop(_logger: object, _method: str, _event: Any) -> Any:

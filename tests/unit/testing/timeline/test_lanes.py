@@ -8,6 +8,7 @@ import pytest
 
 from forewarn.testing import RefusedError, Service
 from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
+from forewarn.testing.timeline import text as timeline_text
 from forewarn.testing.timeline import values as limits
 from forewarn.testing.timeline.drawing import lane as strips
 from forewarn.testing.timeline.values import EventBar, Lane, Picture
@@ -350,3 +351,21 @@ def test_every_limit_stands_in_the_documentation() -> None:
         name: value for name, value in named.items() if name.startswith(("MAX_", "MAX_ALL_DRAWN"))
     }
     assert rows == {LIMITS[name]: f"{value:,}" for name, value in mine.items()}
+
+
+def test_times_on_another_day_are_shown_with_their_date() -> None:
+    with Service() as service:
+        lanes = watch(service)
+        service.scale_set("web", 1)
+        service.document("web_0")
+        service.schedule("Redeploy", "web_0", notice="7d")
+        service.document("web_0")
+        service.clock.advance("7d1m")
+    page = html_page.html(lanes)
+    assert "NotBefore 2027-01-22 08:00:00Z, notice 7 d" in page
+    described = wording.description(lanes.picture())
+    assert "visible from 08:00:00," in described
+    assert "started 2027-01-22 08:00:00Z" in described
+    text = timeline_text(lanes)
+    assert re.search(r"^2027-01-15 08:00:00Z +web_0 saw Redeploy", text, re.MULTILINE), text
+    assert re.search(r"^08:0\d:\d\d +", text, re.MULTILINE), text
