@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from forewarn.metadata.endpoint.limits import Limits
     from forewarn.node.dev import SAMPLE
     from forewarn.testing.durations import Duration
     from forewarn.testing.errors import RefusedError
@@ -66,6 +67,7 @@ _MODULES = {
     "GroupDetails": "forewarn.testing.kit.fleets",
     "GroupKind": "forewarn.testing.names",
     "Host": "forewarn.testing.kit.hosts",
+    "Limits": "forewarn.metadata.endpoint.limits",
     "Machine": "forewarn.testing.kit.machines",
     "MaintenanceMode": "forewarn.testing.names",
     "RefusedError": "forewarn.testing.errors",
@@ -108,6 +110,7 @@ __all__ = [
     "GroupDetails",
     "GroupKind",
     "Host",
+    "Limits",
     "Machine",
     "MaintenanceMode",
     "RefusedError",

@@ -57,6 +57,20 @@ def test_no_signature_has_microseconds() -> None:
     assert found == []
 
 
+def test_no_signature_names_what_is_inside() -> None:
+    """A type checker would look into all of it, and find types that it only infers."""
+    found = [
+        f"{name}.{function.__name__}"
+        for name in testing.__all__
+        if inspect.isclass(value := getattr(testing, name))
+        for function in vars(value).values()
+        if inspect.isfunction(function)
+        and (function.__name__ == "__init__" or not _private(function.__name__))
+        and re.search(r"\b(Session|Requests|Node)\b", str(function.__annotations__))
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -161,14 +161,14 @@ def from_(
         raise typer.BadParameter(
             "this would overwrite the recording; choose another file", param_hint="--output"
         )
-    from forewarn.testing.recording.reader import NotARecording
-    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
+    from forewarn.testing.recording.reader import NotARecordingError
+    from forewarn.testing.scenarios.from_recording import NoScenarioError, scenario_text
 
     try:
         recording = read_any(files)
         stem = files[0].stem if files[0] != STDIN else "pasted"
         text = scenario_text(recording.lines, name=name or stem, notes=recording.notes)
-    except (NotARecording, NoScenario) as error:
+    except (NotARecordingError, NoScenarioError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")

@@ -20,19 +20,34 @@ UNKNOWN_CALLERS_SHARE = 8  # unknown callers together may hold at most one in th
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    max_head: int = 16 * 1024  # bytes of a request before its body
-    max_head_lines: int = 64  # header lines of a request
-    head_timeout: float = 10.0  # seconds to send it, from its first byte
-    max_body: int = 64 * 1024  # bytes of a POST
-    body_timeout: float = 10.0  # seconds to send it
-    answer_timeout: float = 10.0  # seconds to take an answer that did not fit at once
-    keep_alive: int = 120  # seconds that an idle connection is kept
-    max_chunks: int = 128  # chunks of a POST
+    """The limits for guests, as in the settings of the same names."""
+
+    max_head: int = 16 * 1024
+    """Bytes of a request before its body."""
+    max_head_lines: int = 64
+    """Header lines of a request."""
+    head_timeout: float = 10.0
+    """Seconds to send the head of a request, from its first byte."""
+    max_body: int = 64 * 1024
+    """Bytes of the body of a POST."""
+    body_timeout: float = 10.0
+    """Seconds to send the body."""
+    answer_timeout: float = 10.0
+    """Seconds to take an answer that could not be sent at once."""
+    keep_alive: int = 120
+    """Seconds for which an idle connection is kept."""
+    max_chunks: int = 128
+    """Chunks of a POST."""
     max_connections_per_machine: int = 32
-    max_connections: int = 16_384  # of all machines together
-    max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
-    max_buffered: int = 32 * 1024 * 1024  # of all machines together
-    throttle: int = 0  # requests per machine and second; 0: unlimited
+    """Connections of one machine."""
+    max_connections: int = 16_384
+    """Connections of all machines together."""
+    max_buffered_per_machine: int = 512 * 1024
+    """Bytes of unfinished requests and unsent answers of one machine."""
+    max_buffered: int = 32 * 1024 * 1024
+    """Bytes of unfinished requests and unsent answers of all machines together."""
+    throttle: int = 0
+    """Requests per machine and second; 0 if they are not limited."""
 
 
 class ConnectionAdmission(enum.Enum):

@@ -19,7 +19,7 @@ def run_scenario(
     *,
     client: Callable[[], object] | None = None,
     speed: float | None = None,
-    record: Path | None = None,
+    record: str | Path | None = None,
     first_poll_timeout: Duration = FIRST_POLL_WITHIN,
     reaction_time: Duration = 0,
     timeout: Duration = POLL_PATIENCE,

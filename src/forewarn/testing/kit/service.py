@@ -98,9 +98,9 @@ class Service:
         silence: Duration | None = None,
         enable_delay: Duration = 0,
         limits: Limits | None = None,
-        record: Path | None = None,
+        record: str | Path | None = None,
         front: bool = False,
-        state: Path | None = None,
+        state: str | Path | None = None,
         store: Store | None = None,
         driver: Driver | None = None,
         default_machine: str | None = None,
@@ -117,7 +117,7 @@ class Service:
         names = [machine.name for machine in parsed.machines] if parsed else []
         config = Config(
             fleet=parsed,
-            state=state,
+            state=None if state is None else Path(state),
             rules=Durations(
                 speed=speed,
                 silence=None if silence is None else in_microseconds(silence),
@@ -130,7 +130,7 @@ class Service:
             metadata=LOOPBACK if sockets else None,
             whole_loopback=True,
             control=LOOPBACK if sockets and tls else None,
-            record=record,
+            record=None if record is None else Path(record),
             observe=not front,
             faults=True,
             front=front,

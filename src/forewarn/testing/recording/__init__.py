@@ -10,15 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forewarn.testing.recording.reader import NotARecording, Recording, read, read_text
+    from forewarn.testing.recording.reader import NotARecordingError, Recording, read, read_text
 
 _MODULES = {
-    "NotARecording": "reader",
+    "NotARecordingError": "reader",
     "Recording": "reader",
     "read": "reader",
     "read_text": "reader",
 }
-__all__ = ["NotARecording", "Recording", "read", "read_text"]
+__all__ = ["NotARecordingError", "Recording", "read", "read_text"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace
 HEAD = 64 * 1024  # bytes at the beginning that decide what a file is
 
 
-class NotARecording(Exception):
+class NotARecordingError(Exception):
     """Neither a trace nor a text with documents in it; the message says why."""
 
 
@@ -52,11 +52,13 @@ def _file(path: Path) -> Recording:
         data = head + file.read(limit + 1 - len(head))
     if len(data) > limit:
         subject = "a recording" if limit == MAX_RECORDING else "a text"
-        raise NotARecording(f"{path}: {subject} has at most {limit:,} bytes; take a part of it")
+        raise NotARecordingError(
+            f"{path}: {subject} has at most {limit:,} bytes; take a part of it"
+        )
     try:
         return read_data(data)
-    except NotARecording as error:
-        raise NotARecording(f"{path}: {error}") from error
+    except NotARecordingError as error:
+        raise NotARecordingError(f"{path}: {error}") from error
 
 
 def read_text_file(file: IO[bytes]) -> Recording | None:
@@ -68,7 +70,7 @@ def read_text_file(file: IO[bytes]) -> Recording | None:
     data = b"" if is_trace(head) else head + file.read(MAX_TEXT + 1 - len(head))
     file.seek(0)
     if data and len(data) <= MAX_TEXT:
-        with suppress(NotARecording):
+        with suppress(NotARecordingError):
             return read_data(data)
     return None
 
@@ -83,7 +85,7 @@ def read_data(data: bytes) -> Recording:
     pasted = read_pasted(data.decode("utf-8", "replace"))
     if not pasted.lines:
         reason = f" ({pasted.notes[0]})" if pasted.notes else ""
-        raise NotARecording(
+        raise NotARecordingError(
             "it is not a trace, and contains no document with Events, as the endpoint returns it"
             + reason
         )

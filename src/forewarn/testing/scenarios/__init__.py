@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forewarn.testing.scenarios.file.json_schema import schema, schema_text
     from forewarn.testing.scenarios.file.read import ScenarioError, load, parse
-    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
+    from forewarn.testing.scenarios.from_recording import NoScenarioError, scenario_text
     from forewarn.testing.scenarios.model import Scenario
     from forewarn.testing.scenarios.result import Result
     from forewarn.testing.scenarios.runner import play
     from forewarn.testing.scenarios.shipped_list import find, names
 
 _MODULES = {
-    "NoScenario": "from_recording",
+    "NoScenarioError": "from_recording",
     "Result": "result",
     "Scenario": "model",
     "ScenarioError": "file.read",
@@ -32,7 +32,7 @@ _MODULES = {
     "schema_text": "file.json_schema",
 }
 __all__ = [
-    "NoScenario",
+    "NoScenarioError",
     "Result",
     "Scenario",
     "ScenarioError",

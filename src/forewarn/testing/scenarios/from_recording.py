@@ -34,7 +34,7 @@ MAX_COMMENT = 500  # characters
 Item = tuple[float, list[str]]
 
 
-class NoScenario(Exception):
+class NoScenarioError(Exception):
     """The recording cannot be made into a scenario; the message says why."""
 
 
@@ -44,7 +44,7 @@ def scenario_text(
     """Return a scenario in YAML that replays trace lines, which are in the order of time."""
     recording = event_lives(lines)
     if not recording.polls and not recording.lives:
-        raise NoScenario("it contains no document, so there is nothing to replay")
+        raise NoScenarioError("it contains no document, so there is nothing to replay")
     fleet = guess_fleet(recording)
     return _Writer(recording, fleet, answer_faults(lines), notes).text(_scenario_name(name))
 
@@ -71,7 +71,7 @@ class _Writer:
             ends = self._at(max(self._recording.ends, self._start + 1))
             timeline = [[f"- {{at: {ends}, do: wait}}"]]
         if len(timeline) + len(faults) > MAX_STEPS:
-            raise NoScenario(
+            raise NoScenarioError(
                 f"it would have {len(timeline) + len(faults)} steps, and a scenario has at most"
                 f" {MAX_STEPS}; take a shorter part of the recording"
             )

@@ -56,16 +56,16 @@ def is_recording(path: Path) -> bool:
 
 
 def _from_recording(path: Path) -> Scenario:
-    from forewarn.testing.recording.reader import NotARecording, read
-    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
+    from forewarn.testing.recording.reader import NotARecordingError, read
+    from forewarn.testing.scenarios.from_recording import NoScenarioError, scenario_text
 
     try:
         recording = read([path])
         text = scenario_text(recording.lines, name=path.stem, notes=recording.notes)
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
-    except NotARecording as error:
+    except NotARecordingError as error:
         raise ScenarioError(str(error)) from error
-    except NoScenario as error:
+    except NoScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from error
     return parse(text, f"{path} as a scenario", path.parent)

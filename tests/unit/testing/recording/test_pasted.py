@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.judge import judge
-from forewarn.testing.recording import NotARecording, read_text
+from forewarn.testing.recording import NotARecordingError, read_text
 from forewarn.testing.recording.pasted import read_pasted
-from forewarn.testing.scenarios import NoScenario, ScenarioError, find, parse, scenario_text
+from forewarn.testing.scenarios import NoScenarioError, ScenarioError, find, parse, scenario_text
 from helpers.examples import examples
 
 EVENT = {
@@ -237,7 +237,7 @@ def test_a_text_is_a_scenario_by_its_file(tmp_path: Path) -> None:
     thread.write_text("nothing of the kind")
     with pytest.raises(ScenarioError, match="no document with Events"):
         find(thread)
-    with pytest.raises(NotARecording):
+    with pytest.raises(NotARecordingError):
         read_text("")
 
 
@@ -263,6 +263,6 @@ def test_the_reader_never_raises(text: str) -> None:
     if found.lines:
         try:
             made = scenario_text(found.lines, notes=found.notes)
-        except NoScenario:
+        except NoScenarioError:
             return
         parse(made)
