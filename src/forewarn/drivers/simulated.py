@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -123,6 +124,16 @@ def private(path: Path) -> Path:
     return path
 
 
+class ImpactListener(Protocol):
+    """Is told of impacts while they last. An event is not carried on until it has returned."""
+
+    async def impact_begins(self, impact: Impact) -> None:
+        """Handle that an event begins to be carried out."""
+
+    async def impact_ends(self, event: str) -> None:
+        """Handle that the machines of an event are back. May be called again."""
+
+
 class SimulatedDriver(Driver):
     repeatable = True  # the journal knows what has happened
 
@@ -136,6 +147,7 @@ class SimulatedDriver(Driver):
         self._paced = paced
         self._on_impact = on_impact
         self._lengths: dict[str, Duration] = {}  # by event, instead of what its profile says
+        self.listener: ImpactListener | None = None
 
     def let_last(self, event: str, length: Duration | None) -> None:
         """Set how long an event stays Started; None: as long as its profile says."""
@@ -165,7 +177,15 @@ class SimulatedDriver(Driver):
                 self._journal.add(impact)
                 if self._on_impact is not None:
                     self._on_impact(impact)
+                if self.listener is not None:
+                    await self.listener.impact_begins(impact)
         end = self._end(task)
+        if self.listener is not None:  # only then does it matter when the machines are back
+            back = end if seconds < 0 else min(end, self._start(task) + self._back_after(seconds))
+            if task.now < back:
+                return Again(back)
+            for event in _machines_by_event(task):
+                await self.listener.impact_ends(event)
         if task.now < end:
             return Again(end)
         for event in _machines_by_event(task):
@@ -173,10 +193,15 @@ class SimulatedDriver(Driver):
             self._lengths.pop(event, None)
         return Done(_moved(task))
 
+    def _start(self, task: Task) -> int:
+        return task.now if task.started_at is None else task.started_at
+
+    def _back_after(self, seconds: int) -> Duration:
+        return self._paced(seconds * SECOND)
+
     def _end(self, task: Task) -> int:
-        started = task.now if task.started_at is None else task.started_at
         length = self._lengths.get(task.event, _profile(task).started)
-        return started + self._paced(length)
+        return self._start(task) + self._paced(length)
 
 
 def _profile(task: Task) -> Profile:

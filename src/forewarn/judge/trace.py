@@ -47,6 +47,7 @@ _NOT_APPROVALS = frozenset(
         "over",
         "event",
         "short-notice",
+        "activity",
         "scenario",
         "partial",
         "end",

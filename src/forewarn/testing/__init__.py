@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from forewarn.node.dev import SAMPLE
     from forewarn.testing.durations import Duration
     from forewarn.testing.errors import RefusedError
+    from forewarn.testing.impacts import Impact
     from forewarn.testing.kit.clock import Clock
     from forewarn.testing.kit.documents import (
         Document,
@@ -68,6 +69,7 @@ _MODULES = {
     "GroupKind": "forewarn.testing.names",
     "Host": "forewarn.testing.kit.hosts",
     "Limits": "forewarn.metadata.endpoint.limits",
+    "Impact": "forewarn.testing.impacts",
     "Machine": "forewarn.testing.kit.machines",
     "MaintenanceMode": "forewarn.testing.names",
     "RefusedError": "forewarn.testing.errors",
@@ -110,6 +112,7 @@ __all__ = [
     "GroupDetails",
     "GroupKind",
     "Host",
+    "Impact",
     "Limits",
     "Machine",
     "MaintenanceMode",

@@ -12,7 +12,7 @@ import asyncio
 import os
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar
 from forewarn.node import Address, Node
 from forewarn.support import guard
 from forewarn.testing.errors import RefusedError
+from forewarn.testing.impacts import Impacts, in_callback
 from forewarn.verdict.verdict import Verdict
 
 P = ParamSpec("P")
@@ -78,6 +79,7 @@ class Session:
         self._process = os.getpid()
         self._stopped = False
         self._submitting = threading.Lock()  # nothing is submitted to a loop that is stopping
+        self._impacts: Impacts | None = None
 
     @property
     def node(self) -> Node:
@@ -114,6 +116,8 @@ class Session:
             self.run(self._node.__aexit__(kind, value, tb))
         finally:
             self._end()
+        if kind is None:
+            self.raise_from_callbacks()
 
     def __del__(self) -> None:
         loop = self.__dict__.get("_loop")
@@ -159,8 +163,31 @@ class Session:
             return await asyncio.to_thread(verb, *args, **kwargs)
 
     def settle(self) -> None:
-        """Wait until everything that has been set in motion has happened."""
-        self.run(self.node.ledger.idle())
+        """Wait until everything that has been set in motion has happened.
+
+        Raise what a callback for an impact has raised meanwhile. A callback itself does not wait,
+        since what has been set in motion waits for it.
+        """
+        if not in_callback():
+            self.run(self.node.ledger.idle())
+            self.raise_from_callbacks()
+
+    def raise_from_callbacks(self) -> None:
+        """Raise the error that a callback for an impact has raised, if one has."""
+        if self._impacts is not None and self._impacts.errors:
+            raise self._impacts.errors.pop(0)
+
+    @property
+    def impacts(self) -> Impacts:
+        """The callbacks for impacts on machines, from the first use on."""
+        if self._impacts is None:
+            self._impacts = self.call(Impacts, self.node)
+        return self._impacts
+
+    @property
+    def returned(self) -> Mapping[str, float]:
+        """The machines that have come back after an impact, and when, in real time."""
+        return {} if self._impacts is None else self._impacts.returned
 
     @property
     def addresses(self) -> dict[str, str]:

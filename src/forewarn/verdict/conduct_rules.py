@@ -51,9 +51,27 @@ def complaints(observed: Observed, missed: MissedEvents, now: Stamp) -> list[Com
         ):
             of_client += _unresponsive(client, events)
         result += of_client
+    for event in observed.events.values():
+        result += _approved_too_early(observed, event)
     if observed.nobody_polled:
         result += _nobody_polled(observed)
     return result
+
+
+def _approved_too_early(observed: Observed, event: EventCourse) -> Iterator[Complaint]:
+    """Complain of a machine by whose approval an event was carried out on a busy machine."""
+    client = observed.clients.get(event.approved_by)
+    if client is None or event.started is None or not event.started_by_approval:
+        return
+    for course in event.machine_courses.values():
+        if course.busy:
+            subject = "it" if course.machine == client.machine else course.machine
+            message = (
+                f"approved {event.type} {event.id[:8]}, and {subject} was still busy when it was"
+                f" carried out: {course.busy}; approve when the work is done"
+            )
+            at = event.impact if event.impact is not None else event.started.t
+            yield _complaint("approved-too-early", message, client, at, event)
 
 
 def _nobody_polled(observed: Observed) -> Iterator[Complaint]:

@@ -21,7 +21,9 @@ class MachineCourse:
 
     __slots__ = (
         "approvals",
+        "approved",
         "backing_off",
+        "busy",
         "concerned",
         "delisted",
         "hiding_version",
@@ -35,6 +37,7 @@ class MachineCourse:
         "seen",
         "statuses",
         "uncertain_approval",
+        "was_ready",
     )
 
     def __init__(self, machine: str, concerned: bool, polls: int) -> None:
@@ -47,7 +50,10 @@ class MachineCourse:
         self.last_shown: Stamp | None = None  # when it got the last status
         self.delisted: Stamp | None = None  # when it first got a document without the event
         self.prepared: float | None = None
+        self.was_ready = False  # it has reported that it is ready, at any time
         self.approvals = 0
+        self.approved: Stamp | None = None  # when its first approval that counted was answered
+        self.busy = ""  # what it was still doing when the event was carried out
         self.backing_off = False  # it had no usable answer when the event became visible
         self.uncertain_approval: float | None = (
             None  # time of an approval that may not have counted

@@ -33,6 +33,7 @@ from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
 
+MAX_REASON = 500  # characters of what a machine was busy with
 MAX_FAILED_SCENARIOS = 20  # that are named in a verdict
 ENDINGS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
@@ -133,6 +134,8 @@ class Observer:
                 if event is not None and event.impact is None:
                     event.impact = now.t
                 self._unannounced_step(line, impact=now.t)
+            case "activity":
+                self._activity(line)
             case "unannounced":
                 self._unannounced(line, now)
             case "over":
@@ -179,6 +182,15 @@ class Observer:
             trouble=client.trouble,
         )
         client.stopped_responding(lines.name(line.get("client")), silence)
+
+    def _activity(self, line: Mapping[str, Any]) -> None:
+        event, machine = self._event_of(line), lines.name(line.get("machine"))
+        if event is None or line.get("busy") is not True or machine not in event.machines:
+            return
+        course = self._observed.machine_course(event, machine)
+        if course is not None and not course.busy:
+            reason = lines.printable(lines.text(line.get("reason"), MAX_REASON), MAX_REASON)
+            course.busy = reason or "the reason is not recorded"
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
         id = lines.name(line.get("event")).upper()

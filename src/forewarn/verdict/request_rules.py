@@ -150,7 +150,15 @@ class RequestRules:
         compact = body.replace(b" ", b"").lower()
         if b'"ready":false' in compact:
             course.prepared = None
-        elif course.prepared is None:
+            return
+        if course.concerned and not course.was_ready and after(request, course.approved):
+            message = (
+                f"reported that it is ready for {_event_name(event)} after it had approved it;"
+                " approve when the machine is ready"
+            )
+            self._complain(client, request, "approved-too-early", message, event.id)
+        course.was_ready = True
+        if course.prepared is None:
             course.prepared = request.done.t
 
     def _approved(self, client: Client, request: Exchange, event: EventCourse | None) -> None:
@@ -183,6 +191,7 @@ class RequestRules:
             self._complain(client, request, "repeated-approval", message, event.id)
         if counts or not event.recorded:
             _count_approval(event, client.machine, request)
+            course.approved = course.approved or request.done
 
     def _check_own(self, client: Client, request: Exchange, event: EventCourse) -> None:
         message = (

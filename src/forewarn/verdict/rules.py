@@ -44,6 +44,7 @@ RuleName: TypeAlias = Literal[
     "malformed-approval",
     "unknown-approval",
     "ignored-withdrawal",
+    "approved-too-early",
     "never-seen",
     "clock-passed",
     "nobody-asked",
@@ -81,6 +82,9 @@ RULES: Mapping[str, Rule] = {
     "malformed-approval": Rule('An approval is JSON: {"StartRequests":[{"EventId":"…"}]}.'),
     "unknown-approval": Rule("Only events that the group has been shown are approved."),
     "ignored-withdrawal": Rule("A client does not act on an event that has been withdrawn."),
+    "approved-too-early": Rule(
+        "An event is approved when the machine is done with its work, not before."
+    ),
     "never-seen": Rule("A client that polls does so at least once while an event is announced."),
     "clock-passed": Rule(
         "The clock is not moved past an announced event before a client that polls has polled."

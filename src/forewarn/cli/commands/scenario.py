@@ -6,6 +6,7 @@ Scenarios are implemented in `testing.scenarios`; the display during a run is in
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -137,6 +138,22 @@ def run(
         str,
         typer.Option(help="Real time that the program gets at every change to react."),
     ] = "0s",
+    impact: Annotated[
+        bool,
+        typer.Option(
+            "--impact",
+            help="Do to the program what happens to its machine: stop it for a Freeze, kill it"
+            " for the others, and start it again after a Reboot or Redeploy.",
+        ),
+    ] = False,
+    busy_check: Annotated[
+        str | None,
+        typer.Option(
+            help="Command that is run when an event is about to be carried out on a machine. If it"
+            " fails, the program was still busy; its output says with what.",
+            metavar="CMD",
+        ),
+    ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Continue if the program fails.")
     ] = False,
@@ -162,8 +179,11 @@ def run(
         raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
     for file in (timeline, junit):
         _check_writable(file)
-    if (netns or fake_time or each) and not command:
-        raise typer.BadParameter("--netns, --fake-time and --each need a program: -- CMD")
+    check = _busy_check(busy_check)
+    if (netns or fake_time or each or impact or check) and not command:
+        raise typer.BadParameter(
+            "--netns, --fake-time, --each, --impact and --busy-check need a program: -- CMD"
+        )
     need_extra("test")
     from forewarn.cli.commands.scenario_display import make_display
     from forewarn.service.engine.ledger import Hung
@@ -187,6 +207,8 @@ def run(
                     netns=netns,
                     fake_time=fake_time,
                     keep_going=keep_going,
+                    impact=impact,
+                    busy_check=check,
                     aside=json,
                     show=display.output,
                     note=display.note,
@@ -270,6 +292,17 @@ def _real_speed(clock: str | None, speed: float | None, fake_time: bool) -> floa
     if fake_time and real_speed is not None:
         raise typer.BadParameter("--fake-time needs a virtual clock")
     return real_speed
+
+
+def _busy_check(command: str | None) -> list[str]:
+    """Return the words of the command."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError as error:
+        raise typer.BadParameter(f"{command}: {error}", param_hint="--busy-check") from error
+    if command is not None and not words:
+        raise typer.BadParameter("it is empty; pass a command", param_hint="--busy-check")
+    return words
 
 
 def _seconds(option: str, text: str) -> float:

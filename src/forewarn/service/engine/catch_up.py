@@ -40,6 +40,7 @@ class CatchUp:
         self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
         self._shown: dict[str, tuple[bool, int]] = {}  # by group: enabled, and its incarnation
         self._last: dict[str, dict[str, float]] = {}  # by machine and caller id: its last poll
+        self._returned: dict[str, float] = {}  # machines that are back, and have not polled yet
         self._owed: dict[Client, int] = {}  # how many polls, since a change
         self._behind: set[Client] = set()  # those of them that are waited for
         self._callers: dict[str, list[str]] = {}  # by machine: callers other than guests
@@ -76,6 +77,7 @@ class CatchUp:
         """Count a poll that was answered with a document, or with 304."""
         self._on_poll(machine, group, version, incarnation, ids, now)
         caller_id = self._caller_id(machine)
+        self._returned.pop(machine, None)
         self._last.setdefault(machine, {})[caller_id] = guard.monotonic()
         client = machine, caller_id
         if client in self._owed:
@@ -96,7 +98,7 @@ class CatchUp:
         while not self._stopped:
             now = guard.monotonic()
             ends = {
-                (machine, caller_id): self._last[machine][caller_id] + patience
+                (machine, caller_id): self._since(machine, caller_id) + patience
                 for machine, caller_id in self._owed
                 if caller_id != but_for
             }
@@ -112,8 +114,26 @@ class CatchUp:
                 continue
         raise Stopped("the service is stopping")
 
+    def is_polling(self, machine: str) -> bool:
+        """Has a guest polled as this machine lately?"""
+        last = self._last.get(machine, {}).get(GUEST)
+        return last is not None and last > guard.monotonic() - POLL_PATIENCE
+
+    def expect(self, machine: str) -> None:
+        """Wait for the next polls of a machine that was forgotten and is back."""
+        self._returned[machine] = guard.monotonic()
+        self._owed[machine, GUEST] = POLLS_TO_CATCH_UP
+        self._woken.set()
+
+    def _since(self, machine: str, caller_id: str) -> float:
+        """Return when a client last polled, or when its machine came back."""
+        last = self._last.get(machine, {}).get(caller_id, 0.0)
+        return max(last, self._returned.get(machine, 0.0))
+
     def forget(self, machine: str) -> None:
         """Stop waiting for the clients of a machine until they poll again."""
+        if self._returned.pop(machine, None) is not None:
+            self._caught_up((machine, GUEST))
         for caller_id in self._last.pop(machine, {}):
             self._caught_up((machine, caller_id))
 

@@ -17,6 +17,7 @@ from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.instants import to_datetime
 from forewarn.testing.durations import Duration, in_microseconds, in_seconds
 from forewarn.testing.errors import RefusedError
+from forewarn.testing.impacts import in_callback
 from forewarn.testing.kit.time_patch import TimePatch
 from forewarn.testing.session import Session, caller_id
 
@@ -24,6 +25,10 @@ REAL_TIME = "this service runs in real time, which cannot be moved; use real_tim
 IN_A_LOOP = (
     "play() waits for clients, and here it would block the event loop that they may run in;"
     " use 'async with', or 'await service.to_thread(…)'"
+)
+IN_A_CALLBACK = (
+    "the clock stands still while a callback for an impact runs; move it when the callback has"
+    " returned"
 )
 
 T = TypeVar("T")
@@ -148,10 +153,15 @@ class Clock:
         return to
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if in_callback():
+            work.close()
+            raise RefusedError(IN_A_CALLBACK)
         try:
-            return self._session.run(work)
+            result = self._session.run(work)
         except Stopped as stopped:
             raise RefusedError("the service has stopped, and its clock with it") from stopped
+        self._session.raise_from_callbacks()
+        return result
 
     def _stop_by_stop(
         self, until: Callable[[], bool], to: Time, step: Callable[[Time], Coroutine[Any, Any, bool]]

@@ -22,6 +22,7 @@ from forewarn.support import guard
 from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.errors import RefusedError, allowed
+from forewarn.testing.impacts import Callback as ImpactCallback
 from forewarn.testing.kit.documents import Document, VersionedDocument
 from forewarn.testing.kit.events import (
     Announcement,
@@ -247,6 +248,19 @@ class Machine:
         """Its endpoint as an ASGI application, without sockets and for any event loop:
         `httpx.AsyncClient(transport=httpx.ASGITransport(machine.asgi))`."""
         return Asgi(self._session, self.name)
+
+    def on_impact(self, callback: ImpactCallback) -> ImpactCallback:
+        """Call a function when an event is carried out on this machine, and when it is back.
+
+        Args:
+            callback: A function that gets an `Impact`; see `Service.on_impact`.
+
+        Returns:
+            The function, so that this is a decorator as well.
+        """
+        self._place()
+        self._session.call(self._session.impacts.add, callback, self.name)
+        return callback
 
     def wait_for_poll(self, timeout: Duration = FIRST_POLL_WITHIN) -> Machine:
         """Wait until a client has polled as this machine; refused if that takes too long.

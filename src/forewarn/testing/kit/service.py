@@ -29,6 +29,7 @@ from forewarn.store import Store
 from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant
 from forewarn.testing.errors import RefusedError, allowed
+from forewarn.testing.impacts import Callback as ImpactCallback
 from forewarn.testing.kit import events, fleets
 from forewarn.testing.kit.clock import Clock
 from forewarn.testing.kit.documents import Document, VersionedDocument
@@ -493,6 +494,25 @@ class Service:
     def verdict(self) -> Verdict:
         """Return what the machines' clients have done so far, and what was wrong with it."""
         return self._session.verdict()
+
+    def on_impact(self, callback: ImpactCallback) -> ImpactCallback:
+        """Call a function when an event is carried out on a machine, and when the machine is back.
+
+        It does to the program under test what happens to its machine: for example, it kills a
+        worker when the impact of a Reboot begins, and starts one when it ends. It runs in a thread
+        of its own; time stands still until it returns.
+
+        Args:
+            callback: A function that gets an `Impact`. At the beginning it may return a text, or
+                fail an assertion, that says what the program was still busy with: if the event was
+                approved, the verdict reports `approved-too-early`. An empty text says that the
+                program was idle.
+
+        Returns:
+            The function, so that this is a decorator as well.
+        """
+        self._session.call(self._session.impacts.add, callback)
+        return callback
 
     def reset_verdict(self) -> None:
         """Forget what clients have done so far, so that the verdict starts anew."""

@@ -70,6 +70,7 @@ class EventExpectation(msgspec.Struct, frozen=True, kw_only=True):
     of: str = ""  # only events with this machine in Resources
     expected: tuple[Expected, ...] = ()
     in_time: bool | None = None
+    idle: bool | None = None  # whether its machines are idle when it is carried out
 
 
 class ComplaintsExpectation(msgspec.Struct, frozen=True, kw_only=True):

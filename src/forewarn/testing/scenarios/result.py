@@ -22,6 +22,10 @@ class CommandExit(msgspec.Struct, frozen=True, kw_only=True):
     """Its exit code; None if it ignored SIGTERM and was killed."""
     terminated: bool
     """Whether it was ended by SIGTERM, because the scenario had ended."""
+    killed_by: str = ""
+    """The type of the event that took its machine away for good, and the command with it."""
+    starts: int = 1
+    """How often the command was started."""
 
 
 class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):

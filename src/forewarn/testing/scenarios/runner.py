@@ -81,10 +81,18 @@ def play(
     def ended_on() -> list[str]:
         return [machine for machine in loaded.under_test if program and program.exit_of(machine)]
 
+    def problem() -> str:
+        reason = program.problem() if program is not None else ""
+        if reason or client is not None:
+            return reason
+        return _return_problem(
+            session, first_poll_timeout, loaded.under_test, tracker, program, pace
+        )
+
     pace: Pace = (
         VirtualPace(session, tracker, client, reaction_time, timeout, ended_on)
         if isinstance(session.node.clock, VirtualClock)
-        else RealPace(session, tracker, client)
+        else RealPace(session, tracker, client, ended_on)
     )
     player = Player(session, loaded, tracker, pace, on_step)
     ended: tuple[CommandExit, ...] = ()
@@ -96,7 +104,7 @@ def play(
         ):
             player.problems.append(reason)
         else:
-            player.play(program.problem if program is not None else lambda: "")
+            player.play(problem)
     finally:
         if program is not None:
             ended = program.end()
@@ -143,4 +151,30 @@ def _first_poll_problem(
                     return f"{missing[0]} sent requests, but none that got events; see the verdict"
                 return f"{listing(missing)} did not poll for events within {seconds:g} s"
             tracker.changed.wait(min(remaining, CHECK_EVERY))
+    return ""
+
+
+def _return_problem(
+    session: Session,
+    seconds: float,
+    under_test: Sequence[str],
+    tracker: EventTracker,
+    program: Program | None,
+    pace: Pace,
+) -> str:
+    """Return why a machine that came back after an impact does not poll, or nothing.
+
+    On a virtual clock, wait for it. In real time, only look whether its time is up.
+    """
+    for machine in under_test:
+        while (back := session.returned.get(machine)) is not None:
+            with tracker.changed:
+                if tracker.last_request.get(machine, 0.0) >= back:
+                    break
+                remaining = back + seconds - guard.monotonic()
+                if remaining <= 0:
+                    return f"{machine} was back, and did not poll for events within {seconds:g} s"
+                if not pace.waits or (program and program.exit_of(machine)):
+                    break
+                tracker.changed.wait(min(remaining, CHECK_EVERY))
     return ""

@@ -59,15 +59,18 @@ def check(expectation: Expectation, facts: Facts) -> ExpectationResult:
     match expectation:
         case EventExpectation():
             problems = list(_event_problems(expectation, facts))
-            return _result(_event_in_words(expectation), problems, expectation.line)
+            unchecked = "" if problems else _unchecked(expectation, facts)
+            return _result(_event_in_words(expectation), problems, expectation.line, unchecked)
         case ComplaintsExpectation():
             return _complaints(expectation, facts)
         case CommandExpectation():
             return _command(expectation, facts)
 
 
-def _result(expected: str, problems: Sequence[str], line: int) -> ExpectationResult:
-    message = "; ".join(problems[:MAX_LISTED])
+def _result(
+    expected: str, problems: Sequence[str], line: int, unchecked: str = ""
+) -> ExpectationResult:
+    message = "; ".join(problems[:MAX_LISTED]) or unchecked
     if len(problems) > MAX_LISTED:
         message += f"; and {len(problems) - MAX_LISTED} more"
     return ExpectationResult(expected=expected, ok=not problems, message=message, line=line)
@@ -86,6 +89,9 @@ def _event_in_words(expectation: EventExpectation) -> str:
         parts.append(text)
     if expectation.in_time is not None:
         parts.append("is seen in time" if expectation.in_time else "is not seen in time")
+    if expectation.idle is not None:
+        machines = "idle" if expectation.idle else "busy"
+        parts.append(f"is carried out on {machines} machines")
     of = f" of {expectation.of}" if expectation.of else ""
     return f"{expectation.event}{of} {' and '.join(parts)}"
 
@@ -114,6 +120,24 @@ def _event_problems(expectation: EventExpectation, facts: Facts) -> Iterator[str
         for event in events:
             texts = _time_problems(event, facts, expectation.in_time)
             yield from (f"{event}: {text}" for text in texts)
+    if expectation.idle is not None:
+        for event in events:
+            texts = _idle_problems(event, facts, expectation.idle)
+            yield from (f"{event}: {text}" for text in texts)
+
+
+def _idle_problems(event: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
+    for name, reason in event.busy.items():
+        if name in facts.under_test and wanted is bool(reason):
+            yield f"{name} was still busy: {reason}" if reason else f"{name} was idle"
+
+
+def _unchecked(expectation: EventExpectation, facts: Facts) -> str:
+    """Return what could not be checked, because nothing says whether machines were idle."""
+    events = facts.events.get(expectation.event, ())
+    if expectation.idle is None or any(event.busy for event in events):
+        return ""
+    return "nothing reports whether machines are idle (--busy-check), so this was not checked"
 
 
 def _problems(
@@ -251,12 +275,17 @@ def _command_in_words(expectation: CommandExpectation) -> str:
 
 def _exit_problems(wanted: CommandExpectation, ended: CommandExit) -> Iterator[str]:
     prefix = f"on {ended.machine} it "
-    crashed = not ended.terminated and ended.code != 0
+    killed = f"was killed by the {ended.killed_by} of its machine" if ended.killed_by else ""
+    crashed = not ended.terminated and ended.code != 0 and not killed
     if wanted.running is not None and wanted.running is not ended.terminated:
-        yield prefix + ("was still running" if ended.terminated else f"had ended with {ended.code}")
+        yield prefix + (
+            "was still running" if ended.terminated else killed or f"had ended with {ended.code}"
+        )
     if wanted.crashed is not None and wanted.crashed is not crashed:
         yield prefix + (f"ended with {ended.code}" if crashed else "did not crash")
     if wanted.exit is not None and wanted.exit != ended.code:
         yield prefix + (
-            "ignored SIGTERM and was killed" if ended.code is None else f"exited with {ended.code}"
+            "ignored SIGTERM and was killed"
+            if ended.code is None
+            else killed or f"exited with {ended.code}"
         )

@@ -36,6 +36,7 @@ class TrackedEvent:
         self.seen_scheduled: dict[str, float] = {}
         self.prepared: dict[str, float] = {}
         self.approved: dict[str, float] = {}  # by machine or operator
+        self.busy: dict[str, str] = {}  # by machine: with what, when it was carried out; "": idle
 
     def at(self, moment: Moment, by: str = "") -> float | None:
         """Return when the moment was first reached: by this machine, or by any."""
@@ -119,6 +120,9 @@ class EventTracker:
                 event.type, event.source = line.get("type", ""), line.get("source", "")
                 event.group, event.machines = line.get("group", ""), tuple(line.get("machines", ()))
                 event.raised = event.started = line["t"]
+            case "activity":
+                reason = line.get("reason") or "no reason given"
+                self._event(line["event"]).busy[line["machine"]] = reason if line["busy"] else ""
             case "over":
                 self._event(line["event"]).over = line["t"]
             case "exchange" if line.get("machine"):

@@ -21,6 +21,8 @@ MAX_CALLS = 20  # of the client at one stop, while it still changes something
 
 
 class Pace(Protocol):
+    waits: bool  # whether time stands still while clients are waited for
+
     def settle(self) -> None:
         """Wait until the clients have seen the present state."""
         ...
@@ -54,13 +56,13 @@ class VirtualPace:
         timeout: float,
         ended_on: Callable[[], Collection[str]],
     ) -> None:
+        self.waits = True
         self._session = session
         self._tracker = tracker
         self._client = client
         self._reaction_time = reaction_time
         self._timeout = timeout
         self._ended_on = ended_on
-        self._forgotten: set[str] = set()
         self._reacted = -1
         self._faults = 0  # their number at the last stop
 
@@ -92,8 +94,7 @@ class VirtualPace:
         stepping = self._session.submit(virtual_time.step(to, self._client is None, self._timeout))
         try:
             while not stepping.done():
-                for machine in set(self._ended_on()) - self._forgotten:
-                    self._forgotten.add(machine)
+                for machine in self._ended_on():  # each time: its last request may come late
                     self._session.call(virtual_time.catch_up.forget, machine)
                 with contextlib.suppress(TimeoutError):
                     stepping.result(CHECK_EVERY)
@@ -163,8 +164,14 @@ class RealPace:
     """Real time. `client` is called in every round."""
 
     def __init__(
-        self, session: Session, tracker: EventTracker, client: Callable[[], object] | None
+        self,
+        session: Session,
+        tracker: EventTracker,
+        client: Callable[[], object] | None,
+        ended_on: Callable[[], Collection[str]],
     ) -> None:
+        self.waits = False
+        self._ended_on = ended_on
         self._session = session
         self._tracker = tracker
         self._client = client
@@ -192,7 +199,12 @@ class RealPace:
         places = self._session.call(
             lambda: [machine_index.machine(name) for name in self._tracker.polls]
         )
-        alive = [place[1].name for place in places if place is not None and place[1].alive]
+        ended = set(self._ended_on())
+        alive = [
+            place[1].name
+            for place in places
+            if place is not None and place[1].alive and place[1].name not in ended
+        ]
         end = guard.monotonic() + LAST_POLLS_WITHIN
         with self._tracker.changed:
             before = dict(self._tracker.polls)

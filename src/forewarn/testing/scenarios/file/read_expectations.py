@@ -59,15 +59,16 @@ def expectation(
     ]
     if entry.not_approved:
         expected.append(Expected(moment=Moment.APPROVED, never=True))
-    if not expected and entry.in_time is None:
+    if not expected and entry.in_time is None and entry.idle is None:
         moments = ", ".join(moment.value for moment in Moment)
-        raise YamlError(f"nothing is expected of the event; add {moments} or in-time", at)
+        raise YamlError(f"nothing is expected of the event; add {moments}, in-time or idle", at)
     return EventExpectation(
         line=line(at),
         event=entry.event,
         of=entry.of,
         expected=tuple(expected),
         in_time=entry.in_time,
+        idle=entry.idle,
     )
 
 

@@ -82,6 +82,13 @@ class EventExpected(Entry, kw_only=True):
     in_time: Annotated[
         bool | None, describe("Whether every machine under test sees it before it starts.")
     ] = None
+    idle: Annotated[
+        bool | None,
+        describe(
+            "Whether the machines under test are idle when it is carried out on them, as far as"
+            " the check of --busy-check, or a callback in a test, knows."
+        ),
+    ] = None
 
 
 class ComplaintsExpected(Entry, kw_only=True):
