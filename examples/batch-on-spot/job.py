@@ -80,7 +80,7 @@ def listen(job: Job) -> None:
     say("listens")
     for change in client.watch():
         event = change.event
-        if event.type not in FATAL or not any(map(me.matches, event.resources)):
+        if event.type not in FATAL or not event.affects(me):
             continue
         if change.kind is ChangeKind.APPEARED:
             left = event.seconds_left(client.now())

@@ -1,0 +1,91 @@
+"""Every client that our pages and examples show passes every shipped scenario, as a process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import run_scenario, scenarios
+from forewarn.testing.scenarios import Result
+from forewarn.testing.scenarios.engine.program import ProgramRunner
+from helpers.example_clients import example_clients, missing_names, program, snippets
+from helpers.netns import require
+
+LONGEST = "bad-days"  # a client that backs off takes more than a minute for it
+AT_ONCE = 6  # other runs; they mostly wait
+TIMEOUT = 120.0  # real seconds in which a client that polls has to do so
+
+
+def play(name: str, argv: Sequence[str], output: list[str]) -> Result:
+    scenario = scenarios.find(name)
+
+    def show(machine: str, line: str) -> None:
+        output.append(f"{machine}: {line}")
+
+    runner = ProgramRunner(argv, scenario.under_test, show=show)
+    return run_scenario(scenario, program=runner, timeout=TIMEOUT, first_poll_timeout=TIMEOUT)
+
+
+def test_every_client_that_is_shown_passes_every_scenario(tmp_path: Path) -> None:
+    """All at once, because nearly all of the time they wait."""
+    clients = example_clients(tmp_path)
+    assert len(clients) >= 8
+    runs: dict[tuple[str, str], tuple[Future[Result], list[str]]] = {}
+    others = [name for name in scenarios.names() if name != LONGEST]
+    with ThreadPoolExecutor(len(clients)) as first, ThreadPoolExecutor(AT_ONCE) as rest:
+        for pool, names in ((first, [LONGEST]), (rest, others)):
+            for name in names:
+                for client in clients:
+                    output: list[str] = []
+                    future = pool.submit(play, name, client.argv, output)
+                    runs[client.name, name] = future, output
+    failed = []
+    for (client_name, name), (future, output) in runs.items():
+        if not (result := future.result()).ok:
+            failed.append("\n".join([f"{client_name} fails {name}:", str(result), *output[-20:]]))
+    assert not failed, "\n\n".join(failed)
+
+
+def test_a_client_for_node_is_among_them() -> None:
+    require(shutil.which("node"), "Node 18 or newer: apt-get install nodejs")
+
+
+def test_a_page_leaves_only_named_functions_to_the_reader() -> None:
+    places = [place.partition(":")[0] for place, _ in snippets()]
+    assert places.count("docs/applications/client.md") == 5
+    assert places.count("README.md") == 1
+    for _, text in snippets():
+        program(text)
+    assert missing_names("import a.b\nwith C() as c:\n    c.d(e, *f)\n") == {"C", "e", "f"}
+    with pytest.raises(AssertionError, match="does not define"):
+        program("prepare_fro(1)")
+
+
+WATCHES_ALL = """
+from forewarn.client import Client
+
+with Client() as client:
+    for change in client.watch({which}):
+        if change.kind == "appeared":
+            client.approve(change.event)
+"""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "which", "fails"),
+    [
+        ("live-migration", "mine=True", "migration is never approved"),
+        ("user-redeploy", "min_freeze=10", "redeploy is approved by one of its own"),
+    ],
+)
+def test_without_either_of_the_two_words_a_client_fails(
+    scenario: str, which: str, fails: str
+) -> None:
+    source = WATCHES_ALL.format(which=which)
+    result = play(scenario, [sys.executable, "-c", source], [])
+    assert any(one.expected.startswith(fails) for one in result.expectations if not one.ok)
