@@ -1,0 +1,45 @@
+"""All clients by their names: the good ones, and the buggy twins."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+PLAIN, ASYNCIO, CLIENT, LONG_POLL, SHELL = "plain", "asyncio", "client", "long-poll", "shell"
+GOOD = (PLAIN, ASYNCIO, CLIENT, LONG_POLL, SHELL)
+FOLDER = Path(__file__).parent
+EVERY = 0.02  # seconds between two polls: one second of a client in production
+
+
+class Client(Protocol):
+    def run(self, stop: threading.Event) -> None: ...
+
+
+def make(name: str, endpoint: str, log: Callable[[str], None], every: float) -> Client:
+    """Return a client that runs in this process: a good one, or a twin by its mistake."""
+    if name in (CLIENT, LONG_POLL):
+        from helpers.twins.client_worker import ClientWorker
+
+        return ClientWorker(endpoint, log, every, long_poll=name == LONG_POLL)
+    if name == ASYNCIO:
+        from helpers.twins.async_worker import AsyncWorker
+
+        return AsyncWorker(endpoint, log, every)
+    if name == PLAIN:
+        from helpers.twins.worker import Worker
+
+        return Worker(endpoint, log, every)
+    from helpers.twins.mistakes import MISTAKES
+
+    return MISTAKES[name](endpoint, log, every)
+
+
+def command(name: str, every: float = EVERY) -> list[str]:
+    """Return the command that runs a client as a program of its own."""
+    if name == SHELL:
+        return ["/bin/sh", str(FOLDER / "worker.sh"), str(every)]
+    quick = [] if name in (CLIENT, LONG_POLL) else ["-S"]  # only the library needs site-packages
+    return [sys.executable, *quick, str(FOLDER / "program.py"), name, str(every)]

@@ -1,0 +1,34 @@
+"""Plays scenarios to clients that run as programs of their own, and tells what was found.
+
+A finding is the name of a rule, or an expectation of the scenario in the words of its result.
+"""
+
+from __future__ import annotations
+
+from forewarn.testing import run_scenario, scenarios
+from forewarn.testing.scenarios import Result
+from forewarn.testing.scenarios.engine.program import ProgramRunner
+from helpers.twins import clients
+
+PATIENT = 5.0  # seconds for which a client that polls is waited for
+GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for
+FIRST_POLL_WITHIN = 60.0  # seconds
+NO_COMPLAINTS = "no complaints"
+
+
+def play(name: str, client: str, *, stops: bool = False, refused: bool = False) -> Result:
+    """Play a shipped scenario to a client on each machine under test."""
+    scenario = scenarios.find(name)
+    program = ProgramRunner(clients.command(client), scenario.under_test, show=lambda *_: None)
+    return run_scenario(
+        scenario,
+        program=program,
+        wait=1.0 if refused else FIRST_POLL_WITHIN,
+        patience=GIVEN_UP if stops else PATIENT,
+    )
+
+
+def findings(result: Result) -> set[str]:
+    failed = {item.expected for item in result.expectations if not item.ok}
+    rules = {complaint.rule for complaint in result.verdict.complaints}
+    return failed - {NO_COMPLAINTS} | rules

@@ -1,0 +1,29 @@
+"""Runs one client as a program: `program.py NAME SECONDS`, with the seconds between two polls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[2])  # where `helpers` is
+
+
+def main(name: str, every: str) -> None:
+    from helpers.twins import clients
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    clients.make(name, os.environ["FOREWARN_METADATA"], _print, float(every)).run(stop)
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

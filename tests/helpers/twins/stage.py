@@ -1,0 +1,171 @@
+"""A service inside a test with one client that runs beside it, and what the test finds out.
+
+A finding is the name of a rule of the verdict, or an assertion that a test makes about the worker.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from types import TracebackType
+
+from forewarn.testing import Service
+from forewarn.testing.kit.events import Event
+from helpers.polls import until
+from helpers.twins import clients
+
+FIRST_REQUESTS = 2  # of a client: its name, and the document
+LONG = 120.0  # seconds, for what happens at once if it happens at all
+GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for
+PATIENT = 20.0  # seconds for which every other client is waited for
+LONGEST = "12h"  # of the service's time: no event of a trial lasts so long
+
+LOST_JOB = "a job is lost"
+NOT_APPROVED = "the event is not approved"
+IDLE = "the worker stays idle"
+STOPPED_FOR_NOTHING = "the worker stops for nothing"
+APPROVED_FOREIGN = "another machine's event is approved"
+
+
+class Running:
+    """One client, as a thread or as a process of its own, and its log."""
+
+    def __init__(self, name: str, endpoint: str, every: float) -> None:
+        self.log: list[str] = []
+        self._stop = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        if name == clients.SHELL:
+            self._process = subprocess.Popen(
+                clients.command(name, every),
+                env={"FOREWARN_METADATA": endpoint, "PATH": "/usr/bin:/bin"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            work = self._read_output
+        else:
+            client = clients.make(name, endpoint, self.log.append, every)
+
+            def work() -> None:
+                client.run(self._stop)
+
+        self._thread = threading.Thread(target=self._run, args=(work,), name=name)
+        self._thread.start()
+        self.death = ""
+
+    def _run(self, work: object) -> None:
+        assert callable(work)
+        try:
+            work()
+        except Exception as error:
+            self.death = f"{type(error).__name__}: {error}"
+
+    def _read_output(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        self.log.extend(line.rstrip("\n") for line in self._process.stdout)
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._process is not None:
+            self._process.terminate()
+        self._thread.join(LONG)
+        assert not self._thread.is_alive()
+        if self._process is not None:
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process.wait(LONG)
+
+    @property
+    def holds_job(self) -> bool:
+        return _job_in_hand(self.log)
+
+    @property
+    def returned_jobs(self) -> int:
+        return sum(line.startswith("returned") for line in self.log)
+
+    @property
+    def approved_with_job(self) -> bool:
+        """Whether it approved an event while it had a job in hand, which the event ends."""
+        return any(
+            line.startswith("approved") and _job_in_hand(self.log[:place])
+            for place, line in enumerate(self.log)
+        )
+
+
+def _job_in_hand(log: list[str]) -> bool:
+    jobs = [line for line in log if not line.startswith("approved")]
+    return bool(jobs) and jobs[-1].startswith("taken")
+
+
+class Stage:
+    """A scale set of spot machines with the client on web_1, while a trial is made."""
+
+    def __init__(self, client: str, *, stops: bool = False, every: float = clients.EVERY) -> None:
+        self.patience = GIVEN_UP if stops else PATIENT
+        self._client, self._every = client, every
+        self.findings: set[str] = set()
+
+    def __enter__(self) -> Stage:
+        self.service = Service()
+        self.service.__enter__()
+        try:
+            self.web = self.service.scale_set("web", 12, spot=True, terminate_notice="5m")
+            self.machine = self.web[1]
+            self.running = Running(self._client, self.machine.url, self._every)
+            until(lambda: self.requests >= FIRST_REQUESTS, LONG)
+        except BaseException:
+            self.service.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.running.stop()
+        finally:
+            self.service.__exit__(kind, error, traceback)
+
+    @property
+    def requests(self) -> int:
+        conducts = self.service.verdict().conducts
+        return sum(sum(conduct.statuses.values()) for conduct in conducts)
+
+    def let_poll(self, times: int) -> None:
+        """Wait until the client has sent so many more requests, if it still sends any."""
+        end = self.requests + times
+        until(lambda: self.requests >= end or bool(self.running.death), LONG)
+
+    def play(self, duration: str) -> None:
+        self.service.clock.play(duration, patience=self.patience)
+
+    def play_through(self, event: Event) -> None:
+        """Let an event of the client's machine be announced, start and end."""
+        clock = self.service.clock
+        clock.play(LONGEST, until=lambda: event.status != "Scheduled", patience=self.patience)
+        if self.running.holds_job or self.running.approved_with_job:
+            self.findings.add(LOST_JOB)
+        if event.approved_by != self.machine.name:
+            self.findings.add(NOT_APPROVED)
+        clock.play(LONGEST, until=lambda: event.over, patience=self.patience)
+        self.play("1s")
+        if self.machine.alive and not self.running.holds_job:
+            self.findings.add(IDLE)
+
+    def play_past(self, event: Event) -> None:
+        """Let an event come and go that the client need not do anything about."""
+        before = self.running.returned_jobs
+        self.service.clock.play(LONGEST, until=lambda: event.over, patience=self.patience)
+        self.play("1s")
+        if self.running.returned_jobs > before:
+            self.findings.add(STOPPED_FOR_NOTHING)
+        if event.approved_by == self.machine.name and self.machine.name not in event.resources:
+            self.findings.add(APPROVED_FOREIGN)
+
+    def result(self) -> set[str]:
+        """Return all findings: those of the trial, and the rules that the verdict says are
+        broken."""
+        return self.findings | {item.rule for item in self.service.verdict().complaints}

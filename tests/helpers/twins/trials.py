@@ -1,0 +1,180 @@
+"""The trials of the kit: what happens to a client's machine in one test each.
+
+A good client comes through every trial without a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from forewarn.verdict.rules import MAX_THROTTLED
+from helpers.polls import until
+from helpers.twins import clients
+from helpers.twins.stage import IDLE, LONG, LOST_JOB, Stage
+
+BAD_ANSWERS = ("gone", "throttled", "error")
+BROKEN_ANSWERS = ("empty", "no-events", "truncated")
+SPEED = 5.0  # of a clock that runs
+SLOWED_DOWN = 3  # usual intervals between two polls, in the median
+
+
+def restart(stage: Stage) -> None:
+    """A user restarts the machine."""
+    stage.play_through(stage.machine.restart())
+
+
+def redeploy(stage: Stage) -> None:
+    """The platform moves the machine to another host."""
+    stage.play_through(stage.machine.schedule("Redeploy"))
+
+
+def eviction(stage: Stage) -> None:
+    """The machine is evicted, with 30 seconds of notice."""
+    stage.play_through(stage.machine.evict())
+
+
+def freeze(stage: Stage) -> None:
+    """The machine is paused for five seconds."""
+    stage.play_past(stage.machine.freeze(duration=5))
+
+
+def neighbour(stage: Stage) -> None:
+    """Another machine of the group is restarted: web_10 for a client on web_1."""
+    stage.play_past(stage.web[10].restart())
+
+
+def two_at_once(stage: Stage) -> None:
+    """A machine of the same update domain is restarted, and then the client's own."""
+    first = stage.web[6].schedule("Reboot")
+    second = stage.machine.schedule("Reboot")
+    stage.play_through(second)
+    stage.play_past(first)
+
+
+def two_in_turn(stage: Stage) -> None:
+    """The machine is restarted twice."""
+    stage.play_through(stage.machine.restart())
+    stage.play_through(stage.machine.restart())
+
+
+def sudden_failure(stage: Stage) -> None:
+    """Another machine fails, and then the client's own machine is restarted."""
+    stage.play_past(stage.web[10].fail())
+    stage.play_through(stage.machine.restart())
+
+
+def withdrawal(stage: Stage) -> None:
+    """A restart that the client has approved is held back, and withdrawn after a while."""
+    stage.web[0].fail()  # of another update domain, and so nothing else starts
+    event = stage.machine.schedule("Reboot")
+    stage.play("1m")
+    stage.let_poll(8)
+    event.cancel()
+    stage.play("1m")
+    if not stage.running.holds_job:
+        stage.findings.add(IDLE)
+
+
+def interference(stage: Stage) -> None:
+    """The endpoint fails while a restart that the client has approved is held back."""
+    failure = stage.web[0].fail()
+    event = stage.machine.schedule("Reboot")
+    stage.play("1m")
+    fault = stage.service.faults.add("gone", machine=stage.machine.name)
+    until(lambda: fault.consumed >= 3 or bool(stage.running.death), LONG)
+    failure.finish()
+    if stage.running.holds_job:
+        stage.findings.add(LOST_JOB)
+    stage.service.faults.clear()
+    stage.play_through(event)
+
+
+def bad_answers(stage: Stage) -> None:
+    """The endpoint answers with errors, and then the machine is restarted."""
+    _faults(stage, *BAD_ANSWERS)
+    stage.play_through(stage.machine.restart())
+
+
+def broken_answers(stage: Stage) -> None:
+    """The endpoint answers with what is not a document, and then the machine is restarted."""
+    _faults(stage, *BROKEN_ANSWERS)
+    stage.play_through(stage.machine.restart())
+
+
+def reset(stage: Stage) -> None:
+    """A connection breaks, and then the machine is restarted."""
+    _faults(stage, "reset")
+    stage.play_through(stage.machine.restart())
+
+
+def failed_approval(stage: Stage) -> None:
+    """The first approval is answered with an error, and has no effect."""
+    fault = stage.service.faults.add("error", machine=stage.machine.name, method="POST", times=1)
+    event = stage.machine.restart()
+    until(lambda: fault.consumed == 1, LONG)
+    stage.let_poll(3)  # to see that nothing came of the approval, and to repeat it
+    stage.play_through(event)
+
+
+def throttling(stage: Stage) -> None:
+    """The endpoint answers 429 until the client polls less often, or twenty times in a row."""
+    fault = stage.service.faults.add("throttled", machine=stage.machine.name)
+
+    def over() -> bool:
+        interval = stage.service.verdict().conduct(stage.machine.name).every or 0.0
+        return fault.consumed > MAX_THROTTLED or interval > SLOWED_DOWN * clients.EVERY
+
+    until(over, LONG)
+    stage.service.faults.clear()
+
+
+def new_incarnation(stage: Stage) -> None:
+    """The incarnation starts over, and then the machine is restarted."""
+    stage.play_past(stage.web[10].restart())
+    _faults(stage, "incarnation")
+    stage.play_through(stage.machine.restart())
+
+
+def ten_seconds(stage: Stage) -> None:
+    """Nothing happens for ten seconds of a clock that runs."""
+    clock = stage.service.clock
+    end = clock.now.timestamp() + 12
+    clock.resume(SPEED)
+    until(lambda: clock.now.timestamp() >= end, LONG)
+    clock.pause()
+
+
+def _faults(stage: Stage, *kinds: str) -> None:
+    for kind in kinds:
+        fault = stage.service.faults.add(kind, machine=stage.machine.name, method="GET", times=1)
+        until(lambda fault=fault: fault.consumed == 1 or _given_up(stage), LONG)  # type: ignore[misc]
+    stage.service.faults.clear()
+    stage.play("1s")
+
+
+def _given_up(stage: Stage) -> bool:
+    return bool(stage.running.death)
+
+
+TRIALS: dict[str, Callable[[Stage], None]] = {
+    trial.__name__.replace("_", "-"): trial
+    for trial in (
+        restart,
+        redeploy,
+        eviction,
+        freeze,
+        neighbour,
+        two_at_once,
+        two_in_turn,
+        sudden_failure,
+        withdrawal,
+        interference,
+        bad_answers,
+        broken_answers,
+        reset,
+        failed_approval,
+        throttling,
+        new_incarnation,
+        ten_seconds,
+    )
+}
