@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from forewarn.client import ChangeKind, Client, ClientError
 
-
 SHORTEST_INTERVAL = 0.05  # seconds, of the library
 
 

@@ -179,15 +179,15 @@ class ExpectsLargerIncarnation(Worker):
 
     def parse(self, answer: bytes) -> list[Event] | None:
         events = super().parse(answer)
-        if events is None:
-            return None
-        incarnation = json.loads(answer)["DocumentIncarnation"]
-        if incarnation <= self.last:
-            return self.known
-        self.last, self.known = incarnation, events
+        if events is not None:
+            self.incarnation = json.loads(answer)["DocumentIncarnation"]
         return events
 
-    known: list[Event] = []
+    def handle(self, events: list[Event]) -> None:
+        if self.incarnation <= self.last:
+            return
+        self.last = self.incarnation
+        super().handle(events)
 
 
 class ReadsFirstEventOnly(Worker):
@@ -386,7 +386,6 @@ class ResumesWhenStarted(Worker):
 
     def disturbs(self, event: Event) -> bool:
         return super().disturbs(event) and event["EventStatus"] == "Scheduled"
-
 
 
 def _kebab(name: str) -> str:

@@ -10,7 +10,7 @@ from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.twins import clients
 
-PATIENT = 5.0  # seconds for which a client that polls is waited for
+PATIENT = 5.0  # seconds for which a client that polls is waited for, as by default
 GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for
 FIRST_POLL_WITHIN = 60.0  # seconds
 NO_COMPLAINTS = "no complaints"
@@ -23,8 +23,8 @@ def play(name: str, client: str, *, stops: bool = False, refused: bool = False) 
     return run_scenario(
         scenario,
         program=program,
-        wait=1.0 if refused else FIRST_POLL_WITHIN,
-        patience=GIVEN_UP if stops else PATIENT,
+        first_poll_timeout=1.0 if refused else FIRST_POLL_WITHIN,
+        timeout=GIVEN_UP if stops else PATIENT,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from forewarn.testing import Service
@@ -32,6 +33,7 @@ class Running:
 
     def __init__(self, name: str, endpoint: str, every: float) -> None:
         self.log: list[str] = []
+        self.death = ""  # the exception that ended it
         self._stop = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         if name == clients.SHELL:
@@ -51,18 +53,18 @@ class Running:
 
         self._thread = threading.Thread(target=self._run, args=(work,), name=name)
         self._thread.start()
-        self.death = ""
 
-    def _run(self, work: object) -> None:
-        assert callable(work)
+    def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:
             self.death = f"{type(error).__name__}: {error}"
 
     def _read_output(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        self.log.extend(line.rstrip("\n") for line in self._process.stdout)
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.log.append(line.rstrip("\n"))
 
     def stop(self) -> None:
         self._stop.set()
@@ -140,17 +142,17 @@ class Stage:
         until(lambda: self.requests >= end or bool(self.running.death), LONG)
 
     def play(self, duration: str) -> None:
-        self.service.clock.play(duration, patience=self.patience)
+        self.service.clock.play(duration, timeout=self.patience)
 
     def play_through(self, event: Event) -> None:
         """Let an event of the client's machine be announced, start and end."""
         clock = self.service.clock
-        clock.play(LONGEST, until=lambda: event.status != "Scheduled", patience=self.patience)
+        clock.play(LONGEST, until=lambda: event.status != "Scheduled", timeout=self.patience)
         if self.running.holds_job or self.running.approved_with_job:
             self.findings.add(LOST_JOB)
         if event.approved_by != self.machine.name:
             self.findings.add(NOT_APPROVED)
-        clock.play(LONGEST, until=lambda: event.over, patience=self.patience)
+        clock.play(LONGEST, until=lambda: event.over, timeout=self.patience)
         self.play("1s")
         if self.machine.alive and not self.running.holds_job:
             self.findings.add(IDLE)
@@ -158,7 +160,7 @@ class Stage:
     def play_past(self, event: Event) -> None:
         """Let an event come and go that the client need not do anything about."""
         before = self.running.returned_jobs
-        self.service.clock.play(LONGEST, until=lambda: event.over, patience=self.patience)
+        self.service.clock.play(LONGEST, until=lambda: event.over, timeout=self.patience)
         self.play("1s")
         if self.running.returned_jobs > before:
             self.findings.add(STOPPED_FOR_NOTHING)
@@ -169,3 +171,8 @@ class Stage:
         """Return all findings: those of the trial, and the rules that the verdict says are
         broken."""
         return self.findings | {item.rule for item in self.service.verdict().complaints}
+
+    def report(self) -> str:
+        """Return what to read when the findings are not those that were expected."""
+        log = ", ".join(self.running.log[-40:])
+        return f"{self.running.death}\nlog: {log}\n{self.service.report()}"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from forewarn.testing.names import FaultKind
 from forewarn.verdict.rules import MAX_THROTTLED
 from helpers.polls import until
 from helpers.twins import clients
-from helpers.twins.stage import IDLE, LONG, LOST_JOB, Stage
+from helpers.twins.stage import IDLE, LONG, LOST_JOB, NOT_APPROVED, Stage
 
-BAD_ANSWERS = ("gone", "throttled", "error")
-BROKEN_ANSWERS = ("empty", "no-events", "truncated")
+BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
+BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")
 SPEED = 5.0  # of a clock that runs
 SLOWED_DOWN = 3  # usual intervals between two polls, in the median
 
@@ -26,6 +27,14 @@ def restart(stage: Stage) -> None:
 def redeploy(stage: Stage) -> None:
     """The platform moves the machine to another host."""
     stage.play_through(stage.machine.schedule("Redeploy"))
+
+
+def failing_hardware(stage: Stage) -> None:
+    """The machine is moved within a week, since its hardware may fail at any time."""
+    event = stage.machine.schedule("Redeploy", notice="7d")
+    stage.play("6d")
+    if event.approved_by != stage.machine.name:
+        stage.findings.add(NOT_APPROVED)
 
 
 def eviction(stage: Stage) -> None:
@@ -144,8 +153,10 @@ def ten_seconds(stage: Stage) -> None:
     clock.pause()
 
 
-def _faults(stage: Stage, *kinds: str) -> None:
+def _faults(stage: Stage, *kinds: FaultKind) -> None:
     for kind in kinds:
+        if kind != kinds[0]:
+            stage.let_poll(1)  # which gets a document, so that the client begins anew
         fault = stage.service.faults.add(kind, machine=stage.machine.name, method="GET", times=1)
         until(lambda fault=fault: fault.consumed == 1 or _given_up(stage), LONG)  # type: ignore[misc]
     stage.service.faults.clear()
@@ -161,6 +172,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
     for trial in (
         restart,
         redeploy,
+        failing_hardware,
         eviction,
         freeze,
         neighbour,
@@ -178,3 +190,15 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
         ten_seconds,
     )
 }
+
+INTERVALS = {"ten-seconds": 1 / SPEED}  # seconds between two polls: one second of the clock
+# Trials that wait for polls, which a client that long-polls sends every ten seconds only.
+POLLS_NEEDED = (
+    "withdrawal",
+    "interference",
+    "bad-answers",
+    "broken-answers",
+    "failed-approval",
+    "throttling",
+    "new-incarnation",
+)

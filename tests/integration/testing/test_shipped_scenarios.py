@@ -45,7 +45,7 @@ def test_a_good_client_passes(name: str) -> None:
         ("withdrawn", clients.Insistent, "no complaints"),
         ("rolling-update", clients.Meddles, "update is approved by one of its own"),
         ("short-notice", clients.Seldom, "repair is seen in time"),
-        ("storm", clients.FirstOnly, "storm of web_42 is approved by web_42"),
+        ("storm", clients.FirstOnly, "storm of web_4 is approved by web_4"),
         ("storm", clients.ApprovesEverything, "storm of web_41 is never approved"),
         ("bad-days", clients.Fragile, "restart is seen in time"),
     ],

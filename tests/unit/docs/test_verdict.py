@@ -13,6 +13,7 @@ from forewarn.verdict.rules import RULES
 from forewarn.verdict.values import Complaint, Conduct, Course
 from forewarn.verdict.verdict import Verdict
 from helpers.paths import ROOT
+from helpers.twins import table as twins
 
 DOCS = ROOT / "docs"
 
@@ -44,6 +45,11 @@ def test_the_limits_are_those_of_the_code() -> None:
             f"{exchanges.MAX_BODY // 1024**2} MiB"
         ),
     }
+
+
+def test_what_finds_what_is_the_table_of_the_twins() -> None:
+    text = (DOCS / "test" / "verdict.md").read_text().partition("\n## What finds what\n")[2]
+    assert twins.markdown() in text.partition("\n## ")[0]
 
 
 def test_the_test_of_the_page_passes() -> None:

@@ -1,0 +1,282 @@
+"""What finds what: for every buggy twin, its trial in the kit, its scenarios, and their findings.
+
+docs/test/verdict.md shows this table to users; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from forewarn.verdict.rules import NOTE, RULES
+from helpers.twins.mistakes import MISTAKES
+from helpers.twins.stage import (
+    APPROVED_FOREIGN,
+    IDLE,
+    LOST_JOB,
+    NOT_APPROVED,
+    STOPPED_FOR_NOTHING,
+)
+
+NOTHING = "–"
+
+
+class Found(NamedTuple):
+    """`by` are the findings that tell the mistake; `besides` are consequences that are found, too.
+
+    Any other finding would accuse the twin of something that it has not done.
+    """
+
+    by: tuple[str, ...]
+    besides: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether a scenario passes all the same, since all that is found are notes."""
+        return all(name in RULES and RULES[name].severity == NOTE for name in self.by)
+
+    def problem(self, findings: set[str]) -> str:
+        """Tell what is missing or too much among the findings; nothing if they are right."""
+        missing = set(self.by) - findings
+        unjust = findings - set(self.by) - set(self.besides)
+        texts = [f"not found: {sorted(missing)}"] if missing else []
+        texts += [f"accused of: {sorted(unjust)}"] if unjust else []
+        return "; ".join(texts)
+
+
+class Twin(NamedTuple):
+    """One buggy twin. `stops`: it stops polling; `refused`: it never gets a document."""
+
+    trial: str
+    kit: Found
+    scenarios: Mapping[str, Found] = {}
+    stops: bool = False
+    refused: bool = False
+
+
+FAILED = (LOST_JOB, NOT_APPROVED)
+UNAPPROVED = (NOT_APPROVED, "no-reaction")
+MISSED = (*FAILED, "no-reaction")
+
+# Expectations of the shipped scenarios.
+REBOOT_APPROVED = "restart is approved by web_0 within 5 min"
+REBOOT_EARLY = "restart is started, 1 min ahead of NotBefore"
+REDEPLOY_APPROVED = "redeploy is approved by one of its own machines within 5 min"
+EVICTION_APPROVED = "eviction is approved by web_0 within 25 s"
+EVICTION_SEEN = ("eviction is seen in time", "eviction is seen within 5 s")
+SHRINKING_APPROVED = "shrinking is approved by one of its own machines within 4 min"
+HARDWARE_APPROVED = "repair is approved by db-0, 1 d ahead of NotBefore"
+STORM_APPROVED = "storm of web_4 is approved by web_4 within 25 s"
+NOT_CRASHED = "the command has not crashed"
+IN_BAD_DAYS = (
+    "in-between is seen by web_0 within 1 min",
+    "sudden is seen by web_0",
+    "hasty is seen by web_0",
+    "restart is seen in time",
+    REBOOT_APPROVED,
+)
+
+IGNORED_REBOOT = {"user-reboot": Found((REBOOT_APPROVED,), (REBOOT_EARLY, "no-reaction"))}
+CRASHED_IN_BAD_DAYS = {"bad-days": Found((NOT_CRASHED,), (*IN_BAD_DAYS, "gave-up"))}
+
+
+def _refused(rule: str, *besides: str) -> Twin:
+    """A twin whose requests for events are all refused, so that no scenario begins."""
+    return Twin(
+        "restart",
+        Found((rule,), (*FAILED, *besides)),
+        {"user-reboot": Found((rule,))},
+        refused=True,
+    )
+
+
+def _malformed(rule: str) -> Twin:
+    """A twin whose approvals are refused."""
+    besides = (REBOOT_APPROVED, REBOOT_EARLY, "no-reaction")
+    return Twin("restart", Found((rule,), UNAPPROVED), {"user-reboot": Found((rule,), besides)})
+
+
+TWINS: Mapping[str, Twin] = {
+    "omits-header": _refused("missing-header", "clock-passed"),
+    "uses-wrong-version": _refused("wrong-version", "clock-passed"),
+    "uses-old-version": Twin(
+        "eviction",
+        Found(("blind-version",), FAILED),
+        {
+            "spot-eviction": Found(("blind-version", *EVICTION_SEEN), (EVICTION_APPROVED,)),
+            "scale-in": Found(
+                ("blind-version", "shrinking is seen in time"), (SHRINKING_APPROVED,)
+            ),
+        },
+    ),
+    "uses-proxy": _refused("forwarded", "clock-passed"),
+    "misspells-path": _refused("wrong-path", "nobody-asked"),
+    "polls-every-minute": Twin(
+        "eviction",
+        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        {
+            "spot-eviction": Found(
+                EVICTION_SEEN, (EVICTION_APPROVED, "clock-passed", "stopped-polling")
+            ),
+            "short-notice": Found(
+                ("repair is seen in time",),
+                ("repair is approved by web_0 within 50 s", "clock-passed", "stopped-polling"),
+            ),
+        },
+        stops=True,
+    ),
+    "hammers": Twin("ten-seconds", Found(("hammering",))),
+    "retries-at-once": Twin("throttling", Found(("ignored-throttling",))),
+    "gives-up": Twin(
+        "reset",
+        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
+        {"bad-days": Found(IN_BAD_DAYS, ("gave-up",))},
+        stops=True,
+    ),
+    "stops-after-first-event": Twin(
+        "two-in-turn",
+        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        {
+            "withdrawn": Found(
+                ("restart is seen in time",),
+                ("restart is approved by web_0 within 2 min", "clock-passed", "stopped-polling"),
+            )
+        },
+        stops=True,
+    ),
+    "drains-slowly": Twin(
+        "restart",
+        Found((LOST_JOB,), (NOT_APPROVED, "no-reaction", "stopped-polling")),
+        {
+            "user-reboot": Found(
+                (REBOOT_APPROVED,), (REBOOT_EARLY, "no-reaction", "stopped-polling")
+            )
+        },
+        stops=True,
+    ),
+    "dies-of-error-status": Twin(
+        "bad-answers",
+        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
+        CRASHED_IN_BAD_DAYS,
+        stops=True,
+    ),
+    "dies-of-bad-answer": Twin(
+        "broken-answers",
+        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
+        CRASHED_IN_BAD_DAYS,
+        stops=True,
+    ),
+    "dies-of-timeout": Twin(
+        "reset", Found((LOST_JOB,), (NOT_APPROVED, "gave-up")), CRASHED_IN_BAD_DAYS, stops=True
+    ),
+    "dies-of-empty-not-before": Twin(
+        "sudden-failure",
+        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        {
+            "user-reboot": Found((NOT_CRASHED,), ("restart is finished", "stopped-polling")),
+            "sudden-failure": Found((NOT_CRASHED,), ("failure is finished", "stopped-polling")),
+        },
+        stops=True,
+    ),
+    "takes-error-for-no-events": Twin("interference", Found((LOST_JOB,))),
+    "takes-not-modified-for-no-events": Twin("restart", Found((LOST_JOB,))),
+    "expects-larger-incarnation": Twin("new-incarnation", Found(("no-reaction",), FAILED)),
+    "reads-first-event-only": Twin(
+        "two-at-once",
+        Found(("no-reaction",), FAILED),
+        {"storm": Found((STORM_APPROVED,), ("no-reaction",))},
+    ),
+    "compares-host-name": Twin("restart", Found(("no-reaction",), FAILED), IGNORED_REBOOT),
+    "compares-substring": Twin(
+        "neighbour",
+        Found(("approved-for-others",), (APPROVED_FOREIGN, STOPPED_FOR_NOTHING)),
+        {"storm": Found(("storm of web_41 is never approved", "approved-for-others"))},
+    ),
+    "ignores-user-events": Twin("restart", Found(("no-reaction",), FAILED), IGNORED_REBOOT),
+    "knows-only-reboot": Twin(
+        "redeploy",
+        Found(("no-reaction",), FAILED),
+        {
+            "spot-eviction": Found((EVICTION_APPROVED,), ("no-reaction",)),
+            "scale-in": Found((SHRINKING_APPROVED,), ("no-reaction",)),
+            "user-redeploy": Found((REDEPLOY_APPROVED,), ("no-reaction",)),
+        },
+    ),
+    "ignores-redeploy": Twin(
+        "redeploy",
+        Found(("no-reaction",), FAILED),
+        {
+            "user-redeploy": Found((REDEPLOY_APPROVED,), ("no-reaction",)),
+            "degraded-hardware": Found((HARDWARE_APPROVED,), ("no-reaction",)),
+        },
+    ),
+    "approves-freeze": Twin(
+        "freeze",
+        Found(("approved-freeze",), (STOPPED_FOR_NOTHING,)),
+        {"live-migration": Found(("migration is never approved", "approved-freeze"))},
+    ),
+    "approves-everything": Twin(
+        "neighbour",
+        Found(("approved-for-others",), (APPROVED_FOREIGN,)),
+        {
+            "user-redeploy": Found(
+                ("neighbour is never approved", "approved-for-others"),
+                (REDEPLOY_APPROVED, "redeploy is seen in time"),
+            ),
+            "storm": Found(("storm of web_41 is never approved", "approved-for-others")),
+        },
+    ),
+    "drains-for-others": Twin("neighbour", Found((STOPPED_FOR_NOTHING,))),
+    "never-approves": Twin(
+        "restart",
+        Found(("no-reaction",), (NOT_APPROVED,)),
+        {
+            **IGNORED_REBOOT,
+            "rolling-update": Found(
+                ("update is approved by one of its own machines within 10 min",), ("no-reaction",)
+            ),
+            "host-maintenance": Found(
+                ("update is approved by one of its own machines within 14 min",),
+                ("update is started, 1 min ahead of NotBefore", "no-reaction"),
+            ),
+        },
+    ),
+    "approves-at-last-minute": Twin(
+        "failing-hardware",
+        Found((NOT_APPROVED,)),
+        {"degraded-hardware": Found((HARDWARE_APPROVED,), ("no-reaction",))},
+    ),
+    "approves-before-draining": Twin("restart", Found((LOST_JOB,))),
+    "approves-again-and-again": Twin("withdrawal", Found(("repeated-approval",))),
+    "approves-started": Twin(
+        "restart", Found(("late-approval",)), {"user-reboot": Found(("late-approval",))}
+    ),
+    "approves-withdrawn": Twin(
+        "withdrawal",
+        Found(("ignored-withdrawal",)),
+        {"withdrawn": Found(("ignored-withdrawal",))},
+    ),
+    "forgets-failed-approval": Twin("failed-approval", Found(UNAPPROVED)),
+    "sends-plain-ids": _malformed("malformed-approval"),
+    "sends-wrong-id": _malformed("unknown-approval"),
+    "approves-with-put": _malformed("wrong-verb"),
+    "never-resumes": Twin("withdrawal", Found((IDLE,))),
+    "resumes-when-started": Twin("restart", Found((LOST_JOB,))),
+}
+
+
+def markdown() -> str:
+    """Return the table as docs/test/verdict.md shows it."""
+    rows = ["| A client that … | is found in a test by | and in a scenario by |", "|---|---|---|"]
+    for name, kind in MISTAKES.items():
+        twin = TWINS[name]
+        scenarios = "; ".join(
+            f"`{scenario}`: {_in_words(found.by)}"
+            for scenario, found in sorted(twin.scenarios.items())
+        )
+        rows.append(f"| {kind.__doc__} | {_in_words(twin.kit.by)} | {scenarios or NOTHING} |")
+    return "\n".join(rows) + "\n"
+
+
+def _in_words(findings: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" if name in RULES else f"“{name}”" for name in findings)

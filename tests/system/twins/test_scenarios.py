@@ -1,0 +1,53 @@
+"""Clients as programs under the shipped scenarios: the good ones pass all of them, and a mistake is
+found in the scenarios that are about it, for the right reason."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.testing import scenarios
+from helpers.netns import require
+from helpers.twins import clients
+from helpers.twins.play import findings, play
+from helpers.twins.table import TWINS
+
+PROGRAMS = [
+    name for name in clients.GOOD if name != clients.CLIENT
+]  # long-poll is the same library
+PAIRS = [(mistake, name) for mistake, twin in TWINS.items() for name in twin.scenarios]
+
+
+@pytest.mark.parametrize("name", scenarios.names())
+@pytest.mark.parametrize("client", PROGRAMS)
+def test_a_good_program_passes(client: str, name: str) -> None:
+    if client == clients.SHELL:
+        require(shutil.which("curl"), "curl: apt-get install curl")
+    result = play(name, client)
+    result.check()
+    assert findings(result) == set(), str(result.verdict)
+
+
+@pytest.mark.parametrize(("mistake", "name"), PAIRS)
+def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str) -> None:
+    twin = TWINS[mistake]
+    result = play(name, mistake, stops=twin.stops, refused=twin.refused)
+    problem = twin.scenarios[name].problem(findings(result))
+    assert not problem, f"{problem}\n{result}\n{result.verdict}"
+    assert twin.scenarios[name].passes is result.ok
+
+
+def test_every_shipped_scenario_finds_a_mistake() -> None:
+    assert {name for _, name in PAIRS} == set(scenarios.names())
+
+
+def test_the_command_line_comes_to_the_same_result() -> None:
+    words = ["scenario", "run", "user-reboot", "--"]
+    good = CliRunner().invoke(app, [*words, *clients.command(clients.PLAIN)])
+    assert good.exit_code == 0, good.output
+    buggy = CliRunner().invoke(app, [*words, *clients.command("sends-plain-ids")])
+    assert buggy.exit_code == 1, buggy.output
+    assert "malformed-approval" in buggy.output
