@@ -37,6 +37,17 @@ class AsyncClient:
 
     Several tasks of one event loop may use it. `close` ends their watches, and so does cancelling
     them. It does not run on trio: there, use `Client` in a thread.
+
+    Args:
+        endpoint: The address of the endpoint, such as `http://127.0.1.1:8169`. The default is the
+            environment variable FOREWARN_METADATA; without it the endpoint is discovered.
+        long_poll: Whether to use long-polls where the service offers them.
+        interval: The time between two polls where it does not, in seconds or as a timedelta. The
+            default is one second.
+
+    Raises:
+        InvalidEndpointError: The address is not that of an endpoint.
+        ValueError: The interval is out of range.
     """
 
     def __init__(
@@ -46,18 +57,6 @@ class AsyncClient:
         long_poll: bool = True,
         interval: Duration = pace.INTERVAL,
     ) -> None:
-        """Create a client. Nothing is sent yet.
-
-        Args:
-            endpoint: The address of the endpoint, such as `http://127.0.1.1:8169`. The default is
-                the environment variable FOREWARN_METADATA; without it the endpoint is discovered.
-            long_poll: Whether to use long-polls where the service offers them.
-            interval: The time between two polls where it does not, in seconds or as a timedelta.
-
-        Raises:
-            InvalidEndpointError: The address is not that of an endpoint.
-            ValueError: The interval is out of range.
-        """
         self._protocol = ClientProtocol(
             discovery.configured_endpoint(endpoint),
             discovery.candidates,
@@ -73,7 +72,8 @@ class AsyncClient:
         """Return the events that are listed now, of all machines of the group.
 
         Args:
-            timeout: How long failures that may pass are retried; 0 tries once.
+            timeout: How long failures that may pass are retried, in seconds or as a timedelta. The
+                default is 130 seconds; 0 tries once.
 
         Raises:
             EndpointNotFoundError: No endpoint was found.
@@ -89,7 +89,8 @@ class AsyncClient:
 
         Args:
             events: The events, or their IDs. An ID is always sent.
-            timeout: How long failures that may pass are retried; 0 tries once.
+            timeout: How long failures that may pass are retried, in seconds or as a timedelta. The
+                default is 130 seconds; 0 tries once.
 
         Raises:
             ApprovalRefusedError: The service refused; none of the events is approved.
@@ -146,7 +147,8 @@ class AsyncClient:
         the host name.
 
         Args:
-            timeout: How long failures that may pass are retried; 0 tries once.
+            timeout: How long failures that may pass are retried, in seconds or as a timedelta. The
+                default is 130 seconds; 0 tries once.
 
         Raises:
             EndpointNotFoundError: No endpoint was found.
@@ -170,7 +172,8 @@ class AsyncClient:
             event: The event, or its ID.
             note: A remark for people, of at most 1,024 characters.
             ready: Whether this machine is ready; False takes an earlier report back.
-            timeout: How long failures that may pass are retried; 0 tries once.
+            timeout: How long failures that may pass are retried, in seconds or as a timedelta. The
+                default is 130 seconds; 0 tries once.
 
         Raises:
             ValueError: The note is too long.
@@ -190,7 +193,8 @@ class AsyncClient:
 
         Args:
             event: The event, or its ID.
-            timeout: How long failures that may pass are retried; 0 tries once.
+            timeout: How long failures that may pass are retried, in seconds or as a timedelta. The
+                default is 130 seconds; 0 tries once.
 
         Raises:
             EndpointNotFoundError: No endpoint was found.

@@ -147,3 +147,11 @@ LIMITS = {  # what the page says that each constant limits, and the constant's u
 def test_every_limit_is_described(name: str, value: float) -> None:
     described, scale, unit = LIMITS[name]
     assert f"| {described} | {value / scale:,.10g}{unit} |" in PAGE.read_text()
+
+
+@pytest.mark.parametrize("kind", [client.Client, client.AsyncClient])
+def test_docstrings_name_the_defaults(kind: type[client.Client]) -> None:
+    for call in (kind.events, kind.approve, kind.identity, kind.report_ready, kind.readiness):
+        assert f"default is {pace.TIMEOUT:g} seconds;" in " ".join((call.__doc__ or "").split())
+    assert "default is one second" in " ".join((kind.__doc__ or "").split())
+    assert pace.INTERVAL == 1

@@ -25,7 +25,7 @@ NOT_CHECKED = ("self", "cls")
 
 PUBLIC = [
     pytest.param(module, name, id=f"{module.__name__}.{name}")
-    for module in (testing,)
+    for module in MODULES
     for name in module.__all__
 ]
 
@@ -184,7 +184,9 @@ def _origin(module: ModuleType, name: str) -> ModuleType:
     path = getattr(module, "_MODULES", {}).get(name)
     if path is None:
         (path,) = re.findall(
-            rf"^from ([\w.]+) import .*\b{name}\b", inspect.getsource(module), re.MULTILINE
+            rf"^from ([\w.]+) import (?:.*|\([^)]*)\b{name}\b",
+            inspect.getsource(module),
+            re.MULTILINE,
         )
     return import_module(path)
 
