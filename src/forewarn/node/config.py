@@ -4,6 +4,7 @@ test. The settings of `forewarn serve` are in `node.settings`.
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 
 import msgspec
@@ -35,6 +36,14 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Addresses(enum.StrEnum):
+    """How the machines of a fleet on one computer are told apart."""
+
+    AUTO = "auto"  # as LOOPBACK where there is more than one loopback address, otherwise as PORTS
+    LOOPBACK = "loopback"  # each machine has a loopback address of its own
+    PORTS = "ports"  # each machine has a port of its own on 127.0.0.1
+
+
 class Tls(msgspec.Struct, frozen=True):
     certificate: Path  # with its chain, as PEM
     key: Path
@@ -56,6 +65,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Address | None = None  # for guests; None: no socket is opened at the start
     more_metadata: tuple[Address, ...] = ()  # further addresses for guests
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
+    addresses: Addresses = Addresses.LOOPBACK  # of machines, with `whole_loopback`
     control: Address | None = None  # for operators; None: no socket is opened at the start
     control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API

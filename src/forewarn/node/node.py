@@ -15,6 +15,8 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
@@ -27,14 +29,16 @@ from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
+from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
 from forewarn.node.listening.serve import serve, serve_guests, url
-from forewarn.node.listening.sockets import ANY_HOST, open_each, open_loopback, open_socket
+from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
     control_socket,
     guest_urls,
+    has_machine_ports,
     make_driver,
     make_store,
     make_trace,
@@ -80,6 +84,8 @@ from forewarn.verdict.observer import Observer
 if TYPE_CHECKING:
     from forewarn.metadata.http.front import Front
 
+LOOPBACK_HOST = "127.0.0.1"  # has a socket even if each machine has its own
+
 log = logger("forewarn")
 
 _CONTROL_API = "the control API"
@@ -111,7 +117,7 @@ class Node:
         self._new_id = new_id
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()  # held while sockets are opened after the start
-        self._bound_hosts: set[str] = set()  # hosts of the sockets for guests
+        self._machine_sockets: MachineSockets | None = None  # if machines have some of their own
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
         self.hub: Hub | None = None  # only with workers
@@ -156,6 +162,8 @@ class Node:
             or not self.metadata_url
         ):
             return self.metadata_url
+        if self._machine_sockets is not None:
+            return f"http://{self._machine_sockets.address(machine)}"
         port = self.metadata_url.rpartition(":")[2]
         return f"http://{Address(machine.addresses[0], int(port))}"
 
@@ -291,41 +299,40 @@ class Node:
         if self.hub is not None:
             self.metadata_urls = [f"http://{address}" for address in self.config.guest_addresses]
         elif self.config.metadata is not None:
-            sockets = metadata_sockets(self.config, self._loopback_hosts())
+            sockets = metadata_sockets(self.config, [LOOPBACK_HOST])
             self.metadata_urls = guest_urls(self.config, sockets)
             await self._listen_to_guests(sockets, tasks)
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
 
-    @property
-    def on_all_loopback(self) -> bool:
-        """True if one socket for guests covers every loopback address."""
-        return ANY_HOST in self._bound_hosts
-
     async def open_metadata(self, address: Address) -> None:
-        """Open the guests' sockets after the start, on all of loopback as `forewarn dev` does.
-
-        Where the system needs a socket for each machine, a later call opens those of the machines
-        that were added since."""
+        """Open the guests' sockets after the start, on loopback as `forewarn dev` does."""
         async with self._opening:
-            if not self.metadata_url:
-                sockets = open_loopback(address.port, self._loopback_hosts())
-                self.metadata_urls = [url(address.host, sockets[0])]
-            elif not self.on_all_loopback:
-                new = [host for host in self._loopback_hosts() if host not in self._bound_hosts]
-                sockets = open_each(int(self.metadata_url.rpartition(":")[2]), new)
-            else:
+            if self.metadata_url:
                 return
+            config = msgspec.structs.replace(self.config, metadata=address)
+            sockets = metadata_sockets(config, [LOOPBACK_HOST])
+            self.metadata_urls = guest_urls(config, sockets)
             await self._listen_to_guests(sockets, self._tasks)
 
     async def _listen_to_guests(self, sockets: Sequence[socket.socket], tasks: guard.Tasks) -> None:
-        if not sockets:
-            return
-        self._bound_hosts.update(listener.getsockname()[0] for listener in sockets)
-        self.front = await serve_guests(
+        guests = await serve_guests(
             *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
             outlived=lambda: bool(self.config.metadata_fds),
         )
+        self.front = guests.front
+        if not self.config.whole_loopback:
+            return
+        callers, machines = self.endpoint.callers, self.machine_index
+        if has_machine_ports(self.config):
+            asked = [address.port for address in self.config.guest_addresses] or [0]
+            self._machine_sockets = MachinePorts(guests, callers, machines, asked)
+        elif any(listener.getsockname()[0] != ANY_HOST for listener in sockets):
+            ports = [listener.getsockname()[1] for listener in sockets]
+            self._machine_sockets = MachineSockets(guests, callers, machines, ports)
+        if self._machine_sockets is not None:
+            self._machine_sockets.update()
+            self.store.on_commit(self._machine_sockets.on_commit)
 
     async def open_control(self, address: Address) -> None:
         """Open the control API after the start: it takes most of a start's time, and many tests
@@ -416,11 +423,6 @@ class Node:
             return f"{away} of {self.config.workers} workers are away" if away > 0 else ""
         listening = self.config.metadata is None or self.metadata_url
         return "" if listening else "the metadata endpoint does not listen yet"
-
-    def _loopback_hosts(self) -> list[str]:
-        groups = self.machine_index.groups()
-        machines = (machine for group in groups for machine in group.machines)
-        return ["127.0.0.1", *(address for machine in machines for address in machine.addresses)]
 
 
 def _log_interruption(interruption: Interruption) -> None:

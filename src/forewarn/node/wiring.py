@@ -12,10 +12,15 @@ from pathlib import Path
 from forewarn.core import Now, Refused, Time
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
-from forewarn.node.config import Config
+from forewarn.node.config import Addresses, Config
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.socket_activation import adopt
-from forewarn.node.listening.sockets import all_or_none, open_loopback, open_socket
+from forewarn.node.listening.sockets import (
+    all_or_none,
+    has_many_loopback_addresses,
+    open_loopback,
+    open_socket,
+)
 from forewarn.service.engine.clock import Clock
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
@@ -84,14 +89,22 @@ def guest_urls(config: Config, sockets: Sequence[socket.socket]) -> list[str]:
     return [url(host, listener) for host, listener in zip(hosts, first_sockets, strict=True)]
 
 
+def has_machine_ports(config: Config) -> bool:
+    """Return whether each machine has a port of its own, in place of a loopback address."""
+    if not config.whole_loopback or config.addresses is Addresses.LOOPBACK:
+        return False
+    return config.addresses is Addresses.PORTS or not has_many_loopback_addresses()
+
+
 def metadata_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socket]:
-    """Return the sockets that were handed over or, if there are none, open them. `loopback` holds
-    the addresses of all machines, for `whole_loopback`."""
+    """Return the sockets that were handed over or, if there are none, open them. With
+    `whole_loopback` they cover all of loopback or, if the system cannot do that with one socket,
+    the addresses in `loopback`."""
     if config.metadata_fds:
         return [adopt(fd) for fd in config.metadata_fds]
     with all_or_none() as opened:
         for address in config.guest_addresses:
-            if config.whole_loopback:
+            if config.whole_loopback and not has_machine_ports(config):
                 opened += open_loopback(address.port, loopback)
             else:
                 opened.append(open_socket(address))

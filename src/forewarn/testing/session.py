@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
+from forewarn.core import Machine
 from forewarn.node import Address, Node
 from forewarn.support import guard
 from forewarn.testing.errors import RefusedError
@@ -197,6 +198,9 @@ class Session:
 
     def address(self, machine: str) -> str:
         """Return the loopback address of a machine: a request sent there comes from it."""
+        return self._record(machine).addresses[0]
+
+    def _record(self, machine: str) -> Machine:
         machine_index = self.node.machine_index
         place = self.call(machine_index.machine, machine)
         if place is None:
@@ -205,19 +209,18 @@ class Session:
             raise RefusedError(
                 message if machine_index.count else f"no machine '{machine}': {hint}"
             )
-        return place[1].addresses[0]
+        return place[1]
 
     def url(self, machine: object = None) -> str:
         """Return the URL of the endpoint, or of the endpoint as one machine reaches it.
 
         The sockets are opened by the first call.
         """
-        if not self.node.on_all_loopback:
+        if not self.node.metadata_url:
             self.run(self.node.open_metadata(LOOPBACK))
         if machine is None:
             return self.node.metadata_url
-        port = self.node.metadata_url.rpartition(":")[2]
-        return f"http://{self.address(str(machine))}:{port}"
+        return self.call(self.node.url_of, self._record(str(machine)))
 
     @property
     def control_url(self) -> str:

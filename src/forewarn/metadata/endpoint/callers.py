@@ -1,7 +1,8 @@
 """Identifying callers: which machine a request comes from.
 
 In a fleet a machine is identified by its source address; on a developer's machine, where all guests
-have the same one, by the address to which it sends the request.
+have the same one, by the address to which it sends the request, or by the port where there is only
+one loopback address.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Callers:
         )
         self._default_caller: Caller | None = None  # of an address that no machine has
         self._of_group: dict[str, tuple[GroupNews, tuple[Caller, ...]]] = {}
+        # With Identity.TARGET: the address of the machine that a port belongs to, where machines
+        # have ports in place of addresses.
+        self.by_port: dict[int, str] = {}
 
     def update(self, news: GroupNews, document: GroupDocument) -> None:
         group = news.view.name
@@ -63,6 +67,11 @@ class Callers:
                     self._present.pop(address, None)
                 else:
                     self._present[address] = caller
+
+    def target(self, sockname: tuple[str, int]) -> str:
+        """Return the address to which a connection was made, or that of the machine whose port
+        it was made to. `sockname` is the local address of its socket."""
+        return self.by_port.get(sockname[1], sockname[0])
 
     def find(self, source: str, target: str) -> Caller | None:
         """Return the machine that sent a request, or None if it is unknown or gone."""

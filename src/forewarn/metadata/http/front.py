@@ -108,16 +108,29 @@ class Front:
         self.answered = 0
         self.handed_over = 0
         self._epoll = select.epoll()
-        self._listeners = {listener.fileno(): listener for listener in listeners}
-        for fd, listener in self._listeners.items():
-            listener.setblocking(False)
-            with contextlib.suppress(OSError):  # only optimizations
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_ACCEPT)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
-            self._epoll.register(fd, select.EPOLLIN)
+        self._listeners: dict[int, socket.socket] = {}
+        for listener in listeners:
+            self.listen(listener)
         self._loop.add_reader(self._epoll.fileno(), self._ready)
         server_connections.add(self)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept the connections of one more socket."""
+        if self._draining:
+            listener.close()
+            return
+        listener.setblocking(False)
+        with contextlib.suppress(OSError):  # only optimizations
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_ACCEPT)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+        self._listeners[listener.fileno()] = listener
+        self._epoll.register(listener.fileno(), 0 if self._exhausted else select.EPOLLIN)
+
+    def stop_listening(self, listener: socket.socket) -> None:
+        """Close a socket. Connections that it has accepted stay."""
+        if self._listeners.pop(listener.fileno(), None) is not None:
+            listener.close()  # which takes it off the epoll
 
     def shutdown(self) -> None:
         """Accept no new connections, answer the requests that were sent, and close."""
@@ -268,7 +281,7 @@ class Front:
 
     def _first_read(self, connection: _Connection) -> None:
         sock = connection.sock
-        target = "" if self._callers.by_source else sock.getsockname()[0]
+        target = "" if self._callers.by_source else self._callers.target(sock.getsockname())
         connection.address = self._callers.address(connection.source, target)
         if sock.gettimeout() is not None:  # a default timeout was set in this process
             sock.setblocking(False)

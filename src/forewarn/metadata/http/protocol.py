@@ -93,7 +93,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self.transport = transport
         self._connections.add(self)
         self._client = _address(transport, "peername")
-        self._server = _address(transport, "sockname")
+        server = _address(transport, "sockname")
+        self._server = (self.endpoint.callers.target(server), server[1])
         self._waiting_since = guard.monotonic()
         # Whatever the system does not take at once stops the connection until it is taken.
         transport.set_write_buffer_limits(high=0)

@@ -27,6 +27,37 @@ SWEEP_EVERY = 1.0  # seconds of guard time between two sweeps for callers that a
 log = logger("forewarn")
 
 
+class GuestServer:
+    """The endpoint as it is served, and the sockets that are opened and closed meanwhile."""
+
+    def __init__(self, server: EmbeddedServer, front: Front | None, tasks: guard.Tasks) -> None:
+        self.front = front
+        self._server = server
+        self._tasks = tasks
+        self._listening: dict[socket.socket, asyncio.Task[asyncio.Server | None]] = {}
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept the connections of one more socket. Those made before that wait in the system."""
+        if self.front is not None:
+            self.front.listen(listener)
+        else:
+            self._listening[listener] = self._tasks.start(
+                self._server.listen(listener), "listening"
+            )
+
+    def stop_listening(self, listener: socket.socket) -> None:
+        """Close a socket. Connections that it has accepted stay."""
+        if self.front is not None:
+            self.front.stop_listening(listener)
+        else:
+            self._tasks.start(self._close(self._listening.pop(listener)), "closing a socket")
+
+    async def _close(self, listening: asyncio.Task[asyncio.Server | None]) -> None:
+        if (server := await listening) is not None:
+            self._server.servers.remove(server)
+            server.close()
+
+
 async def serve_guests(
     config: Config,
     app: Any,
@@ -36,8 +67,8 @@ async def serve_guests(
     stack: AsyncExitStack,
     *,
     outlived: Callable[[], bool] = lambda: False,
-) -> Front | None:
-    """Serve the endpoint, and return its Front if it has one.
+) -> GuestServer:
+    """Serve the endpoint.
 
     `outlived` says whether another process will answer on these sockets after this one has
     stopped."""
@@ -54,7 +85,7 @@ async def serve_guests(
         make = server.make_protocol
         guest_front = front.Front(endpoint, sockets, make, connections, tasks, outlived=outlived)
     tasks.start(_keep_sweeping(connections, endpoint), "sweeper")
-    return guest_front
+    return GuestServer(server, guest_front, tasks)
 
 
 async def serve(

@@ -38,6 +38,17 @@ class EmbeddedServer(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state={}
         )
 
+    async def listen(self, listener: socket.socket) -> asyncio.Server | None:
+        """Accept the connections of one more socket; None if the server is stopping."""
+        if self.should_exit:
+            listener.close()
+            return None
+        loop = asyncio.get_running_loop()
+        backlog = self.config.backlog
+        server = await loop.create_server(self.make_protocol, sock=listener, backlog=backlog)
+        self.servers.append(server)
+        return server
+
     async def main_loop(self) -> None:
         """Wait until the server is stopped. (uvicorn polls ten times a second, which would slow
         tests down.)"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import ipaddress
 import socket
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from forewarn.node.config import Address
 
 BACKLOG = 2_048  # connections that wait to be accepted
 ANY_HOST = "0.0.0.0"  # bound to the loopback device: every loopback address
+SECOND_LOOPBACK = "127.0.1.1"  # the first address that a simulated machine is given
 TCP = socket.IPPROTO_TCP  # explicit, because otherwise asyncio does not disable Nagle's algorithm
 
 
@@ -25,7 +27,9 @@ def open_socket(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, TCP)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows, SO_REUSEADDR would share the address with any other program.
+        own = getattr(socket, "SO_EXCLUSIVEADDRUSE", None)
+        listener.setsockopt(socket.SOL_SOCKET, own or socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
         listener.listen(BACKLOG)
     except OSError as error:
@@ -51,6 +55,18 @@ def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
         listener.close()
         raise CannotListen(listen_problem(Address("127.0.0.1", port), error)) from error
     return [listener]
+
+
+@functools.cache
+def has_many_loopback_addresses() -> bool:
+    """Return whether this system has loopback addresses beside 127.0.0.1, as Linux and Windows
+    have; macOS has none unless they were added."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((SECOND_LOOPBACK, 0))
+        except OSError:
+            return False
+    return True
 
 
 def open_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:

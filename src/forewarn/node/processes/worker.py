@@ -82,10 +82,11 @@ class Worker:
         await asyncio.wait([synchronized, self.following], return_when=asyncio.FIRST_COMPLETED)
         if self.following.done():
             await self.following
-        self.front = await serve_guests(
+        guests = await serve_guests(
             *(self.config, app, self.endpoint, self._listeners, tasks, self._stack),
             outlived=lambda: self.outlived,
         )
+        self.front = guests.front
         self.upstream.readings = lambda: self.endpoint.counts.readings(
             self.endpoint.connections.total, self.front
         )

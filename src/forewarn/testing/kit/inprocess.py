@@ -106,10 +106,11 @@ def _not_advanced() -> Exception:
 
 
 def over_socket(
-    address: str, port: int, method: str, target: str, headers: Mapping[str, str], body: bytes
+    url: str, method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> Response:
-    """Send one request on a connection of its own."""
-    connection = http.client.HTTPConnection(address, port, timeout=SOCKET_TIMEOUT)
+    """Send one request, on a connection of its own to this URL."""
+    address = url.removeprefix("http://")
+    connection = http.client.HTTPConnection(address, timeout=SOCKET_TIMEOUT)
     try:
         connection.request(method, target, body or None, dict(headers))
         response = connection.getresponse()

@@ -34,11 +34,10 @@ class Requests(Session):
     ) -> Response:
         """Send one HTTP request as this machine."""
         address = self.address(machine)
-        if self.over_sockets:
-            port = int(self.url().rpartition(":")[2])
+        url = self.url(machine) if self.over_sockets else ""
         with self._by_test(machine):
             if self.over_sockets:
-                return over_socket(address, port, method, target, headers or {}, body)
+                return over_socket(url, method, target, headers or {}, body)
             return self.run(exchange(self.node.app, address, method, target, headers or {}, body))
 
     def get(

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from forewarn.core import Durations, GroupKind
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
-from forewarn.node.config import Tls
+from forewarn.node.config import Addresses, Tls
 from forewarn.node.dev import on_loopback
 from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.fleet import read
@@ -76,6 +76,8 @@ class Service:
         driver: The driver that carries out events. By default machines are simulated.
         default_machine: The machine whose document is returned at an address that belongs to no
             machine; by default the first one.
+        addresses: What tells machines apart over sockets: a `loopback` address of each or, on
+            systems that have only 127.0.0.1, one of its `ports` for each. `auto` chooses.
         gates: Commands that rollouts can use as gates, by name.
         tls: The certificate of the control API.
         control_names: Host names under which the control API can be reached.
@@ -105,6 +107,7 @@ class Service:
         store: Store | None = None,
         driver: Driver | None = None,
         default_machine: str | None = None,
+        addresses: Literal["auto", "loopback", "ports"] = "auto",
         gates: Mapping[str, tuple[str, ...]] | None = None,
         tls: Tls | None = None,
         control_names: tuple[str, ...] = (),
@@ -130,6 +133,7 @@ class Service:
             limits=limits or Limits(),
             metadata=LOOPBACK if sockets else None,
             whole_loopback=True,
+            addresses=_addresses(addresses),
             control=LOOPBACK if sockets and tls else None,
             record=None if record is None else Path(record),
             observe=not front,
@@ -569,3 +573,9 @@ class Service:
                 session.run(session.node.guests.enable(group))
         session.settle()
         return Group(session, spec.name, spec.machines)
+
+
+def _addresses(choice: str) -> Addresses:
+    if choice not in set(Addresses):
+        raise ValueError(f"addresses={choice!r}; expected one of {', '.join(Addresses)}")
+    return Addresses(choice)
