@@ -43,6 +43,13 @@ def dev(
             "--as", help="Machine for requests from loopback addresses that no machine has."
         ),
     ] = None,
+    addresses: Annotated[
+        str,
+        typer.Option(
+            help="What each machine has to itself: an address ('loopback'), a port on 127.0.0.1"
+            " ('ports'), or an address where there is more than one ('auto')."
+        ),
+    ] = "auto",
     metadata: Metadata = None,
     control: Control = None,
     state: State = None,
@@ -75,6 +82,10 @@ def dev(
         raise typer.BadParameter(
             f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
         )
+    if addresses not in ("auto", "loopback", "ports"):
+        raise typer.BadParameter(
+            f"'{addresses}' is not 'auto', 'loopback' or 'ports'", param_hint="--addresses"
+        )
     if clock not in ("real", "virtual"):
         raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
@@ -92,6 +103,7 @@ def dev(
             speed=speed,
             virtual=clock == "virtual",
             speak_as=as_,
+            addresses=addresses,
             metadata=metadata or [DEV_METADATA],
             control=control or DEV_CONTROL,
             state=state,

@@ -17,8 +17,10 @@ from forewarn.drivers.registry import COMMAND, DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Address, Config, Node, settings
+from forewarn.node.config import Addresses
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.node.listening.sockets import confined, local
+from forewarn.node.wiring import has_machine_ports
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.support import guard
@@ -34,6 +36,7 @@ def configure(
     speed: float,
     virtual: bool,
     speak_as: str | None,
+    addresses: str,
     metadata: Sequence[str],
     control: str,
     state: Path,
@@ -61,6 +64,7 @@ def configure(
         metadata=first,
         more_metadata=tuple(more),
         whole_loopback=True,
+        addresses=Addresses(addresses),
         control=_address("--control", control, local),
         record=record,
         driver=_driver(driver_command),
@@ -91,11 +95,19 @@ def print_welcome(node: Node) -> None:
         "create an event:",
         f"  forewarn event schedule Reboot {example.name}",
         f"  forewarn machine restart {example.name}",
-        f"(requests to any other loopback address, such as {node.metadata_url}, are answered as"
-        f" those of {example.name})",
+        _other_addresses(node, example.name),
     ]
     for line in lines:
         typer.echo(line, err=True)
+
+
+def _other_addresses(node: Node, default: str) -> str:
+    if has_machine_ports(node.config):
+        return f"(requests to {node.metadata_url} are answered as those of {default})"
+    return (
+        f"(requests to any other loopback address, such as {node.metadata_url}, are answered as"
+        f" those of {default})"
+    )
 
 
 def _gates(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

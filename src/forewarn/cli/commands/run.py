@@ -7,6 +7,7 @@ to the program, and exits with its exit code.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from forewarn.cli.commands.service_options import need_linux
 from forewarn.cli.output import Url, fail, print_notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.support.instants import from_datetime
+from forewarn.support.system import ON_LINUX
 from forewarn.testing.enclosure.messages import Network
 
 if TYPE_CHECKING:
@@ -76,13 +78,15 @@ def run(
     url: Url = None,
 ) -> None:
     """Run a program with the service at 169.254.169.254, and exit with its exit code."""
-    need_linux(
-        "forewarn run",
-        "set FOREWARN_METADATA to the machine's URL (forewarn machine list) for a client that"
-        " reads it, or use forewarn scenario run",
-    )
+    if netns or fake_time:
+        need_linux(
+            "--fake-time" if fake_time else "forewarn run",
+            "with --no-netns, the program finds the endpoint's URL in FOREWARN_METADATA",
+        )
     with _exit_codes(), service(url) as client, ExitStack() as stack:
         target = _target(client, machine)
+        if not ON_LINUX:
+            raise typer.Exit(_run_elsewhere(command, target))
         fake = _fake_time(client, command[0], stack) if fake_time else None
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         try:
@@ -115,7 +119,8 @@ def _target(client: ControlClient, name: str | None) -> tuple[str, int]:
     else:
         machine = client.machine(name)
         url = machine.metadata_url
-        if url and urlsplit(url).hostname not in machine.addresses:
+        shared = url == client.status().metadata  # not the machine's own address or port
+        if url and shared and urlsplit(url).hostname not in machine.addresses:
             fail(
                 f"cannot run as {name}: this service identifies machines by their source address;"
                 " forewarn run needs a service that identifies them by the address they connect to"
@@ -191,9 +196,27 @@ def _start_plain(
 ) -> subprocess.Popen[Any]:
     from forewarn.testing.enclosure import start
 
-    env = fake.environment() if fake is not None else dict(os.environ)
-    env["FOREWARN_METADATA"] = f"http://{target[0]}:{target[1]}"
+    env = _with_endpoint(fake.environment() if fake is not None else dict(os.environ), target)
     return start.start(command, [], env=env, blocked=blocked)
+
+
+def _with_endpoint(env: dict[str, str], target: tuple[str, int]) -> dict[str, str]:
+    return {**env, "FOREWARN_METADATA": f"http://{target[0]}:{target[1]}"}
+
+
+def _run_elsewhere(command: Sequence[str], target: tuple[str, int]) -> int:
+    """Run the program on a system other than Linux. What is typed at a terminal reaches it, too, so
+    only SIGTERM is passed on."""
+    found = shutil.which(command[0]) or command[0]
+    try:
+        process = subprocess.Popen(
+            [found, *command[1:]], env=_with_endpoint({**os.environ}, target)
+        )
+    except OSError as error:
+        _fail_to_start(command[0], error)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    return _exit_code(process.wait())
 
 
 def _fail_to_start(program: str, error: OSError) -> NoReturn:
@@ -207,7 +230,11 @@ def _wait(process: subprocess.Popen[Any]) -> int:
         info = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
         if info.si_signo != signal.SIGCHLD and _is_to_forward(info):
             process.send_signal(info.si_signo)
-    code = process.returncode
+    return _exit_code(process.returncode)
+
+
+def _exit_code(code: int) -> int:
+    """Return an exit code as a shell would: for a signal, 128 and its number."""
     return code if code >= 0 else 128 - code
 
 

@@ -62,7 +62,10 @@ class Acceptor:
         self._stop()
 
     async def wait_closed(self) -> None:
-        """Return at once: uvicorn itself waits for the accepted connections."""
+        """Wait until the listeners can be closed, but not for the accepted connections, for which
+        uvicorn itself waits."""
+        if self._accepting:
+            await asyncio.wait(self._accepting)
 
     def _open(self) -> None:
         if self._closed:
@@ -78,7 +81,6 @@ class Acceptor:
         if self._accepting:
             for task in self._accepting:
                 task.cancel()
-            self._accepting.clear()
             return
         for listener in self._listeners:
             self._loop.remove_reader(listener.fileno())
@@ -88,10 +90,12 @@ class Acceptor:
             try:
                 sock, address = await self._loop.sock_accept(listener)
             except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
+                exhausted = error.errno in _OUT_OF_RESOURCES
+                if exhausted:
                     self._log_exhaustion()
-                    await guard.pause(ACCEPT_AGAIN)
-                continue  # the caller has closed the connection already
+                # Otherwise the caller has closed the connection already.
+                await guard.pause(ACCEPT_AGAIN if exhausted else 0)
+                continue
             self._admit(sock, address[0])
 
     def _accept(self, listener: socket.socket) -> None:

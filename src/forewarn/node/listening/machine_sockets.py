@@ -7,8 +7,10 @@ clients can know the URL without asking, at once; and they are closed when the m
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 
 from forewarn.core import Group, Machine
@@ -33,7 +35,10 @@ log = logger("forewarn")
 
 
 class MachineSockets:
-    """The sockets of each machine. `ports` are those of the endpoint, as they were asked for."""
+    """The sockets of each machine. `ports` are those of the endpoint, as they were asked for.
+
+    Any thread can ask for an address; requests to the control API are handled in several.
+    """
 
     def __init__(
         self, guests: GuestServer, callers: Callers, machines: MachineIndex, ports: Sequence[int]
@@ -43,6 +48,8 @@ class MachineSockets:
         self._machines = machines
         self._ports = ports
         self._opened: dict[str, tuple[str, list[socket.socket]]] = {}  # with the machine's address
+        self._opening = threading.Lock()
+        self._loop = asyncio.get_running_loop()
         self._members: dict[str, tuple[Machine, ...]] = {}  # of each group, as of the last change
         self.at_once = True  # open the sockets of every machine, not only of those asked for
 
@@ -58,9 +65,10 @@ class MachineSockets:
             for machine in group.machines
             if machine.addresses
         }
-        for name, (address, _) in list(self._opened.items()):
-            if name not in machines or machines[name].addresses[0] != address:
-                self._close(name)
+        with self._opening:
+            for name, (address, _) in list(self._opened.items()):
+                if name not in machines or machines[name].addresses[0] != address:
+                    self._close(name)
         if self.at_once:
             for machine in machines.values():
                 self._of(machine)
@@ -75,12 +83,13 @@ class MachineSockets:
             log.error("a machine cannot be reached", why=str(error))
 
     def _of(self, machine: Machine) -> list[socket.socket]:
-        if machine.name not in self._opened:
-            sockets = self._open(machine)
-            self._opened[machine.name] = machine.addresses[0], sockets
-            for listener in sockets:
-                self._guests.listen(listener)
-        return self._opened[machine.name][1]
+        with self._opening:
+            if machine.name not in self._opened:
+                sockets = self._open(machine)
+                self._opened[machine.name] = machine.addresses[0], sockets
+                for listener in sockets:
+                    self._loop.call_soon_threadsafe(self._guests.listen, listener)
+            return self._opened[machine.name][1]
 
     def _open(self, machine: Machine) -> list[socket.socket]:
         with all_or_none() as sockets:
@@ -90,8 +99,8 @@ class MachineSockets:
 
     def _close(self, name: str) -> None:
         _, sockets = self._opened.pop(name)
-        for listener in sockets:
-            self._guests.stop_listening(listener)
+        for listener in sockets:  # after `listen`, which may not have been called yet
+            self._loop.call_soon_threadsafe(self._guests.stop_listening, listener)
 
 
 class MachinePorts(MachineSockets):

@@ -64,6 +64,8 @@ class EmbeddedServer(uvicorn.Server):
         connections, and abort those that have not received their answer in time."""
         for server in self.servers:
             server.close()
+        if self._make_acceptor is not None:
+            await self.servers[0].wait_closed()
         for listener in sockets or []:
             listener.close()
         for connection in list(self.server_state.connections):

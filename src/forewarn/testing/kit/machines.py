@@ -72,7 +72,8 @@ class Machine:
 
     @property
     def address(self) -> str:
-        """Its loopback address: a request sent there comes from this machine."""
+        """Its loopback address, which tells it apart from other machines. A program uses `url`,
+        whose host is this address unless machines have ports instead."""
         return self._record.addresses[0]
 
     @property

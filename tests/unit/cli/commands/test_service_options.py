@@ -13,7 +13,11 @@ from forewarn.support import system
     ("command", "instead"),
     [
         (["serve"], "use forewarn dev"),
-        (["run", "true"], "set FOREWARN_METADATA to the machine's URL"),
+        (
+            ["run", "true"],
+            "with --no-netns, the program finds the endpoint's URL in FOREWARN_METADATA",
+        ),
+        (["run", "--no-netns", "--fake-time", "true"], "with --no-netns"),
         (["scenario", "run", "user-reboot", "--netns", "--", "true"], "FOREWARN_METADATA"),
         (["scenario", "run", "user-reboot", "--fake-time", "--", "true"], "has the real time"),
     ],

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import httpx
@@ -32,6 +33,14 @@ def service() -> Iterator[Service]:
 @pytest.fixture
 def web(service: Service) -> Group:
     return service.scale_set("web", 3)
+
+
+def place_of(machine: Machine) -> tuple[str, int]:
+    """Where its endpoint listens."""
+    parts = urlsplit(machine.url)
+    assert parts.hostname
+    assert parts.port
+    return parts.hostname, parts.port
 
 
 def by_urllib() -> Any:
@@ -136,14 +145,14 @@ def test_what_somebody_else_has_put_there_is_put_back(
     plain = socket.socket.connect
 
     def connect(self: socket.socket, address: Any) -> None:
-        asked.append(address[0])
+        asked.append(address)
         plain(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     with web[0].inside():
         by_urllib()
     assert vars(socket.socket)["connect"] is connect
-    assert asked == [web[0].address], "and it was asked for the machine, not for the real address"
+    assert asked == [place_of(web[0])], "and it was asked for the machine, not for the real address"
 
 
 def test_connections_to_elsewhere_go_there(web: Group) -> None:
@@ -171,7 +180,7 @@ def test_nothing_is_let_out_to_another_port_of_the_real_address(web: Group) -> N
 def test_the_real_address_is_known_however_it_is_written(web: Group, host: Any) -> None:
     with web[0].inside(), socket.socket() as connection:
         connection.connect((host, 80))
-        assert connection.getpeername()[0] == web[0].address
+        assert connection.getpeername() == place_of(web[0])
 
 
 def test_the_innermost_machine_is_the_one(web: Group) -> None:
