@@ -155,7 +155,7 @@ def test_two_workers_each_with_services_of_their_own(alone: pytest.Pytester) -> 
             "+0 s          web_1 has approved ????????",
             "+0 s          web_1: GET /metadata/scheduledevents → 400 {*Required metadata header*",
             "+0 s          web_1 is shown document 3: Reboot ???????? Started",
-            "verdict: 1 thing wrong *",
+            "verdict: 1 thing wrong, 1 note (1 machine, 1 event)",
         ]
     )
     assert "jumpbox is announced" not in told
