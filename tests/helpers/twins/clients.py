@@ -37,9 +37,16 @@ def make(name: str, endpoint: str, log: Callable[[str], None], every: float) -> 
     return MISTAKES[name](endpoint, log, every)
 
 
-def command(name: str, every: float = EVERY) -> list[str]:
-    """Return the command that runs a client as a program of its own."""
+def command(name: str, log: Path | None = None, every: float = EVERY) -> list[str]:
+    """Return the command that runs a client as a program of its own, with its log in this
+    directory or on standard output."""
+    words = [str(every), *([str(log)] if log else [])]
     if name == SHELL:
-        return ["/bin/sh", str(FOLDER / "worker.sh"), str(every)]
+        return ["/bin/sh", str(FOLDER / "worker.sh"), *words]
     quick = [] if name in (CLIENT, LONG_POLL) else ["-S"]  # only the library needs site-packages
-    return [sys.executable, *quick, str(FOLDER / "program.py"), name, str(every)]
+    return [sys.executable, *quick, str(FOLDER / "program.py"), name, *words]
+
+
+def busy_check(log: Path) -> list[str]:
+    """Return the command that tells whether a client with its log in this directory is busy."""
+    return ["/bin/sh", str(FOLDER / "busy.sh"), str(log)]

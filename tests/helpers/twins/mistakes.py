@@ -292,13 +292,17 @@ class ApprovesAtLastMinute(Worker):
 
 
 class ApprovesBeforeDraining(Worker):
-    """approves as soon as it sees the event, and drains afterwards"""
+    """approves as soon as it sees the event, and drains afterwards, which takes a while"""
 
     def handle(self, events: list[Event]) -> None:
         for event in events:
             if self.disturbs(event) and self.awaits_approval(event) and self.approve(event):
                 self.approved.add(event["EventId"])
         super().handle(events)
+
+    def drain(self) -> None:
+        self.stop.wait(50 * self.every)
+        super().drain()
 
 
 class ApprovesAgainAndAgain(Worker):

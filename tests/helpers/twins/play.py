@@ -5,6 +5,8 @@ A finding is the name of a rule, or an expectation of the scenario in the words 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
@@ -16,10 +18,25 @@ FIRST_POLL_WITHIN = 60.0  # seconds
 NO_COMPLAINTS = "no complaints"
 
 
-def play(name: str, client: str, *, stops: bool = False, refused: bool = False) -> Result:
-    """Play a shipped scenario to a client on each machine under test."""
+def play(
+    name: str,
+    client: str,
+    log: Path,
+    *,
+    impact: bool = False,
+    stops: bool = False,
+    refused: bool = False,
+) -> Result:
+    """Play a shipped scenario to a client on each machine under test; with `impact`, what happens
+    to the machine happens to the client, which is asked before whether it is busy."""
     scenario = scenarios.find(name)
-    program = ProgramRunner(clients.command(client), scenario.under_test, show=lambda *_: None)
+    program = ProgramRunner(
+        clients.command(client, log),
+        scenario.under_test,
+        impact=impact,
+        busy_check=clients.busy_check(log) if impact else (),
+        show=lambda *_: None,
+    )
     return run_scenario(
         scenario,
         program=program,

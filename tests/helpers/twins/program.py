@@ -1,4 +1,5 @@
-"""Runs one client as a program: `program.py NAME SECONDS`, with the seconds between two polls."""
+"""Runs one client as a program: `program.py NAME SECONDS [DIRECTORY]`, with the seconds between two
+polls. Its log goes to the file in this directory that is named after its machine."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TextIO
 
 sys.path[0] = str(Path(__file__).parents[2])  # where `helpers` is
 
 
-def main(name: str, every: str) -> None:
+def main(name: str, every: str, directory: str = "") -> None:
     from helpers.twins import clients
 
     if name in (clients.CLIENT, clients.LONG_POLL):
@@ -19,7 +21,13 @@ def main(name: str, every: str) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    clients.make(name, os.environ["FOREWARN_METADATA"], _print, float(every)).run(stop)
+    with _open_log(directory) as output:
+
+        def log(line: str) -> None:
+            output.write(f"{line}\n")
+            output.flush()
+
+        clients.make(name, os.environ["FOREWARN_METADATA"], log, float(every)).run(stop)
 
 
 def _scale_pauses(every: float) -> None:
@@ -30,9 +38,10 @@ def _scale_pauses(every: float) -> None:
     pace.INTERVAL, pace.BACK_OFF_MOST = every, every * pace.BACK_OFF_MOST
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _open_log(directory: str) -> TextIO:
+    if directory:
+        return Path(directory, os.environ["FOREWARN_MACHINE"]).open("a")
+    return os.fdopen(os.dup(sys.stdout.fileno()), "w")
 
 
 if __name__ == "__main__":

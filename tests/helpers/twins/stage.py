@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from forewarn.testing import Service
-from forewarn.testing.kit.events import Event
+from forewarn.testing import Event, Impact, Service
 from helpers.polls import until
 from helpers.twins import clients
 
@@ -22,6 +21,7 @@ PATIENT = 20.0  # seconds for which every other client is waited for
 LONGEST = "12h"  # of the service's time: no event of a trial lasts so long
 
 LOST_JOB = "a job is lost"
+WORKS_MEANWHILE = "the worker works during the event"
 NOT_APPROVED = "the event is not approved"
 IDLE = "the worker stays idle"
 STOPPED_FOR_NOTHING = "the worker stops for nothing"
@@ -38,7 +38,7 @@ class Running:
         self._process: subprocess.Popen[str] | None = None
         if name == clients.SHELL:
             self._process = subprocess.Popen(
-                clients.command(name, every),
+                clients.command(name, every=every),
                 env={"FOREWARN_METADATA": endpoint, "PATH": "/usr/bin:/bin"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -78,25 +78,14 @@ class Running:
             self._process.wait(LONG)
 
     @property
-    def holds_job(self) -> bool:
-        return _job_in_hand(self.log)
+    def job(self) -> str:
+        """The number of the job in hand, or nothing."""
+        jobs = [line for line in self.log if not line.startswith("approved")]
+        return jobs[-1].removeprefix("taken ") if jobs and jobs[-1].startswith("taken ") else ""
 
     @property
     def returned_jobs(self) -> int:
         return sum(line.startswith("returned") for line in self.log)
-
-    @property
-    def approved_with_job(self) -> bool:
-        """Whether it approved an event while it had a job in hand, which the event ends."""
-        return any(
-            line.startswith("approved") and _job_in_hand(self.log[:place])
-            for place, line in enumerate(self.log)
-        )
-
-
-def _job_in_hand(log: list[str]) -> bool:
-    jobs = [line for line in log if not line.startswith("approved")]
-    return bool(jobs) and jobs[-1].startswith("taken")
 
 
 class Stage:
@@ -105,6 +94,7 @@ class Stage:
     def __init__(self, client: str, *, stops: bool = False, every: float = clients.EVERY) -> None:
         self.patience = GIVEN_UP if stops else PATIENT
         self._client, self._every = client, every
+        self._goes_away = False
         self.findings: set[str] = set()
 
     def __enter__(self) -> Stage:
@@ -146,16 +136,31 @@ class Stage:
 
     def play_through(self, event: Event) -> None:
         """Let an event of the client's machine be announced, start and end."""
-        clock = self.service.clock
+        clock, before = self.service.clock, self.running.returned_jobs
         clock.play(LONGEST, until=lambda: event.status != "Scheduled", timeout=self.patience)
-        if self.running.holds_job or self.running.approved_with_job:
-            self.findings.add(LOST_JOB)
+        if self.running.job and not self._goes_away:
+            drained = self.running.returned_jobs > before
+            self.findings.add(WORKS_MEANWHILE if drained else LOST_JOB)
         if event.approved_by != self.machine.name:
             self.findings.add(NOT_APPROVED)
         clock.play(LONGEST, until=lambda: event.over, timeout=self.patience)
         self.play("1s")
-        if self.machine.alive and not self.running.holds_job:
+        if self.machine.alive and not self.running.job:
             self.findings.add(IDLE)
+
+    def let_go_away(self) -> None:
+        """Let the machine really go away when one of its events is carried out."""
+        self._goes_away = True
+        self.machine.on_impact(self._on_impact)
+
+    def _on_impact(self, impact: Impact) -> str | None:
+        """Lose the job that the worker has in hand, and report it, when its machine goes away."""
+        if impact.phase == "ends" or impact.type == "Freeze":
+            return None
+        if not self.running.job:
+            return ""
+        self.findings.add(LOST_JOB)
+        return f"job {self.running.job} is in hand"
 
     def play_past(self, event: Event) -> None:
         """Let an event come and go that the client need not do anything about."""

@@ -16,9 +16,11 @@ from helpers.twins.stage import (
     LOST_JOB,
     NOT_APPROVED,
     STOPPED_FOR_NOTHING,
+    WORKS_MEANWHILE,
 )
 
 NOTHING = "–"
+WITH_IMPACT = " with `--busy-check`"
 
 
 class Found(NamedTuple):
@@ -29,6 +31,7 @@ class Found(NamedTuple):
 
     by: tuple[str, ...]
     besides: tuple[str, ...] = ()
+    impact: bool = False  # found in a scenario that is run with --impact and --busy-check
 
     @property
     def passes(self) -> bool:
@@ -178,8 +181,12 @@ TWINS: Mapping[str, Twin] = {
         },
         stops=True,
     ),
-    "takes-error-for-no-events": Twin("interference", Found((LOST_JOB,))),
-    "takes-not-modified-for-no-events": Twin("restart", Found((LOST_JOB,))),
+    "takes-error-for-no-events": Twin("interference", Found(("approved-too-early",), (LOST_JOB,))),
+    "takes-not-modified-for-no-events": Twin(
+        "delay",
+        Found(("approved-too-early",), (LOST_JOB,)),
+        {"withdrawn": Found(("approved-too-early",), impact=True)},
+    ),
     "expects-larger-incarnation": Twin("new-incarnation", Found(("no-reaction",), FAILED)),
     "reads-first-event-only": Twin(
         "two-at-once",
@@ -246,7 +253,11 @@ TWINS: Mapping[str, Twin] = {
         Found((NOT_APPROVED,)),
         {"degraded-hardware": Found((HARDWARE_APPROVED,), ("no-reaction",))},
     ),
-    "approves-before-draining": Twin("restart", Found((LOST_JOB,))),
+    "approves-before-draining": Twin(
+        "impact",
+        Found(("approved-too-early",), (LOST_JOB,)),
+        {"user-reboot": Found(("approved-too-early",), impact=True)},
+    ),
     "approves-again-and-again": Twin("withdrawal", Found(("repeated-approval",))),
     "approves-started": Twin(
         "restart", Found(("late-approval",)), {"user-reboot": Found(("late-approval",))}
@@ -261,7 +272,7 @@ TWINS: Mapping[str, Twin] = {
     "sends-wrong-id": _malformed("unknown-approval"),
     "approves-with-put": _malformed("wrong-verb"),
     "never-resumes": Twin("withdrawal", Found((IDLE,))),
-    "resumes-when-started": Twin("restart", Found((LOST_JOB,))),
+    "resumes-when-started": Twin("restart", Found((WORKS_MEANWHILE,))),
 }
 
 
@@ -271,7 +282,7 @@ def markdown() -> str:
     for name, kind in MISTAKES.items():
         twin = TWINS[name]
         scenarios = "; ".join(
-            f"`{scenario}`: {_in_words(found.by)}"
+            f"`{scenario}`{WITH_IMPACT if found.impact else ''}: {_in_words(found.by)}"
             for scenario, found in sorted(twin.scenarios.items())
         )
         rows.append(f"| {kind.__doc__} | {_in_words(twin.kit.by)} | {scenarios or NOTHING} |")

@@ -11,7 +11,7 @@ from forewarn.testing.names import FaultKind
 from forewarn.verdict.rules import MAX_THROTTLED
 from helpers.polls import until
 from helpers.twins import clients
-from helpers.twins.stage import IDLE, LONG, LOST_JOB, NOT_APPROVED, Stage
+from helpers.twins.stage import IDLE, LONG, NOT_APPROVED, Stage
 
 BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
 BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")
@@ -21,6 +21,12 @@ SLOWED_DOWN = 3  # usual intervals between two polls, in the median
 
 def restart(stage: Stage) -> None:
     """A user restarts the machine."""
+    stage.play_through(stage.machine.restart())
+
+
+def impact(stage: Stage) -> None:
+    """A user restarts the machine, which goes away for a while."""
+    stage.let_go_away()
     stage.play_through(stage.machine.restart())
 
 
@@ -74,26 +80,36 @@ def sudden_failure(stage: Stage) -> None:
 
 def withdrawal(stage: Stage) -> None:
     """A restart that the client has approved is held back, and withdrawn after a while."""
-    stage.web[0].fail()  # of another update domain, and so nothing else starts
+    stage.web[0].fail()
     event = stage.machine.schedule("Reboot")
     stage.play("1m")
     stage.let_poll(8)
     event.cancel()
     stage.play("1m")
-    if not stage.running.holds_job:
+    if not stage.running.job:
         stage.findings.add(IDLE)
+
+
+def delay(stage: Stage) -> None:
+    """A restart that the client has approved is held back for a while."""
+    stage.let_go_away()
+    failure = stage.web[0].fail()  # of another update domain, and so nothing else starts
+    event = stage.machine.schedule("Reboot")
+    stage.play("1m")
+    stage.let_poll(4)
+    failure.finish()
+    stage.play_through(event)
 
 
 def interference(stage: Stage) -> None:
     """The endpoint fails while a restart that the client has approved is held back."""
+    stage.let_go_away()
     failure = stage.web[0].fail()
     event = stage.machine.schedule("Reboot")
     stage.play("1m")
     fault = stage.service.faults.add("gone", machine=stage.machine.name)
     until(lambda: fault.consumed >= 3 or bool(stage.running.death), LONG)
     failure.finish()
-    if stage.running.holds_job:
-        stage.findings.add(LOST_JOB)
     stage.service.faults.clear()
     stage.play_through(event)
 
@@ -171,6 +187,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
     trial.__name__.replace("_", "-"): trial
     for trial in (
         restart,
+        impact,
         redeploy,
         failing_hardware,
         eviction,
@@ -180,6 +197,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
         two_in_turn,
         sudden_failure,
         withdrawal,
+        delay,
         interference,
         bad_answers,
         broken_answers,
@@ -195,6 +213,7 @@ INTERVALS = {"ten-seconds": 1 / SPEED}  # seconds between two polls: one second 
 # Trials that wait for polls, which a client that long-polls sends every ten seconds only.
 POLLS_NEEDED = (
     "withdrawal",
+    "delay",
     "interference",
     "bad-answers",
     "broken-answers",

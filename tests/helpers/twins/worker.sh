@@ -1,7 +1,8 @@
 #!/bin/sh
 # The worker with curl and sed: one request at a time, and no JSON parser.
-# Usage: worker.sh [SECONDS between two polls]
+# Usage: worker.sh [SECONDS between two polls] [DIRECTORY for its log]
 every=${1:-1}
+[ -z "$2" ] || exec >>"$2/$FOREWARN_MACHINE"
 address=${FOREWARN_METADATA:-http://169.254.169.254}/metadata
 events="$address/scheduledevents?api-version=2020-07-01"
 job=1 working='' approved='' pauses=1 # to sleep for before the next poll: more and more while there are no answers

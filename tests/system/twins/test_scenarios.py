@@ -4,6 +4,7 @@ found in the scenarios that are about it, for the right reason."""
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -23,21 +24,31 @@ PAIRS = [(mistake, name) for mistake, twin in TWINS.items() for name in twin.sce
 
 @pytest.mark.parametrize("name", scenarios.names())
 @pytest.mark.parametrize("client", PROGRAMS)
-def test_a_good_program_passes(client: str, name: str) -> None:
+def test_a_good_program_passes(client: str, name: str, tmp_path: Path) -> None:
     if client == clients.SHELL:
         require(shutil.which("curl"), "curl: apt-get install curl")
-    result = play(name, client)
+    result = play(name, client, tmp_path)
+    result.check()
+    assert findings(result) == set(), str(result.verdict)
+
+
+@pytest.mark.parametrize("name", scenarios.names())
+def test_a_good_program_passes_with_impact(name: str, tmp_path: Path) -> None:
+    result = play(name, clients.PLAIN, tmp_path, impact=True)
     result.check()
     assert findings(result) == set(), str(result.verdict)
 
 
 @pytest.mark.parametrize(("mistake", "name"), PAIRS)
-def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str) -> None:
+def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str, tmp_path: Path) -> None:
     twin = TWINS[mistake]
-    result = play(name, mistake, stops=twin.stops, refused=twin.refused)
-    problem = twin.scenarios[name].problem(findings(result))
+    found = twin.scenarios[name]
+    result = play(
+        name, mistake, tmp_path, impact=found.impact, stops=twin.stops, refused=twin.refused
+    )
+    problem = found.problem(findings(result))
     assert not problem, f"{problem}\n{result}\n{result.verdict}"
-    assert twin.scenarios[name].passes is result.ok
+    assert result.ok is found.passes
 
 
 def test_every_shipped_scenario_finds_a_mistake() -> None:
