@@ -41,6 +41,11 @@ FORKED = (
 OWN_THREAD = "this is the service's own thread, which cannot wait for itself; use another thread"
 NEVER_STOPPED = "a service was never stopped; use it inside 'with Service() as service:'"
 DOES_NOT_STOP = f"a service did not stop within {STOP_WITHIN:g} s; its thread is left behind"
+IN_TRIO = (
+    "with trio, use 'with Service() as service:' and call what waits in a thread:"
+    " 'await trio.to_thread.run_sync(service.clock.play, \"15m\")'"
+)
+NO_ASYNCIO = f"this needs asyncio, and no asyncio event loop is running here; {IN_TRIO}"
 NOT_OBSERVED = "polls answered by the fast path are not observed; use front=False"
 
 _caller: ContextVar[str] = ContextVar("forewarn_caller", default="")
@@ -68,6 +73,14 @@ def same_caller() -> Iterator[None]:
         yield
     finally:
         _caller.reset(token)
+
+
+def need_asyncio() -> None:
+    """Refuse to go on in a coroutine that no asyncio event loop runs, such as one of trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RefusedError(NO_ASYNCIO) from None
 
 
 class Session:
@@ -160,6 +173,7 @@ class Session:
 
     async def to_thread(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread that counts as this task, and await it."""
+        need_asyncio()
         with same_caller():
             return await asyncio.to_thread(verb, *args, **kwargs)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from forewarn import __version__
+from forewarn.cli.commands.dev_requests import RefusedRequestLog
 from forewarn.cli.output import fail
 from forewarn.core.time import Durations
 from forewarn.drivers.command.options import CommandOptions
@@ -99,6 +100,8 @@ def print_welcome(node: Node) -> None:
     ]
     for line in lines:
         typer.echo(line, err=True)
+    if node.trace is not None:
+        node.trace.add_sink(RefusedRequestLog().add)
 
 
 def _other_addresses(node: Node, default: str) -> str:

@@ -6,6 +6,7 @@ The service itself decides what happens on the way. Python's own time is `time_p
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,13 +20,10 @@ from forewarn.testing.durations import Duration, in_microseconds, in_seconds
 from forewarn.testing.errors import RefusedError
 from forewarn.testing.impacts import in_callback
 from forewarn.testing.kit.time_patch import TimePatch
-from forewarn.testing.session import Session, caller_id
+from forewarn.testing.session import IN_TRIO, Session, caller_id
 
 REAL_TIME = "this service runs in real time, which cannot be moved; use real_time=False"
-IN_A_LOOP = (
-    "play() waits for clients, and here it would block the event loop that they may run in;"
-    " use 'async with', or 'await service.to_thread(…)'"
-)
+IN_A_LOOP = "play() waits for clients, and here it would block the event loop that they may run in"
 IN_A_CALLBACK = (
     "the clock stands still while a callback for an impact runs; move it when the callback has"
     " returned"
@@ -90,7 +88,9 @@ class Clock:
             False if `until` was given and never returned True.
         """
         if _in_a_loop():
-            raise RefusedError(IN_A_LOOP)
+            raise RefusedError(f"{IN_A_LOOP}; use 'async with', or 'await service.to_thread(…)'")
+        if _in_trio():
+            raise RefusedError(f"{IN_A_LOOP}; {IN_TRIO}")
         virtual_time, to, caller = self._virtual_time, self._after(by), caller_id()
         real_seconds = in_seconds(timeout)
         if until is None:
@@ -175,6 +175,11 @@ class Clock:
                 return False
             done = self._run(step(to))
         return True
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and trio.lowlevel.in_trio_run()
 
 
 def _in_a_loop() -> bool:

@@ -1,7 +1,7 @@
 """What happened in a test, line by line, for the report of a failed test.
 
-Made from the lines of the service's trace. Polls without news are only counted, and only the last
-lines of a long report are kept.
+Made from the lines of the service's trace. Polls without news are only counted, a refusal that is
+repeated is one line with a count, and only the last lines of a long report are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from forewarn.support.text import in_words, visible
+import msgspec
+
+from forewarn.support.text import counted, in_words, visible
 from forewarn.traces.documents import read_document
 from forewarn.traces.exchanges import Stamp, exchange
 
@@ -18,9 +20,19 @@ SHOWN_ID = 8  # characters of an event's id
 MAX_SHOWN = 120  # characters of a request or response
 
 
+class ReportLine(msgspec.Struct):
+    """One line: what happened, how often, and when first and last."""
+
+    first: float
+    last: float
+    text: str
+    times: int = 1
+
+
 class FailureReport:
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._lines: deque[ReportLine] = deque(maxlen=MAX_LINES)
+        self._repeatable: dict[str, ReportLine] = {}  # refusals since the last other line, by text
         self._count = 0
         self._started_at: float | None = None
         self._last_answers: dict[
@@ -56,13 +68,13 @@ class FailureReport:
     def text(self) -> str:
         """Return the lines that are kept, and how often each machine has polled since."""
         left_out = self._count - len(self._lines)
-        head = [f"… {left_out} earlier lines"] if left_out else []
+        head = [f"… {counted(left_out, 'earlier line')}"] if left_out else []
         tail = [
-            f"since then {machine} has polled {count} more time{'s' * (count > 1)}"
+            f"since then {machine} has polled {counted(count, 'more time')}"
             for machine, count in self._polls.items()
             if count
         ]
-        return "\n".join([*head, *self._lines, *tail]) or "nothing has happened"
+        return "\n".join([*head, *map(self._text, self._lines), *tail]) or "nothing has happened"
 
     def _event(self, line: dict[str, Any]) -> None:
         on = ", ".join(line["machines"])
@@ -97,12 +109,35 @@ class FailureReport:
             return
         request = visible(f"{traffic.method} {line['target']}"[:MAX_SHOWN])
         response = "nothing" if status is None else f"{status} {answer}"
-        self._append(line["t"], f"{machine}: {request} → {visible(response[:MAX_SHOWN])}{fault}")
+        self._append_or_count(
+            line["t"], f"{machine}: {request} → {visible(response[:MAX_SHOWN])}{fault}"
+        )
 
     def _append(self, at: float, text: str) -> None:
-        after = in_words(round((at - (self._started_at or at)) * 1_000_000))
+        self._repeatable.clear()
+        self._add_line(ReportLine(at, at, text))
+
+    def _append_or_count(self, at: float, text: str) -> None:
+        """Append a refusal, or count it if nothing but refusals has happened since the same one."""
+        if (same := self._repeatable.get(text)) is not None:
+            same.times += 1
+            same.last = at
+            return
+        self._repeatable[text] = ReportLine(at, at, text)
+        self._add_line(self._repeatable[text])
+
+    def _add_line(self, line: ReportLine) -> None:
         self._count += 1
-        self._lines.append(f"+{after:<12} {text}")
+        self._lines.append(line)
+
+    def _text(self, line: ReportLine) -> str:
+        text = f"{self._after(line.first):<13} {line.text}"
+        if line.times > 1:
+            text += f" ({line.times:,} times, last at {self._after(line.last)})"
+        return text
+
+    def _after(self, at: float) -> str:
+        return f"+{in_words(round((at - (self._started_at or at)) * 1_000_000))}"
 
 
 def short(id: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from forewarn.metadata.endpoint.reply import CLOCK_STOPPED, CUT, FAULT, IN_PROCESS
 from forewarn.metadata.faults.delay import MAX_STOPPED_WAIT
-from forewarn.testing.session import Session
+from forewarn.testing.session import Session, need_asyncio
 
 SOCKET_TIMEOUT = 30.0  # seconds for a response over a socket
 
@@ -132,6 +132,7 @@ class Asgi:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
+        need_asyncio()
         if scope["type"] != "http":
             raise ValueError(f"the endpoint accepts HTTP, not {scope['type']}")
         body = bytearray()

@@ -36,6 +36,7 @@ from forewarn.testing.kit.inprocess import Asgi, Response
 from forewarn.testing.kit.requests import NEWEST, Requests
 from forewarn.testing.kit.socket_patch import SocketPatch
 from forewarn.testing.names import EventType, GroupKind
+from forewarn.testing.refused_requests import other_pollers, refused_requests
 from forewarn.wire.extensions import READY, ReadinessReport
 from forewarn.wire.instance import INSTANCE_VERSIONS
 
@@ -283,12 +284,21 @@ class Machine:
         self._place()
         while not self._session.call(polled):
             if guard.monotonic() >= end:
-                raise RefusedError(
-                    f"'{self.name}' was not polled for within {seconds:g} s; is its client running,"
-                    f" and does it use {self.url}?"
-                )
+                raise RefusedError(self._not_polled(seconds))
             pause.wait(CHECK_EVERY)
         return self
+
+    def _not_polled(self, seconds: float) -> str:
+        """Return why no client has polled as this machine, as far as that is known."""
+        text = f"'{self.name}' was not polled for within {seconds:g} s"
+        others = ""
+        if self._session.node.observer is not None:
+            verdict = self._session.verdict()
+            if refused := refused_requests(verdict, self.name):
+                return f"{text}: {refused}"
+            others = other_pollers(verdict, [self.name])
+        elsewhere = f" (requests came from {others})" if others else ""
+        return f"{text}; is its client running, and does it use {self.url}?{elsewhere}"
 
     def inside(self) -> AbstractContextManager[Machine]:
         """Return a block in which this process's connections to 169.254.169.254 reach this machine.

@@ -18,6 +18,7 @@ from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.support.text import listing
 from forewarn.testing.errors import RefusedError
+from forewarn.testing.refused_requests import other_pollers, refused_requests
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.engine import verbs
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker
@@ -26,6 +27,7 @@ from forewarn.testing.scenarios.engine.player import Player
 from forewarn.testing.scenarios.model import Scenario
 from forewarn.testing.scenarios.result import CommandExit, Result
 from forewarn.testing.session import HasSession, Session
+from forewarn.verdict.verdict import Verdict
 
 FIRST_POLL_WITHIN = 30.0  # real seconds in which the machines under test have to poll
 
@@ -100,7 +102,9 @@ def play(
         if program is not None:
             program.start(session)
         if client is None and (
-            reason := _first_poll_problem(first_poll_timeout, loaded.under_test, tracker, program)
+            reason := _first_poll_problem(
+                session, first_poll_timeout, loaded.under_test, tracker, program
+            )
         ):
             player.problems.append(reason)
         else:
@@ -137,21 +141,36 @@ def _apply_fleet(session: Session, scenario: Scenario) -> None:
 
 
 def _first_poll_problem(
-    seconds: float, under_test: Sequence[str], tracker: EventTracker, program: Program | None
+    session: Session,
+    seconds: float,
+    under_test: Sequence[str],
+    tracker: EventTracker,
+    program: Program | None,
 ) -> str:
     """Wait until all machines under test have polled; return why they have not, or nothing."""
     end = guard.monotonic() + seconds
     while missing := [machine for machine in under_test if machine not in tracker.polls]:
         if program is not None and (ended := program.exit_of(missing[0])):
-            return f"{ended} before it polled for events"
+            refused = refused_requests(session.verdict(), missing[0])
+            return f"{ended} before it polled for events" + (f": {refused}" if refused else "")
         with tracker.changed:
             remaining = end - guard.monotonic()
-            if remaining <= 0:
-                if missing[0] in tracker.last_request:
-                    return f"{missing[0]} sent requests, but none that got events; see the verdict"
-                return f"{listing(missing)} did not poll for events within {seconds:g} s"
-            tracker.changed.wait(min(remaining, CHECK_EVERY))
+            if remaining > 0:
+                tracker.changed.wait(min(remaining, CHECK_EVERY))
+        if remaining <= 0:
+            return _not_polled(session.verdict(), under_test, missing, seconds)
     return ""
+
+
+def _not_polled(
+    verdict: Verdict, under_test: Sequence[str], missing: Sequence[str], seconds: float
+) -> str:
+    for machine in missing:
+        if refused := refused_requests(verdict, machine):
+            return f"{refused}; within {seconds:g} s it got no events"
+    others = other_pollers(verdict, under_test)
+    elsewhere = f"; requests came from {others}" if others else ""
+    return f"{listing(missing)} did not poll for events within {seconds:g} s{elsewhere}"
 
 
 def _return_problem(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from forewarn.support.repeats import RepeatCounter
 from forewarn.support.text import listing, visible
 from forewarn.testing.timeline.records import EventRecord, LaneRecord
 from forewarn.testing.timeline.values import (
@@ -31,6 +32,8 @@ class TimelineMemory:
         self.scenarios: list[ScenarioOutcome] = []
         self.latest_changes: deque[tuple[float, str]] = deque(maxlen=MAX_CHANGES)
         self.changes: list[tuple[float, str]] = []  # that `on_change` has not been called with yet
+        self._repeats = RepeatCounter()
+        self._repeated: dict[str, tuple[float, str]] = {}  # their latest changes, by message
         self.begins: float | None = None
         self.now = 0.0
         self.down_since: float | None = None  # None while the service runs
@@ -63,6 +66,21 @@ class TimelineMemory:
         text = visible(message)
         self.latest_changes.append((t, text))
         self.changes.append((t, text))
+
+    def report_repeated(self, t: float, message: str, times: int) -> None:
+        """Add a sentence about something that may be repeated for hours: among the latest changes
+        it stands once, with a count, and as a change it counts only now and then."""
+        text = visible(message)
+        count, due = self._repeats.add(text, times)
+        earlier = self._repeated.pop(text, None)
+        if earlier is not None and earlier in self.latest_changes:
+            self.latest_changes.remove(earlier)
+        shown = t, text if count == 1 else f"{text} ({count:,} times)"
+        if len(self._repeated) < MAX_CHANGES:
+            self._repeated[text] = shown
+        self.latest_changes.append(shown)
+        if due:
+            self.changes.append(shown)
 
     def describe(self, event: EventRecord) -> str:
         return f"{event.type or 'event'} {event.id[:8]} of {listing(event.machines)}"

@@ -65,3 +65,23 @@ def test_a_test_in_which_nothing_happened_says_so() -> None:
     assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
         assert service.report() == "nothing was observed: front=True"
+
+
+def test_a_refusal_that_is_repeated_is_one_line_with_a_count() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 1)[0]
+        for _ in range(15):
+            web.request("GET", "/metadata/scheduledevents?api-version=2020-07-01")
+            web.request("GET", "/nowhere", {"Metadata": "true"})
+            service.clock.advance("1s")
+        web.restart()
+        web.request("GET", "/nowhere", {"Metadata": "true"})
+        story = service.report().partition("\n\n")[0].splitlines()
+    assert len(story) == 4
+    assert story[0].startswith("+0 s          web_0: GET /metadata/scheduledevents?api-version=")
+    assert story[0].endswith(" (15 times, last at +14 s)")
+    assert "web_0: GET /nowhere → 404" in story[1]
+    assert story[1].endswith(" (15 times, last at +14 s)")
+    assert story[2].endswith("is announced")
+    assert "web_0: GET /nowhere → 404" in story[3]
+    assert "times" not in story[3]

@@ -369,3 +369,18 @@ def test_times_on_another_day_are_shown_with_their_date() -> None:
     text = timeline_text(lanes)
     assert re.search(r"^2027-01-15 08:00:00Z +web_0 saw Redeploy", text, re.MULTILINE), text
     assert re.search(r"^08:0\d:\d\d +", text, re.MULTILINE), text
+
+
+def test_a_refusal_that_is_repeated_is_told_once_with_a_count() -> None:
+    told: list[str] = []
+    with Service() as service:
+        lanes = Lanes(lambda _, text: told.append(text))
+        trace = service._session.node.trace
+        assert trace is not None
+        service._session.call(trace.add_sink, lanes.add)
+        web = service.scale_set("web", 1)[0]
+        for _ in range(30):
+            web.request("GET", "/metadata/scheduledevents?api-version=2020-07-01")
+    once = "a poll of web_0 was refused: 400"
+    assert told == [once, f"{once} (10 times)"]
+    assert [text for _, text in lanes.picture().latest_changes] == [f"{once} (30 times)"]

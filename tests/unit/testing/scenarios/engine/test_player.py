@@ -381,7 +381,10 @@ def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
 
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"
     result = run_scenario(parse(text), program=Headless(), first_poll_timeout=0.05)
-    assert result.failures == ("web_0 sent requests, but none that got events; see the verdict",)
+    assert result.failures == (
+        "web_0 sent 1 request, which was refused (400): GET /metadata/scheduledevents came with no"
+        " Metadata header and was refused; send Metadata: true; within 0.05 s it got no events",
+    )
     assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
 
 

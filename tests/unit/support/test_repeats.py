@@ -1,0 +1,29 @@
+"""What is repeated is worth a line at the first, the tenth and the hundredth time."""
+
+from __future__ import annotations
+
+from forewarn.support.repeats import MAX_KINDS, RepeatCounter
+
+
+def test_the_first_the_tenth_and_the_hundredth_are_worth_a_line() -> None:
+    repeats = RepeatCounter()
+    due = [count for count, line in (repeats.add("x") for _ in range(150)) if line]
+    assert due == [1, 10, 100]
+    assert repeats.add("y") == (1, True)
+
+
+def test_several_at_once_are_counted_and_may_pass_a_mark() -> None:
+    repeats = RepeatCounter()
+    assert repeats.add("x", 7) == (7, True)
+    assert repeats.add("x", 2) == (9, False)
+    assert repeats.add("x", 400) == (409, True)
+    assert repeats.add("x", 590) == (999, False)
+    assert repeats.add("x") == (1000, True)
+
+
+def test_beyond_the_limit_nothing_more_is_remembered() -> None:
+    repeats = RepeatCounter()
+    for n in range(MAX_KINDS + 5):
+        repeats.add(str(n))
+    assert repeats.add("0") == (2, False)
+    assert repeats.add(str(MAX_KINDS + 1)) == (1, True)
