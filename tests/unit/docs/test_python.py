@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from forewarn import client, testing
+from forewarn.testing import scenarios, timeline
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
@@ -15,7 +16,9 @@ OWN_ENTRIES = {"Client", "AsyncClient", "Service"}
 NOT_GENERATED = {"SAMPLE"}  # a constant; docs/test/kit.md describes it
 
 
-@pytest.mark.parametrize("module", [client, testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [client, testing, scenarios, timeline], ids=lambda module: module.__name__
+)
 def test_every_public_name_is_listed(module: ModuleType) -> None:
     section = PAGE.partition(f"## {module.__name__}\n")[2].partition("\n## ")[0]
     (members,) = re.findall(r"members: \[(.+)\]", section)

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from forewarn import client, testing
+from forewarn.testing import scenarios, timeline
 
-MODULES = (testing, client)
-MADE_BY_USERS = {"Service", "Client", "AsyncClient"}  # whose constructors users call
+MODULES = (testing, scenarios, timeline, client)
+MADE_BY_USERS = {"Service", "Lanes", "Client", "AsyncClient"}  # whose constructors users call
 SECTION = re.compile(r"^Args:\n((?:(?: +.*)?\n?)*)", re.MULTILINE)
 PARAMETER = re.compile(r"^ {4}(\w+): \S", re.MULTILINE)
 NOT_CHECKED = ("self", "cls")
@@ -182,6 +183,8 @@ def _annotations(module: ModuleType) -> Iterator[tuple[str, str, str]]:
 def _origin(module: ModuleType, name: str) -> ModuleType:
     """Return the module in which a value is defined that does not know it."""
     path = getattr(module, "_MODULES", {}).get(name)
+    if path is not None and not path.startswith("forewarn."):
+        path = f"{module.__name__}.{path}"
     if path is None:
         (path,) = re.findall(
             rf"^from ([\w.]+) import (?:.*|\([^)]*)\b{name}\b",

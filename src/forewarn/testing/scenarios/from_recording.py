@@ -41,7 +41,16 @@ class NoScenarioError(Exception):
 def scenario_text(
     lines: Sequence[Mapping[str, Any]], *, name: str = "recording", notes: Sequence[str] = ()
 ) -> str:
-    """Return a scenario in YAML that replays trace lines, which are in the order of time."""
+    """Return a scenario in YAML that replays a recording.
+
+    Args:
+        lines: The lines of its trace, in the order of time.
+        name: The name of the scenario.
+        notes: Remarks that are written into it as comments.
+
+    Raises:
+        NoScenarioError: It contains nothing to replay.
+    """
     recording = event_lives(lines)
     if not recording.polls and not recording.lives:
         raise NoScenarioError("it contains no document, so there is nothing to replay")

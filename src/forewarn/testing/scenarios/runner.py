@@ -65,10 +65,19 @@ def play(
 ) -> Result:
     """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
-    `client` is called at every stop of the clock, to send requests as the machine under test.
-    Without it the player waits for clients that poll from elsewhere: `first_poll_timeout` real
-    seconds for the first poll, `timeout` real seconds at each change, and `reaction_time` more
-    while there is an event that they could approve.
+    `Service.play_scenario` is the same as a method.
+
+    Args:
+        service: A `forewarn.testing.Service` that has been started.
+        scenario: The name of a scenario that comes with forewarn, a file, or a value.
+        client: Called at every stop of the clock, to send requests as the machine under test.
+            Without it, the player waits for clients that poll from elsewhere.
+        first_poll_timeout: Real seconds in which the machines under test have to poll.
+        reaction_time: Real seconds that clients get after every change while there is an event
+            that they could approve.
+        timeout: Real seconds that each change waits for clients that have been polling.
+        program: The program under test, if the player has to start and stop it.
+        on_step: Called with a description of each step that is carried out.
     """
     session = service._session
     loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)

@@ -15,16 +15,26 @@ SUFFIX = ".yaml"
 
 
 def names() -> list[str]:
+    """Return the names of the scenarios that come with forewarn."""
     files = (file.name for file in _SHIPPED.iterdir())
     return sorted(name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX))
 
 
 def text_of(name: str) -> str:
+    """Return the text of a scenario that comes with forewarn."""
     return _SHIPPED.joinpath(name + SUFFIX).read_text("utf-8")
 
 
 def find(source: str | Path) -> Scenario:
-    """Load a shipped scenario by its name, another by its file, or make one from a recording."""
+    """Read a scenario by its name or from a file, or make one from a recording.
+
+    Args:
+        source: The name of a scenario that comes with forewarn, a file with a scenario, or a file
+            with a recording.
+
+    Raises:
+        ScenarioError: There is none, or it is not valid.
+    """
     shipped = names()
     if isinstance(source, str) and source in shipped:
         return parse(text_of(source), f"{source}{SUFFIX}")

@@ -28,7 +28,13 @@ COLUMNS = ("Machine", "Seen", "Approved", "Started", "Impact", "Ended")
 
 
 def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> str:
-    """Return the timeline, and the complaints of a verdict, as an HTML page."""
+    """Return the timeline, and what a verdict complains about, as an HTML page.
+
+    Args:
+        lanes: What to draw.
+        verdict: The verdict to show beside it.
+        title: The title of the page.
+    """
     picture = lanes.picture()
     parts = [
         tag(

@@ -40,7 +40,8 @@ HANDLERS: Mapping[str, Handler] = {
 class Lanes:
     """The lanes of a timeline, filled line by line from a trace.
 
-    `on_change`, if given, is called with the time and a description of each change.
+    Args:
+        on_change: Called with the time, in seconds since 1970, and a sentence for each change.
     """
 
     def __init__(self, on_change: Callable[[float, str], None] | None = None) -> None:
@@ -50,14 +51,22 @@ class Lanes:
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Lanes:
-        """Make lanes of a whole recording, whose lines may be in any order."""
+        """Make lanes of a whole recording.
+
+        Args:
+            lines: The lines of its trace, in any order.
+        """
         lanes = cls()
         for line in sorted(lines, key=lambda line: time_of(line) or 0.0):
             lanes.add(line)
         return lanes
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Add the next line of a trace."""
+        """Add the next line of a trace, from any thread. A line that cannot be read is ignored.
+
+        Args:
+            line: The line, parsed.
+        """
         t, kind = time_of(line), line.get("kind")
         handler = HANDLERS.get(kind) if isinstance(kind, str) else None
         if t is None or handler is None:
@@ -73,7 +82,11 @@ class Lanes:
                 self._on_change(at, text)
 
     def passed(self, t: float) -> None:
-        """Extend the picture to time `t`, until which nothing more has happened."""
+        """Extend the picture to a time until which nothing more has happened.
+
+        Args:
+            t: The time, in seconds since 1970.
+        """
         with self._lock:
             if self._memory.begins is not None and instant(t) is not None:
                 self._memory.now = max(self._memory.now, t)

@@ -53,16 +53,27 @@ class Live:
 
 
 def live(lanes: Lanes, title: str = "", full: bool = False) -> Live:
-    """Return a renderable for `rich.live.Live` that follows `lanes`.
+    """Return a renderable for `rich.live.Live` that follows the lanes.
 
-    It shows as many machines as fit on the screen, those with events first; with `full`, all that a
-    picture can hold.
+    It shows as many machines as fit on the screen, those with events first.
+
+    Args:
+        lanes: What to draw.
+        title: A title above it.
+        full: Show all machines that a picture can hold.
     """
     return Live(lanes, title, full)
 
 
 def text(lanes: Lanes, title: str = "", width: int = 100, ascii_only: bool = False) -> str:
-    """Return the timeline as plain text."""
+    """Return the timeline as plain text.
+
+    Args:
+        lanes: What to draw.
+        title: A title above it.
+        width: The width in characters.
+        ascii_only: Use no characters beyond ASCII.
+    """
     lines = rows(lanes.picture(), max(width, MIN_WIDTH), MAX_DRAWN, ascii_only, title)
     return "\n".join("".join(piece for piece, _ in row).rstrip() for row in lines) + "\n"
 

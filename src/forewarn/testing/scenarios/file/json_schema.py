@@ -20,6 +20,7 @@ _ALTERNATIVES = {
 
 
 def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file."""
     expected = [shapes.EventExpected, shapes.ComplaintsExpected, shapes.CommandExpected]
     kinds = [
         shapes.ScenarioEntry,
@@ -92,4 +93,5 @@ def _ref(name: str) -> dict[str, str]:
 
 
 def schema_text() -> str:
+    """Return the JSON Schema of a scenario file as text."""
     return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"

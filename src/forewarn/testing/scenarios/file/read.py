@@ -38,7 +38,16 @@ class ScenarioError(Exception):
     """The scenario file is not valid; the message says where and what would be right."""
 
 
-def load(path: Path) -> Scenario:
+def load(path: str | Path) -> Scenario:
+    """Read a scenario from a file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ScenarioError: It cannot be read, or is not valid.
+    """
+    path = Path(path)
     try:
         if path.stat().st_size > shapes.MAX_SIZE:
             raise ScenarioError(f"{path}: a scenario has at most {shapes.MAX_SIZE:,} bytes")
@@ -51,7 +60,16 @@ def load(path: Path) -> Scenario:
 
 
 def parse(text: str, file: str = "", directory: Path | None = None) -> Scenario:
-    """Parse a scenario. `file` is its name in errors; `directory` is where files it names are."""
+    """Read a scenario from a text.
+
+    Args:
+        text: The text, in YAML.
+        file: The name of the file in error messages.
+        directory: Where the files are that the scenario names.
+
+    Raises:
+        ScenarioError: It is not valid.
+    """
     try:
         return _read(text, directory)
     except YamlError as error:

@@ -26,7 +26,13 @@ TITLE = "Scheduled events"
 
 
 def svg(lanes: Lanes, title: str = TITLE, at_most: int = MAX_DRAWN) -> str:
-    """Return the timeline as an SVG document with at most `at_most` lanes."""
+    """Return the timeline as an SVG document.
+
+    Args:
+        lanes: What to draw.
+        title: The title of the drawing.
+        at_most: How many lanes to draw; the other machines are only counted.
+    """
     return draw(lanes.picture(), title, at_most)
 
 
