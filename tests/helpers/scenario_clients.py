@@ -111,6 +111,21 @@ class Outdated(Good):
     version = "2017-11-01"
 
 
+class OnlyLarger(Good):
+    """Takes no note of a document whose incarnation is not larger than the last one."""
+
+    last = 0
+
+    def poll(self) -> None:
+        document = self.ask("GET")
+        if document is None or not isinstance(document.get("Events"), list):
+            return
+        if document["DocumentIncarnation"] <= self.last:
+            return
+        self.last = document["DocumentIncarnation"]
+        self.handle(document["Events"])
+
+
 class FirstOnly(Good):
     """Looks at the first event of a document."""
 

@@ -48,6 +48,7 @@ def test_a_good_client_passes(name: str) -> None:
         ("storm", clients.FirstOnly, "storm of web_4 is approved by web_4"),
         ("storm", clients.ApprovesEverything, "storm of web_41 is never approved"),
         ("bad-days", clients.Fragile, "restart is seen in time"),
+        ("bad-days", clients.OnlyLarger, "restart is approved by web_0"),
     ],
 )
 def test_the_usual_mistake_does_not(name: str, mistake: type[Good], fails: str) -> None:

@@ -122,7 +122,9 @@ def test_what_was_expected_and_did_not_happen_is_exit_code_1(program: list[str])
     found = json.loads(result.stdout)
     failed = [one["expected"] for one in found["expectations"] if not one["ok"]]
     assert failed[0] == "migration is never approved"
-    assert found["commands"] == [{"machine": "web_0", "code": 3, "terminated": True}]
+    assert found["commands"] == [
+        {"machine": "web_0", "code": 3, "terminated": True, "killed_by": "", "starts": 1}
+    ]
 
 
 def test_a_failed_scenario_looks_failed_everywhere(program: list[str], tmp_path: Path) -> None:

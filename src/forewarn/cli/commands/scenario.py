@@ -79,7 +79,7 @@ def schema() -> None:
 def check(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
 ) -> None:
-    """Check scenario files. Errors are reported with file and line."""
+    """Check scenario files. All errors are reported, with file and line."""
     need_extra("test")
     from forewarn.testing.scenarios import ScenarioError, load
 
@@ -89,7 +89,8 @@ def check(
             scenario = load(file)
         except ScenarioError as error:
             failed = True
-            say(f"forewarn: {error}", err=True)
+            for problem in error.problems:
+                say(f"forewarn: {problem}", err=True)
             continue
         steps, expectations = len(scenario.steps), len(scenario.expectations)
         counts = f"steps: {steps}, expectations: {expectations}"
@@ -318,7 +319,9 @@ def _find(name: str, code: int) -> Scenario:
     try:
         return find(name)
     except ScenarioError as error:
-        _fail(str(error), code)
+        for problem in error.problems[:-1]:
+            say(f"forewarn: {problem}", err=True)
+        _fail(error.problems[-1], code)
 
 
 def _with_machines(scenario: Scenario, machines: str | None, each: bool) -> Scenario:

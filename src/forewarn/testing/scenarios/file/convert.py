@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -35,22 +37,79 @@ def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
     return raw
 
 
-def convert_entry(raw: Any, kind: type[E], at: Where, what: str, also: Collection[str] = ()) -> E:
-    """Convert a mapping into a struct. `also` are further keys that are allowed."""
-    values = mapping(raw, at, what)
+class Problems:
+    """Everything that is wrong with a file, collected while the rest of it is read."""
+
+    def __init__(self) -> None:
+        self.errors: list[YamlError] = []
+
+    def add(self, error: YamlError) -> None:
+        self.errors.append(error)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect an error that is raised in the block, and continue after the block."""
+        try:
+            yield
+        except YamlError as error:
+            self.add(error)
+
+
+def convert_entry(
+    raw: Any, kind: type[E], at: Where, what: str, problems: Problems, also: Collection[str] = ()
+) -> E:
+    """Convert a mapping into a struct. `also` are further keys that are allowed.
+
+    What is wrong is added to `problems`. The struct then has a placeholder for every key that is
+    required and is wrong or missing, so that the rest of it can be checked.
+    """
+    values = dict(mapping(raw, at, what))
     fields = _fields(kind)
-    for key in values:
-        if key not in fields and key not in also:
-            raise YamlError(f"unknown key; {instead_of(key, list(fields))}", (*at, key))
-    for name, field in fields.items():
-        if field.required and name not in values:
-            raise YamlError(f"{what} needs '{name}'", at)
-    try:
-        converted = msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        raise _problem(str(error), values, kind, at) from error
-    _check_bounds(converted, at)
-    return converted
+    for key in [key for key in values if key not in fields and key not in also]:
+        problems.add(YamlError(f"unknown key; {instead_of(key, list(fields))}", (*at, key)))
+        del values[key]
+    replaced = {name for name, field in fields.items() if field.required and name not in values}
+    for name in fields:
+        if name in replaced:
+            problems.add(YamlError(f"{what} needs '{name}'", at))
+            values[name] = _placeholder(kind, name)
+    while True:
+        try:
+            converted = msgspec.convert(values, kind)
+        except msgspec.ValidationError as error:
+            problem = _problem(str(error), values, kind, at)
+            wrong = str(next(iter(problem.path[len(at) :]), ""))
+            if wrong in replaced or wrong not in values:  # there is no placeholder for it
+                raise problem from error
+            problems.add(problem)
+            replaced.add(wrong)
+            del values[wrong]
+            if fields[wrong].required:
+                values[wrong] = _placeholder(kind, wrong)
+            continue
+        _check_bounds(converted, at, problems)
+        return converted
+
+
+def _placeholder(kind: Any, name: str) -> Any:
+    """Return a value of the type of a field, with which the rest of the struct can be checked.
+
+    None if there is none.
+    """
+    if choices := _choices(kind, [name]):
+        return choices[0]
+    types = _outer_types(_fields(kind)[name].type)
+    return next((type() for type in types if type in (str, list)), None)
+
+
+def _outer_types(type: Any) -> list[Any]:
+    """Return what a field may be, without looking into lists: `list` for `list[str] | None`."""
+    origin = get_origin(type)
+    if origin is Annotated:
+        return _outer_types(get_args(type)[0])
+    if origin is Union or origin is UnionType:
+        return [outer for argument in get_args(type) for outer in _outer_types(argument)]
+    return [origin or type]
 
 
 @cache
@@ -59,7 +118,7 @@ def _fields(kind: Any) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
-def _check_bounds(struct: msgspec.Struct, at: Where) -> None:
+def _check_bounds(struct: msgspec.Struct, at: Where, problems: Problems) -> None:
     """Check that numbers are within the bounds of the schema.
 
     msgspec does not check the bounds of optional fields.
@@ -67,10 +126,11 @@ def _check_bounds(struct: msgspec.Struct, at: Where) -> None:
     for name, field in _fields(type(struct)).items():
         value, where = getattr(struct, field.name), (*at, name)
         if isinstance(value, msgspec.Struct):
-            _check_bounds(value, where)
+            _check_bounds(value, where, problems)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             for meta in getattr(field.type, "__metadata__", ()):
-                _check_number(value, meta.extra_json_schema or {}, where)
+                with problems.collected():
+                    _check_number(value, meta.extra_json_schema or {}, where)
 
 
 def _check_number(value: float, bounds: Mapping[str, Any], at: Where) -> None:
@@ -99,10 +159,11 @@ def _problem(message: str, raw: Any, kind: Any, at: Where) -> YamlError:
         value = value[step]
     inner = _struct_at(kind, steps)
     if inner is not None and isinstance(value, dict):
-        try:
-            convert_entry(value, inner, (*at, *steps), f"'{steps[-1]}'")
-        except YamlError as error:
-            return error
+        inside = Problems()
+        with inside.collected():
+            convert_entry(value, inner, (*at, *steps), f"'{steps[-1]}'", inside)
+        if inside.errors:
+            return inside.errors[0]
     if choices := _choices(kind, steps):
         suggested = nearest(str(value), choices)
         suggestion = f"; did you mean '{suggested}'?" if suggested else ""

@@ -7,7 +7,13 @@ from typing import Any
 
 from forewarn.support.yaml_positions import Where, YamlError
 from forewarn.testing.scenarios.file import shapes
-from forewarn.testing.scenarios.file.convert import check_known, convert_entry, duration, mapping
+from forewarn.testing.scenarios.file.convert import (
+    Problems,
+    check_known,
+    convert_entry,
+    duration,
+    mapping,
+)
 from forewarn.testing.scenarios.model import (
     ANY,
     EACH,
@@ -30,6 +36,7 @@ def expectation(
     names: Collection[str],
     machines: Collection[str],
     line: Callable[[Where], int],
+    problems: Problems,
 ) -> Expectation:
     if isinstance(raw, str):
         if raw != shapes.NO_COMPLAINTS:
@@ -40,26 +47,33 @@ def expectation(
     if len(forms) != 1:
         raise YamlError(f"an expectation is one of {_FORMS}", at)
     if forms == ["complaints"]:
-        complaints = convert_entry(values, shapes.ComplaintsExpected, at, "an expectation")
+        complaints = convert_entry(
+            values, shapes.ComplaintsExpected, at, "an expectation", problems
+        )
         for index, rule in enumerate(complaints.complaints):
-            check_known(rule, RULES, (*at, "complaints", index), "rule")
+            with problems.collected():
+                check_known(rule, RULES, (*at, "complaints", index), "rule")
         return ComplaintsExpectation(line=line(at), allowed=tuple(complaints.complaints))
     if forms == ["command"]:
-        return _command(
-            convert_entry(values, shapes.CommandExpected, at, "an expectation").command, at, line
-        )
-    entry = convert_entry(values, shapes.EventExpected, at, "an expectation")
-    check_known(entry.event, names, (*at, "event"), "event")
+        command = convert_entry(values, shapes.CommandExpected, at, "an expectation", problems)
+        return _command(command.command, at, line)
+    mistakes = len(problems.errors)
+    entry = convert_entry(values, shapes.EventExpected, at, "an expectation", problems)
+    with problems.collected():
+        check_known(entry.event, names, (*at, "event"), "event")
     if entry.of:
-        check_known(entry.of, machines, (*at, "of"), "machine")
-    expected = [
-        _expected(moment, value, (*at, moment.value), machines)
-        for moment in Moment
-        if (value := getattr(entry, moment.value)) is not None
-    ]
+        with problems.collected():
+            check_known(entry.of, machines, (*at, "of"), "machine")
+    expected = []
+    for moment in Moment:
+        if (value := getattr(entry, moment.value)) is not None:
+            with problems.collected():
+                at_moment = *at, moment.value
+                expected.append(_expected(moment, value, at_moment, machines, problems))
     if entry.not_approved:
         expected.append(Expected(moment=Moment.APPROVED, never=True))
-    if not expected and entry.in_time is None and entry.idle is None:
+    nothing = not expected and entry.in_time is None and entry.idle is None
+    if nothing and len(problems.errors) == mistakes:
         moments = ", ".join(moment.value for moment in Moment)
         raise YamlError(f"nothing is expected of the event; add {moments}, in-time or idle", at)
     return EventExpectation(
@@ -82,9 +96,16 @@ def _command(
     )
 
 
-def _expected(moment: Moment, value: Any, at: Where, machines: Collection[str]) -> Expected:
+def _expected(
+    moment: Moment, value: Any, at: Where, machines: Collection[str], problems: Problems
+) -> Expected:
     if isinstance(value, bool):
         return Expected(moment=moment, never=not value)
+    within = ahead = None
+    with problems.collected():
+        within = None if value.within is None else duration(value.within, (*at, "within"))
+    with problems.collected():
+        ahead = None if value.ahead is None else duration(value.ahead, (*at, "ahead"))
     by: tuple[str, ...] = ()
     if value.by is not None:
         by = (value.by,) if isinstance(value.by, str) else tuple(value.by)
@@ -97,10 +118,6 @@ def _expected(moment: Moment, value: Any, at: Where, machines: Collection[str]) 
             )
         for name in by:
             if name not in (ANY, EACH, OWN) or len(by) > 1:
-                check_known(name, machines, (*at, "by"), "machine")
-    return Expected(
-        moment=moment,
-        by=by,
-        within=None if value.within is None else duration(value.within, (*at, "within")),
-        ahead=None if value.ahead is None else duration(value.ahead, (*at, "ahead")),
-    )
+                with problems.collected():
+                    check_known(name, machines, (*at, "by"), "machine")
+    return Expected(moment=moment, by=by, within=within, ahead=ahead)

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from forewarn.testing import scenarios
-from forewarn.testing.scenarios import ScenarioError
+from forewarn.testing.scenarios import ScenarioError, parse
+from forewarn.testing.scenarios.file.read import MAX_PROBLEMS
 from forewarn.testing.scenarios.file.timeline_shapes import VERBS
 from forewarn.testing.scenarios.model import EventExpectation, Moment
 from helpers.paths import ROOT
@@ -348,3 +349,100 @@ def test_the_schema_accepts_every_way_to_say_something(
 
 def test_the_published_schema_is_this_one() -> None:
     assert (DOCS / "reference" / "scenario.schema.json").read_text() == scenarios.schema_text()
+
+
+MANY_MISTAKES = """\
+scenario: bad one
+fleet: {groups: [{name: web, kind: scale-set, machines: 3}]}
+as: [web_0, web_7]
+faultz: []
+faults:
+  - {kind: goen, machine: web_9, times: 5, at: 5s}
+timeline:
+  - {at: 10s, do: restart, machine: web_x, nam: first, name: first}
+  - {at: 10x, do: evikt, machine: web_0, name: second}
+  - {do: schedule, type: Rebot, machine: web_0, notice: soon}
+  - {after: second seen by web_0, do: cancel, event: secnd}
+  - {after: first seeen, do: wait}
+expect:
+  - {event: first, approved: {by: web_x, within: 5q}}
+  - {event: third, seen: true}
+  - {event: second}
+  - no-complaint
+  - {complaints: [gave-upp, never-seen]}
+ends: never
+"""
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse(MANY_MISTAKES, "file.yaml")
+    places = [problem.split(": ")[:2] for problem in refused.value.problems]
+    assert places == [
+        ["file.yaml:1", "scenario"],
+        ["file.yaml:3", "as"],
+        ["file.yaml:4", "faultz"],
+        ["file.yaml:6", "faults[0].machine"],
+        ["file.yaml:6", "faults[0].kind"],
+        ["file.yaml:8", "timeline[0].nam"],
+        ["file.yaml:8", "timeline[0].machine"],
+        ["file.yaml:9", "timeline[1].at"],
+        ["file.yaml:9", "timeline[1].do"],
+        ["file.yaml:10", "timeline[2].type"],
+        ["file.yaml:10", "timeline[2]"],
+        ["file.yaml:10", "timeline[2].notice"],
+        ["file.yaml:11", "timeline[3].event"],
+        ["file.yaml:12", "timeline[4].after"],
+        ["file.yaml:14", "expect[0].approved.within"],
+        ["file.yaml:14", "expect[0].approved.by"],
+        ["file.yaml:15", "expect[1].event"],
+        ["file.yaml:16", "expect[2]"],
+        ["file.yaml:17", "expect[3]"],
+        ["file.yaml:18", "expect[4].complaints[0]"],
+        ["file.yaml:19", "ends"],
+    ]
+    assert str(refused.value).splitlines() == list(refused.value.problems)
+
+
+def test_what_refers_to_a_wrong_entry_is_not_accused() -> None:
+    text = """\
+scenario: one
+fleet: {groups: [{name: web, kind: scale-set, machines: 3}]}
+timeline: [{at: 10s, do: restartt, machine: web_0, name: restart}]
+expect: [{event: restart, in-time: true}]
+"""
+    with pytest.raises(ScenarioError) as refused:
+        parse(text)
+    assert len(refused.value.problems) == 1
+    assert "there is no verb 'restartt'" in str(refused.value)
+
+
+def test_what_refers_to_machines_of_a_wrong_fleet_is_not_accused() -> None:
+    text = """\
+scenario: one
+fleet: {groups: [{name: web, kind: scale, machines: 3}]}
+as: web_0
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect: [{event: restart, approved: {by: web_0}}]
+"""
+    with pytest.raises(ScenarioError) as refused:
+        parse(text)
+    [problem] = refused.value.problems
+    assert problem.startswith("line 2: fleet.groups[0].kind: ")
+
+
+def test_a_file_that_is_wrong_from_end_to_end_is_not_told_for_ever() -> None:
+    line = "  - {at: 10s, do: restart, machine: nobody}\n"
+    head = "scenario: one\nfleet: {groups: [{name: web, kind: scale-set, machines: 3}]}\n"
+    with pytest.raises(ScenarioError) as refused:
+        parse(f"{head}timeline:\n{line * 300}", "file.yaml")
+    assert len(refused.value.problems) == MAX_PROBLEMS + 1
+    assert refused.value.problems[-1] == f"file.yaml: and {300 - MAX_PROBLEMS} more mistakes"
+
+
+@pytest.mark.parametrize("key", ["scenario", "fleet", "timeline"])
+@pytest.mark.parametrize("value", ["null", "7", "[]", "{}", "[[]]", "text"])
+def test_whatever_a_key_holds_reading_ends(key: str, value: str) -> None:
+    values = {"scenario": "one", "fleet": "{}", "timeline": "[]", key: value}
+    with pytest.raises(ScenarioError):
+        parse("".join(f"{name}: {text}\n" for name, text in values.items()))
