@@ -70,6 +70,9 @@ def schedule(
 ) -> Event:
     """Announce one event for these machines."""
     options: dict[str, Any] = dict(details)
+    if unknown := options.keys() - Announcement.__annotations__.keys():
+        known = ", ".join(Announcement.__annotations__)
+        raise TypeError(f"an event has no detail '{min(unknown)}'; expected one of {known}")
     if options.get("notice") is not None:
         options["notice"] = in_microseconds(options["notice"])
     if options.get("not_before") is not None:

@@ -280,3 +280,9 @@ def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service
 def test_every_kind_is_described() -> None:
     assert [kind.value for kind in FaultKind] == [kind.value for kind in KINDS]
     assert kinds.MAX_DELAY == 120
+
+
+def test_an_option_that_does_not_exist_is_refused(service: Service) -> None:
+    with pytest.raises(TypeError, match="no option 'tims'; expected one of machine, machines"):
+        service.faults.add("gone", tims=3)  # type: ignore[call-arg]
+    assert len(service.faults) == 0

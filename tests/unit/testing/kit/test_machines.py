@@ -54,6 +54,8 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
         web.schedule("Boot")  # type: ignore[arg-type]
     with pytest.raises(RefusedError, match="source is Platform or User, not 'Cloud'"):
         web.schedule("Reboot", source="Cloud")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no detail 'notic'; expected one of notice, not_before"):
+        web.schedule("Reboot", notic="20m")  # type: ignore[call-arg]
     with pytest.raises(RefusedError, match="'soon' is not a duration; write for example"):
         web.schedule("Reboot", notice="soon")
     with pytest.raises(RefusedError, match="at least 15 min of notice, not 1 min"):
