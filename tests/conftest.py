@@ -52,6 +52,8 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 LONGEST = (
     "system/deploy/test_deb.py",
     "system/deploy/test_container.py",
+    "system/packaging/test_install_lines.py",
+    "system/packaging/test_extras.py",
     "system/control/test_schemathesis.py",
     "system/node/test_killed_service.py",
     "system/agent/test_killed_agent.py",

@@ -1,15 +1,17 @@
 """Virtual environments in which there is nothing but what a test installs there.
 
-Packages come from the directory in which `make` has kept what it fetched for the project's own
-environment; where there is none, from where pip finds them.
+pip finds packages as it would on PyPI: in an index. The index is made of what `make` has fetched
+for the project's own environment, and of forewarn itself if it is to be published there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROJECT = Path(sys.executable).parents[1]  # the environment in which the tests run
@@ -17,10 +19,23 @@ FETCHED = PROJECT / "wheels"
 PATIENCE = 300.0  # real seconds for one command; one that hangs is named
 
 
-class EmptyEnvironment:
-    """A virtual environment whose `pip` looks for forewarn among the given packages."""
+def make_index(directory: Path, packages: Iterable[Path]) -> str:
+    """Make an index (PEP 503) of these packages; return its URL."""
+    files: defaultdict[str, list[Path]] = defaultdict(list)
+    for package in packages:
+        files[re.sub(r"[-_.]+", "-", package.name.partition("-")[0]).lower()].append(package)
+    for name, found in files.items():
+        page = directory / name / "index.html"
+        page.parent.mkdir(parents=True)
+        links = (f'<a href="{file.as_uri()}">{file.name}</a>' for file in found)
+        page.write_text(f"<!DOCTYPE html><html><body>{' '.join(links)}</body></html>")
+    return directory.as_uri()
 
-    def __init__(self, directory: Path, packages: Path) -> None:
+
+class EmptyEnvironment:
+    """A virtual environment whose `pip` knows one index."""
+
+    def __init__(self, directory: Path, index: str) -> None:
         self.directory = directory
         self.bin = directory / "bin"
         subprocess.run(
@@ -29,20 +44,19 @@ class EmptyEnvironment:
         pip = self.bin / "pip"  # as if it were there: to install it takes longer than all the rest
         pip.write_text(f'#!/bin/sh\nexec {PROJECT}/bin/pip --python {self.bin}/python "$@"\n')
         pip.chmod(0o755)
-        places = [packages, FETCHED] if FETCHED.is_dir() else [packages]
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "FOREWARN_", "PYTEST_", "VIRTUAL_ENV"))
+            if not name.startswith(("PYTHON", "PIP_", "FOREWARN_", "PYTEST_", "VIRTUAL_ENV"))
         }
         self.environ = inherited | {
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
-            "PIP_FIND_LINKS": " ".join(map(str, places)),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_INDEX_URL": index,
             "PIP_NO_COMPILE": "1",
             "PIP_QUIET": "1",
         }
-        if FETCHED.is_dir():
-            self.environ |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
     def run(
         self,

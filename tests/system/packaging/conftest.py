@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.empty_environment import PATIENCE, PROJECT, EmptyEnvironment
+from helpers.empty_environment import FETCHED, PATIENCE, PROJECT, EmptyEnvironment, make_index
 from helpers.paths import ROOT
 
 
@@ -30,4 +30,16 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_environment(
     dist: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], EmptyEnvironment]:
-    return lambda name: EmptyEnvironment(tmp_path_factory.mktemp(name) / "venv", dist)
+    """Make an environment by its name. Its pip finds forewarn as if it were published, except in
+    one with the name `unpublished`."""
+    if not FETCHED.is_dir():
+        pytest.fail(f"{FETCHED} is missing; it is made by 'make test'")
+    fetched = sorted(FETCHED.glob("*.whl"))
+    index = make_index(tmp_path_factory.mktemp("index"), [*fetched, *dist.glob("*.whl")])
+    without = make_index(tmp_path_factory.mktemp("index"), fetched)
+
+    def make(name: str) -> EmptyEnvironment:
+        directory = tmp_path_factory.mktemp(name) / "venv"
+        return EmptyEnvironment(directory, without if name == "unpublished" else index)
+
+    return make

@@ -1,0 +1,127 @@
+"""Every line of the documentation that installs forewarn does so, as it is written: today in a
+checkout, and where it is published."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from helpers.empty_environment import EmptyEnvironment
+from helpers.paths import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        page for name in ("docs", "examples", "deploy") for page in (ROOT / name).rglob("*.md")
+    ),
+]
+LINE = re.compile(r"(?<![\w-])(pipx? install\b[^`\n]*)")
+PROJECT = re.compile(r"(?P<source>forewarn|\.)(?:\[(?P<extras>[\w,]+)\])?")
+LOCK = "requirements/server.lock"
+CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "src", "packaging", "requirements")
+# One package of each extra, which nothing else installs.
+IMPORTED = {
+    "test": "time_machine",
+    "server": "litestar",
+    "otel": "opentelemetry",
+    "notify": "apprise",
+}
+
+
+class Line(NamedTuple):
+    text: str
+    source: str  # forewarn, a checkout (.), or a lock
+    extras: frozenset[str]
+    flags: frozenset[str]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def lines() -> list[Line]:
+    """Return every different line that installs forewarn."""
+    texts = {
+        found.partition(" #")[0].strip()
+        for page in PAGES
+        for found in LINE.findall(page.read_text())
+    }
+    found = []
+    for text in sorted(texts):
+        words = shlex.split(text)[2:]
+        flags = frozenset(word for word in words if word.startswith("-"))
+        for word in words:
+            if word == LOCK:
+                found.append(Line(text, LOCK, frozenset(), flags))
+            elif match := PROJECT.fullmatch(word):
+                extras = frozenset((match["extras"] or "").split(",")) - {""}
+                found.append(Line(text, match["source"], extras, flags))
+    return found
+
+
+LINES = lines()
+FIRST = {line[1:]: line for line in reversed(LINES)}  # of those that install the same of forewarn
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a checkout has that is needed to install from it."""
+    directory = tmp_path_factory.mktemp("checkout")
+    for name in CHECKOUT:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, directory / name, ignore=ignored)
+        else:
+            shutil.copy2(ROOT / name, directory / name)
+    (directory / "requirements.txt").touch()  # that of whoever's tests these are
+    return directory
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_a_line_installs_what_it_says(
+    line: Line, checkout: Path, make_environment: Callable[[str], EmptyEnvironment]
+) -> None:
+    environment = make_environment("unpublished" if line.source == "." else "published")
+    program, *arguments = shlex.split(line.text)
+    assert program in ("pip", "pipx")  # which calls pip, in an environment of its own
+    if line not in FIRST.values():
+        environment.done("pip", *arguments, "--dry-run", cwd=checkout)
+        return
+    environment.done("pip", *arguments, cwd=checkout)
+    if line.source == LOCK:
+        assert {"litestar", "sqlalchemy"} <= environment.packages()
+        assert "forewarn" not in environment.packages()
+        return
+    assert "forewarn" in environment.packages()
+    assert (environment.bin / "forewarn").exists()
+    if "--no-deps" not in line.flags:
+        imports = "; ".join(f"import {IMPORTED[extra]}" for extra in sorted(line.extras))
+        environment.done("python", "-c", f"import forewarn.client, forewarn.cli.app; {imports}")
+        unasked = {module for extra, module in IMPORTED.items() if extra not in line.extras}
+        names = {module.replace("_", "-") for module in unasked - {"opentelemetry"}}
+        assert not names & environment.packages()
+
+
+def test_the_pages_that_people_start_with_say_how_to_install_from_a_checkout() -> None:
+    for page in ("README.md", "docs/index.md", "docs/install.md", "docs/test/kit.md"):
+        assert re.search(r"pip install (?:pytest )?'\.\[test\]'", (ROOT / page).read_text()), page
+    assert {line.source for line in LINES} == {"forewarn", ".", LOCK}
+    assert {frozenset(), frozenset({"test"}), frozenset({"server"})} <= {
+        line.extras for line in LINES if line.source == "forewarn"
+    }
+
+
+def test_a_wheel_of_a_checkout_makes_the_lines_work_before_it_is_published(
+    checkout: Path, tmp_path: Path, make_environment: Callable[[str], EmptyEnvironment]
+) -> None:
+    page = (ROOT / "docs/install.md").read_text()
+    (block,) = re.findall(r"```\n([^`]*PIP_FIND_LINKS[^`]*)```", page)
+    environment = make_environment("unpublished")
+    script = f"set -eu\n{block}cd {tmp_path}\npip install 'forewarn[test]'\n"
+    environment.done("sh", "-c", script, cwd=checkout)
+    assert {"forewarn", "uvicorn"} <= environment.packages()
