@@ -63,13 +63,17 @@ def pages() -> list[Path]:
 
 
 def snippets() -> Iterator[tuple[str, str]]:
-    """The place and the text of each snippet that creates a client."""
+    """The place and the text of each snippet that creates a client. A test is not a client."""
     for page in pages():
         text = page.read_text("utf-8")
         for block in FENCE.finditer(text):
-            if block["info"].startswith("python") and IMPORT.search(block["body"]):
+            if block["info"].startswith("python") and _is_a_client(block["body"]):
                 line = text.count("\n", 0, block.start()) + 1
                 yield f"{page.relative_to(ROOT)}:{line}", block["body"]
+
+
+def _is_a_client(text: str) -> bool:
+    return bool(IMPORT.search(text)) and "def test_" not in text
 
 
 def missing_names(text: str) -> set[str]:

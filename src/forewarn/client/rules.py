@@ -108,15 +108,15 @@ class ClientProtocol:
                     unidentified = None
                     yield Sleep(retries.rest() or pace.LEAST_REST)
                     continue
-                held = result
                 retries.succeeded()
                 if mine and identity is None:
                     unidentified = unidentified or Retries(self._clock, pace.TIMEOUT)
                     answer = yield from self._ask_identity(unidentified)
                     if isinstance(answer, Response):
                         yield self._retry(unidentified, answer, wanted=IDENTITY)
-                        continue
+                        continue  # with a poll: a long-poll would delay the next attempt
                     identity = answer
+                previous, held = held, result
                 at, hidden = self.now(), held.hidden_types
                 wanted = _wanted(held.document, identity, min_freeze)
                 changes = tracker.update(wanted, at, hidden)
@@ -125,7 +125,8 @@ class ClientProtocol:
                 )
                 spent = self._clock() - begun
                 # The next long-poll starts at once, unless the last one returned early in vain.
-                useful = bool(changes) or spent >= self._interval
+                changed = previous is None or previous.document.events != held.document.events
+                useful = changed or spent >= self._interval
                 at_once = useful if by_long_poll else self._endpoint.can_long_poll(held, max_wait())
                 rest = 0.0 if at_once else pace.jittered(self._interval) - spent
                 rest = max(min(rest, max_wait()), pace.LEAST_REST - spent)

@@ -101,6 +101,29 @@ def test_while_the_identity_is_not_given_polls_go_on_and_nothing_is_lost() -> No
     assert len([ask for ask in stage.polls if not of_instance(ask)]) == 4
 
 
+def test_while_the_identity_is_not_given_no_long_poll_delays_the_next_attempt() -> None:
+    identities = [answer(500), answer(500), NAMED]
+
+    def script(ask: Request) -> Response:
+        return identities.pop(0) if of_instance(ask) else document(MINE)
+
+    stage = ScriptedExchanges(script)
+    assert changes(stage, 1, mine=True) == [("appeared", "MINE")]
+    assert not stage.waits
+
+
+def test_after_a_change_of_other_machines_the_next_long_poll_starts_at_once() -> None:
+    documents = [document(), document(OTHERS, tag='"b"'), document(OTHERS, tag='"b"')]
+
+    def script(ask: Request) -> Response:
+        return NAMED if of_instance(ask) else documents.pop(0)
+
+    stage = ScriptedExchanges(script)
+    assert changes(stage, 3, mine=True) == []
+    assert len(stage.waits) == 2
+    assert max(stage.rests) < pace.INTERVAL / 2
+
+
 @pytest.mark.parametrize(
     ("identity", "seconds", "problem"),
     [
