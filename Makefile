@@ -2,6 +2,7 @@
 #
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
+#   make portable  the tests of what runs on macOS and Windows, without what those do not have
 #   make check   what to run after every change: lint, and the quick tests
 #   make lint    the part of it that only reads
 #   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
@@ -29,7 +30,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test packages collected lint fuzz bench docs dist deb lock clean
+.PHONY: dev check conformance test portable packages collected lint fuzz bench docs dist deb lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -37,6 +38,11 @@ dev: $(VENV)/.server
 test:
 	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages collected
 	tools/run-tests $(BIN)/pytest
+	@$(MAKE) --no-print-directory portable
+
+# What runs on macOS and Windows as well, without what those do not have.
+portable: $(VENV)/.ready
+	tools/portable-tests $(BIN)/pytest
 
 check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory lint

@@ -2,8 +2,8 @@
 
 Python imports this module at the start of every process whose PYTHONPATH has this folder: pytest,
 its workers, and the programs that tests start. Modules and names are taken from forewarn's own
-modules alone, because the standard library and other packages have versions of their own for each
-system. The event loop loses what Windows' loop refuses, for everybody.
+modules and from its tests alone, because the standard library and other packages have versions of
+their own for each system. The event loop loses what Windows' loop refuses, for everybody.
 
 `tools/portable-tests` sets the path, and takes away addresses and /proc, which cannot be done here.
 """
@@ -19,10 +19,12 @@ import selectors
 import signal
 import socket
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-OWN = ("forewarn",)  # packages that are to run everywhere
+_ROOT = Path(__file__).resolve().parents[2]
+OWN = tuple(f"{_ROOT / folder}{os.sep}" for folder in ("src", "tests"))
 
 MODULES = (
     *("crypt", "curses", "fcntl", "grp", "nis", "pty", "pwd", "readline", "resource", "spwd"),
@@ -91,8 +93,8 @@ def _import_elsewhere(
     fromlist: Any = (),
     level: int = 0,
 ) -> ModuleType:
-    importer = str((globals or {}).get("__name__", ""))
-    if level == 0 and importer.partition(".")[0] in OWN:
+    importer = (globals or {}).get("__file__") or ""
+    if level == 0 and importer.startswith(OWN):
         top = name.partition(".")[0]
         if top == "msvcrt":
             return _import("msvcrt_locks")

@@ -188,6 +188,7 @@ def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> No
         assert asyncio.run(both()) == ("closed" if ask == "events" else [])
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
 def test_a_signal_handler_may_close_it_in_the_middle_of_anything(silent: Raw) -> None:
     with silent, Client(str(silent.location)) as client:
         before = signal.signal(signal.SIGUSR1, lambda *_: client.close())

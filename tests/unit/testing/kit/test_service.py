@@ -167,6 +167,7 @@ def test_from_its_own_thread_it_does_not_wait_for_itself() -> None:
         service._session.call(service._session.settle)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
     with Service() as service:
         service.machine("jumpbox")
