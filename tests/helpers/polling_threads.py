@@ -53,6 +53,16 @@ class Client:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
+    def stop(self) -> None:
+        """Poll no more. Usable by `act`, as if the client had died."""
+        self._stop.set()
+
+    def polls(self, count: int) -> bool:
+        """Wait until it has got so many more answers, or has ended with its machine."""
+        before = len(self.answers)
+        until(lambda: len(self.answers) >= before + count or not self._thread.is_alive())
+        return True
+
     def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
         return guest(self._service, self.machine, self._version, method, headers, body)
 

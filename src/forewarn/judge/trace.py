@@ -49,6 +49,8 @@ _NOT_APPROVALS = frozenset(
         "short-notice",
         "activity",
         "scenario",
+        "unresponsive",
+        "responsive",
         "partial",
         "end",
     }

@@ -36,6 +36,7 @@ from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
+    connect_catch_up,
     control_socket,
     guest_urls,
     has_machine_ports,
@@ -234,6 +235,8 @@ class Node:
         if isinstance(self.clock, VirtualClock):
             catch_up = CatchUp(store, upstream.record_poll)
             upstream.record_poll = catch_up.polled
+            if trace:
+                connect_catch_up(trace, catch_up, self.clock)
             self.virtual_time = VirtualTime(
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )

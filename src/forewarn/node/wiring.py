@@ -21,7 +21,8 @@ from forewarn.node.listening.sockets import (
     open_loopback,
     open_socket,
 )
-from forewarn.service.engine.clock import Clock
+from forewarn.service.engine.catch_up import CatchUp
+from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
@@ -47,6 +48,18 @@ def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack)
     driver = registry.make(config.driver, DriverContext(file, config.rules.paced, on_impact))
     stack.callback(driver.close)
     return driver
+
+
+def connect_catch_up(trace: EventTrace, catch_up: CatchUp, clock: VirtualClock) -> None:
+    """Record for which clients a virtual clock has waited in vain."""
+
+    def unresponsive(machine: str, caller_id: str, seconds: float, by_itself: bool) -> None:
+        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself)
+
+    def responsive(machine: str, caller_id: str) -> None:
+        trace.responsive(clock.at, machine, caller_id)
+
+    catch_up.on_unresponsive, catch_up.on_responsive = unresponsive, responsive
 
 
 def make_trace(

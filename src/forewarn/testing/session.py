@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -21,6 +22,7 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from forewarn.core import Machine
 from forewarn.node import Address, Node
+from forewarn.service.engine.catch_up import Stopped
 from forewarn.support import guard
 from forewarn.testing.errors import RefusedError
 from forewarn.testing.impacts import Impacts, in_callback
@@ -63,6 +65,24 @@ def caller_id() -> str:
     except RuntimeError:  # no loop in this thread
         task = None
     return f"task {id(task)}" if task is not None else f"thread {threading.get_ident()}"
+
+
+def in_a_loop() -> bool:
+    """Return whether the caller runs in an event loop, which it would block by waiting."""
+    return in_asyncio() or in_trio()
+
+
+def in_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and trio.lowlevel.in_trio_run()
 
 
 @contextmanager
@@ -243,11 +263,22 @@ class Session:
             self.run(self.node.open_control(LOOPBACK))
         return self.node.control_url
 
-    def verdict(self) -> Verdict:
-        """Return what the machines' clients have done so far, and what was wrong with it."""
+    def verdict(self, timeout: float = 0.0) -> Verdict:
+        """Return what the machines' clients have done so far, and what was wrong with it.
+
+        With a timeout, wait so many real seconds for clients that poll by themselves and have not
+        seen the newest change. In an event loop, where the clients may run, and in a callback for
+        an impact, for which everything else waits, nothing is waited for.
+        """
         if self.node.observer is None:
             raise RefusedError(NOT_OBSERVED)
         self.settle()
+        virtual_time = self.node.virtual_time
+        if virtual_time is not None and timeout > 0 and not in_a_loop() and not in_callback():
+            try:
+                self.run(virtual_time.let_clients_catch_up(timeout, caller_id()))
+            except Stopped as stopped:
+                raise RefusedError(STOPPED) from stopped
         return self.call(self.node.observer.verdict)
 
     def _problem(self) -> str:

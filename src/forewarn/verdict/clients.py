@@ -113,7 +113,13 @@ class Client:
             self.done = now
 
     def stopped_responding(self, caller: str, silence: Unresponsive) -> None:
-        if caller in self.unresponsive or len(self.unresponsive) < MAX_CALLERS:
+        """Note that a client was waited for in vain: since the first time, until it polls again,
+        and excused only as long as that is."""
+        earlier = self.unresponsive.get(caller)
+        if earlier is not None:
+            if earlier.excused:
+                self.unresponsive[caller] = silence._replace(at=earlier.at)
+        elif len(self.unresponsive) < MAX_CALLERS:
             self.unresponsive[caller] = silence
 
     def responds(self, caller: str) -> None:

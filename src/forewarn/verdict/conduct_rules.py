@@ -182,7 +182,11 @@ def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complai
     for silence in client.unresponsive.values():
         if silence.by_itself and not silence.excused:
             last = moment(silence.last)
-            waited = f"the clock waited {length(silence.seconds)} for it"
+            waited = (
+                f"the clock waited {length(silence.seconds)} for it"
+                if silence.seconds
+                else "its program ended"
+            )
             if silence.trouble:
                 message = (
                     f"has not polled since {last}, when it got {silence.trouble}: {waited}; poll"

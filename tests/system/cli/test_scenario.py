@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -350,13 +351,16 @@ def test_by_hand_it_is_played_to_whoever_asks() -> None:
         request = urllib.request.Request(url, headers={"Metadata": "true"})
         seen: list[list[Any]] = []
 
-        def over() -> bool:
-            with urllib.request.urlopen(request) as answer:
+        def ended() -> bool:
+            # In the end the scenario is over, and its service has stopped.
+            with contextlib.suppress(OSError), urllib.request.urlopen(request) as answer:
                 seen.append(json.load(answer)["Events"])
-            return any(seen) and not seen[-1]
+            return process.poll() is not None
 
-        until(over, 60)
+        until(ended, 60)
         assert process.wait(60) == 0
+        assert any(seen)
+        assert not seen[-1]
         assert "scenario sudden-failure: passed" in "".join(running.stdout)
     finally:
         process.kill()

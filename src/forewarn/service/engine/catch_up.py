@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
 from forewarn.core import Group, Now
-from forewarn.core.changes import MachinePut, MachineRemoved
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
+from forewarn.core.lifecycle import Move
 from forewarn.service.engine.ledger import Hung
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
-POLL_PATIENCE = 5.0  # seconds of guard time since a client's last poll for which it is waited for
+POLL_PATIENCE = 5.0  # seconds of guard time for which a client is waited for
 POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
 )
@@ -32,17 +33,66 @@ class Stopped(Hung):
     """The service is stopping, so time does not move on."""
 
 
+class _Polls:
+    """What is known about the polls of one client."""
+
+    __slots__ = (
+        "again",
+        "by_itself",
+        "count",
+        "ended",
+        "given_up",
+        "last",
+        "owed",
+        "since",
+        "sought",
+    )
+
+    def __init__(self, by_itself: bool) -> None:
+        self.count = 0
+        self.last = guard.monotonic()  # guard time of the last one
+        self.by_itself = by_itself  # it polled while its test was waiting, so it is not the test
+        self.owed = 0  # how many, since a change
+        self.since = 0.0  # guard time of that change
+        self.given_up = False  # it was waited for in vain, and has not polled since
+        self.again = False  # its machine has come back since, so it is waited for once more
+        self.ended = False  # its program has ended, so there is nothing to wait for
+        self.sought = 0.0  # seconds for which it was waited for in vain, if it may be a test
+
+    def expected(self, patience: float, by_itself: bool) -> bool:
+        """Return whether it is to be waited for, or to be given up."""
+        if self.given_up and not self.again:
+            return False
+        return self.by_itself or (not by_itself and self.sought < patience)
+
+    def end(self, patience: float) -> float:
+        """Return until when it is waited for. A client of which it is not known whether it polls by
+        itself may be the test, which cannot poll while it waits."""
+        if self.ended:
+            return 0.0
+        return (max(self.last, self.since) if self.by_itself else self.last) + patience
+
+
 class CatchUp:
-    """`on_poll` is called for every document that is answered, before it is counted here."""
+    """`on_poll` is called for every document that is answered, before it is counted here.
+
+    `on_unresponsive` is called when a client has been waited for in vain, with its machine, its
+    caller id, the seconds, and whether it is known to poll by itself; `on_responsive` when such a
+    client polls again.
+    """
 
     def __init__(self, store: Store, on_poll: OnPoll) -> None:
         self._on_poll = on_poll
         self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
+        self.on_unresponsive: Callable[[str, str, float, bool], None] = lambda *_: None
+        self.on_responsive: Callable[[str, str], None] = lambda *_: None
         self._shown: dict[str, tuple[bool, int]] = {}  # by group: enabled, and its incarnation
-        self._last: dict[str, dict[str, float]] = {}  # by machine and caller id: its last poll
-        self._returned: dict[str, float] = {}  # machines that are back, and have not polled yet
-        self._owed: dict[Client, int] = {}  # how many polls, since a change
+        self._polls: dict[str, dict[str, _Polls]] = {}  # by machine and caller id
+        self._owed: dict[Client, _Polls] = {}  # those of clients that owe polls
+        self._by_themselves: set[Client] = set()  # clients that are known to poll by themselves
+        self._silent: set[Client] = set()  # clients that were given up, and have not polled since
         self._behind: set[Client] = set()  # those of them that are waited for
+        self._waits = 0  # calls that are waiting for clients now
         self._callers: dict[str, list[str]] = {}  # by machine: callers other than guests
         self._callers_lock = threading.Lock()
         self._woken = asyncio.Event()
@@ -77,65 +127,95 @@ class CatchUp:
         """Count a poll that was answered with a document, or with 304."""
         self._on_poll(machine, group, version, incarnation, ids, now)
         caller_id = self._caller_id(machine)
-        self._returned.pop(machine, None)
-        self._last.setdefault(machine, {})[caller_id] = guard.monotonic()
         client = machine, caller_id
+        polls = self._polls_of(client)
+        polls.count += 1
+        polls.last = guard.monotonic()
+        if self._waits and polls.count > 1:
+            self._polls_by_itself(client)
+        self._responds(client)
         if client in self._owed:
-            self._owed[client] -= 1
+            polls.owed -= 1
             # A client that waits for the next change is done with this one.
-            if self._owed[client] == 0 or self.waiting(machine):
+            if polls.owed == 0 or self.waiting(machine):
                 self._caught_up(client)
 
     def polled_by_guest(self, machine: str) -> bool:
         """Has this machine been polled for over the wire?"""
-        return GUEST in self._last.get(machine, {})
+        polls = self._polls.get(machine, {}).get(GUEST)
+        return polls is not None and polls.count > 0
 
-    async def caught_up(self, patience: float = POLL_PATIENCE, but_for: str | None = None) -> bool:
-        """Wait until every client that polled in the last `patience` seconds has seen what is
-        visible now, except the caller `but_for`. False if there was none to wait for.
+    def expect_polls(self, machine: str) -> None:
+        """Take it as known that a program polls over the wire as this machine by itself."""
+        self._polls_by_itself((machine, GUEST))
+
+    def is_polling(self, machine: str) -> bool:
+        """Has a guest polled as this machine lately?"""
+        if not self.polled_by_guest(machine):
+            return False
+        return self._polls[machine][GUEST].last > guard.monotonic() - POLL_PATIENCE
+
+    def expect(self, machine: str) -> None:
+        """Wait for the next polls of a machine that was forgotten and is back."""
+        polls = self._polls_of((machine, GUEST))
+        polls.owed, polls.since = POLLS_TO_CATCH_UP, guard.monotonic()
+        self._owed[machine, GUEST] = polls
+        self._woken.set()
+
+    async def caught_up(
+        self,
+        patience: float = POLL_PATIENCE,
+        but_for: str | None = None,
+        *,
+        by_itself: bool = False,
+    ) -> bool:
+        """Wait until every client has seen what is visible now, except the caller `but_for`: for
+        each at most `patience` seconds, and for one that may be a test only if it has polled in
+        that time. With `by_itself`, do not wait for such a client at all. False if there was none
+        to wait for.
         """
         waited = False
         while not self._stopped:
             now = guard.monotonic()
             ends = {
-                (machine, caller_id): self._since(machine, caller_id) + patience
-                for machine, caller_id in self._owed
-                if caller_id != but_for
+                client: polls.end(patience)
+                for client, polls in self._owed.items()
+                if client[1] != but_for and polls.expected(patience, by_itself)
             }
-            self._behind = {client for client, end in ends.items() if end > now}
+            waited_for, self._behind = (
+                self._behind,
+                {client for client, end in ends.items() if end > now},
+            )
+            for client in ends.keys() - self._behind:
+                self._give_up(client, patience, in_vain=client in waited_for)
             if not self._behind:
                 return waited
             waited = True
             self._woken.clear()
+            self._waits += 1
             try:
                 async with asyncio.timeout(max(ends.values()) - now):
                     await self._woken.wait()
             except TimeoutError:
                 continue
+            finally:
+                self._waits -= 1
         raise Stopped("the service is stopping")
-
-    def is_polling(self, machine: str) -> bool:
-        """Has a guest polled as this machine lately?"""
-        last = self._last.get(machine, {}).get(GUEST)
-        return last is not None and last > guard.monotonic() - POLL_PATIENCE
-
-    def expect(self, machine: str) -> None:
-        """Wait for the next polls of a machine that was forgotten and is back."""
-        self._returned[machine] = guard.monotonic()
-        self._owed[machine, GUEST] = POLLS_TO_CATCH_UP
-        self._woken.set()
-
-    def _since(self, machine: str, caller_id: str) -> float:
-        """Return when a client last polled, or when its machine came back."""
-        last = self._last.get(machine, {}).get(caller_id, 0.0)
-        return max(last, self._returned.get(machine, 0.0))
 
     def forget(self, machine: str) -> None:
         """Stop waiting for the clients of a machine until they poll again."""
-        if self._returned.pop(machine, None) is not None:
-            self._caught_up((machine, GUEST))
-        for caller_id in self._last.pop(machine, {}):
+        for caller_id in self._polls.pop(machine, {}):
             self._caught_up((machine, caller_id))
+
+    def ended(self, machine: str) -> None:
+        """Stop waiting for the program on a machine, which has ended, until it polls again."""
+        polls = self._polls.get(machine, {}).get(GUEST)
+        if polls is not None:
+            polls.ended = True
+            if not polls.given_up:
+                self._give_up((machine, GUEST), POLL_PATIENCE)
+            self._behind.discard((machine, GUEST))
+            self._woken.set()
 
     def stop(self) -> None:
         """Stop waiting for clients."""
@@ -154,32 +234,76 @@ class CatchUp:
             for item in entry.items:
                 match item:
                     case MachineRemoved(name=name):
-                        self.forget(name)
+                        self._remove(name)
                     case MachinePut(machine=machine) if machine.gone:
-                        self.forget(machine.name)
+                        self._remove(machine.name)
+                    case EventMoved(what=Move.FINISH, event=event):
+                        self._returned(event.resources)
         for group in changed.values():
             shown = group.enabled, group.incarnation
             if self._shown.get(group.name) != shown:
                 self._shown[group.name] = shown
                 for machine in group.machines:
-                    if machine.name in self._last:
+                    if machine.name in self._polls:
                         self._expect(machine.name, POLLS_TO_CATCH_UP if group.enabled else 0)
+
+    def _returned(self, machines: Iterable[str]) -> None:
+        """Wait again for clients whose machines were disturbed until now, except for a program that
+        has ended: it may have ended with its machine, and nobody starts it again."""
+        for machine in machines:
+            for polls in self._polls.get(machine, {}).values():
+                polls.again = polls.given_up and polls.by_itself and not polls.ended
 
     def _expect(self, machine: str, answers: int) -> None:
         now, waits = guard.monotonic(), self.waiting(machine)
-        callers = self._last[machine]
-        for caller_id, last in list(callers.items()):
+        callers = self._polls[machine]
+        for caller_id, polls in list(callers.items()):
             if waits:
-                callers[caller_id] = now
-            elif caller_id != GUEST and last < now - POLL_PATIENCE:
+                polls.last = now
+                self._responds((machine, caller_id))
+            elif caller_id != GUEST and not polls.by_itself and polls.last < now - POLL_PATIENCE:
                 del callers[caller_id]  # a thread or a task that does something else by now
                 self._caught_up((machine, caller_id))
                 continue
             if answers:
-                self._owed[machine, caller_id] = answers
+                polls.owed, polls.since = answers, now
+                self._owed[machine, caller_id] = polls
                 self._woken.set()
             else:
                 self._caught_up((machine, caller_id))
+
+    def _polls_of(self, client: Client) -> _Polls:
+        machine, caller_id = client
+        callers = self._polls.setdefault(machine, {})
+        if caller_id not in callers:
+            callers[caller_id] = _Polls(client in self._by_themselves)
+        return callers[caller_id]
+
+    def _polls_by_itself(self, client: Client) -> None:
+        self._by_themselves.add(client)
+        if (polls := self._polls.get(client[0], {}).get(client[1])) is not None:
+            polls.by_itself = True
+
+    def _remove(self, machine: str) -> None:
+        for caller_id in self._polls.get(machine, ()):
+            self._by_themselves.discard((machine, caller_id))
+            self._silent.discard((machine, caller_id))
+        self.forget(machine)
+
+    def _responds(self, client: Client) -> None:
+        polls = self._polls_of(client)
+        polls.ended = polls.given_up = polls.again = False
+        if client in self._silent:
+            self._silent.discard(client)
+            self.on_responsive(*client)
+
+    def _give_up(self, client: Client, patience: float, *, in_vain: bool = False) -> None:
+        polls = self._polls_of(client)
+        polls.given_up, polls.again = True, False
+        if in_vain and not polls.by_itself:
+            polls.sought = patience
+        self._silent.add(client)
+        self.on_unresponsive(*client, 0.0 if polls.ended else patience, polls.by_itself)
 
     def _caught_up(self, client: Client) -> None:
         self._owed.pop(client, None)

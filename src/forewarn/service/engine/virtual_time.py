@@ -83,6 +83,11 @@ class VirtualTime:
                 return await self._step(to, lambda: self._caught_up(patience, but_for))
             return await self._step(to, self._ledger.idle)
 
+    async def let_clients_catch_up(self, patience: float, but_for: str | None = None) -> None:
+        """Wait for clients that poll by themselves until they have seen what is visible now."""
+        async with self._turn:
+            await self._caught_up(patience, but_for, by_itself=True)
+
     async def resume(self, speed: float = 1.0) -> None:
         """Let the clock run continuously. It waits for clients, as `play` does."""
         if not 0 < speed <= MAX_RUNNING_SPEED:
@@ -135,12 +140,14 @@ class VirtualTime:
         await settled()
         return reached
 
-    async def _caught_up(self, patience: float, but_for: str | None) -> bool:
+    async def _caught_up(
+        self, patience: float, but_for: str | None, *, by_itself: bool = False
+    ) -> bool:
         """Wait until clients have seen everything, including what they cause meanwhile. False if
         there was none to wait for."""
         waited = False
         await self._ledger.idle()
-        while await self.catch_up.caught_up(patience, but_for):
+        while await self.catch_up.caught_up(patience, but_for, by_itself=by_itself):
             waited = True
             await self._ledger.idle()
         return waited

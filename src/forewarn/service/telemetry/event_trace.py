@@ -150,6 +150,24 @@ class EventTrace:
             seconds=impact.seconds,
         )
 
+    def unresponsive(
+        self, at: Time, machine: str, caller_id: str, seconds: float, by_itself: bool
+    ) -> None:
+        """Record that the clock has waited in vain for a client, which had polled before."""
+        self.write(
+            "unresponsive",
+            at,
+            real=guard.monotonic(),
+            machine=machine,
+            client=caller_id,
+            seconds=seconds,
+            by_itself=by_itself,
+        )
+
+    def responsive(self, at: Time, machine: str, caller_id: str) -> None:
+        """Record that such a client has polled again."""
+        self.write("responsive", at, real=guard.monotonic(), machine=machine, client=caller_id)
+
     def fleet(self, store: Store, at: Time) -> None:
         groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}
         machines = {

@@ -5,8 +5,6 @@ The service itself decides what happens on the way. Python's own time is `time_p
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
@@ -20,7 +18,7 @@ from forewarn.testing.durations import Duration, in_microseconds, in_seconds
 from forewarn.testing.errors import RefusedError
 from forewarn.testing.impacts import in_callback
 from forewarn.testing.kit.time_patch import TimePatch
-from forewarn.testing.session import IN_TRIO, Session, caller_id
+from forewarn.testing.session import IN_TRIO, Session, caller_id, in_asyncio, in_trio
 
 REAL_TIME = "this service runs in real time, which cannot be moved; use real_time=False"
 IN_A_LOOP = "play() waits for clients, and here it would block the event loop that they may run in"
@@ -82,14 +80,15 @@ class Clock:
         Args:
             by: How far to move it.
             until: Called at every stop; the clock moves no further once it returns True.
-            timeout: The real time since its last poll for which a machine is waited for.
+            timeout: The real time for which a machine is waited for. A client that does not poll in
+                this time is reported in the verdict.
 
         Returns:
             False if `until` was given and never returned True.
         """
-        if _in_a_loop():
+        if in_asyncio():
             raise RefusedError(f"{IN_A_LOOP}; use 'async with', or 'await service.to_thread(…)'")
-        if _in_trio():
+        if in_trio():
             raise RefusedError(f"{IN_A_LOOP}; {IN_TRIO}")
         virtual_time, to, caller = self._virtual_time, self._after(by), caller_id()
         real_seconds = in_seconds(timeout)
@@ -175,16 +174,3 @@ class Clock:
                 return False
             done = self._run(step(to))
         return True
-
-
-def _in_trio() -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and trio.lowlevel.in_trio_run()
-
-
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from forewarn.core import Event as Record
 from forewarn.core import EventType as CoreEventType
 from forewarn.core import Source, Status, Time
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.support.handles import MachineRef, name_of
 from forewarn.support.instants import to_datetime
@@ -21,6 +22,7 @@ from forewarn.testing.durations import Duration, in_microseconds, instant, whole
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.kit.requests import Requests
 from forewarn.testing.names import EventSource, EventType
+from forewarn.testing.session import in_a_loop
 
 MAX_STEPS = 1_000  # instants at which something is due, before an event counts as endless
 
@@ -226,48 +228,74 @@ class Event:
         event_from(self._session, self._session.node.platform.finish(self.id, "operator", reason))
         return self
 
-    def until_started(self, *, approve: bool = False, play: bool = False) -> Event:
+    def until_started(
+        self,
+        *,
+        approve: bool = False,
+        play: bool | None = None,
+        timeout: Duration = POLL_PATIENCE,
+    ) -> Event:
         """Move the clock to its NotBefore; refused if it does not start then.
 
         Args:
             approve: Approve it as an operator instead of moving the clock.
             play: Let polling clients see every change, as `clock.play` does. If one of them
-                approves the event, it starts earlier.
+                approves the event, it starts earlier. By default they do, unless this is called
+                inside a running event loop, which it would block.
+            timeout: The real time for which a polling client is waited for at every change.
         """
+        play = _waits(play)
         record = self._record
         if record.status.over:
             raise RefusedError(f"{self.type} {self.id} cannot start: {self.explain()}")
         scheduled = record.status is Status.SCHEDULED
-        if scheduled and approve:
+        if scheduled and not approve:  # a client may approve it, and so be earlier than NotBefore
+            self._move(record.not_before, play, timeout, lambda: self.status != "Scheduled")
+        elif play:  # let clients see it as it is
+            self._move(self._now, play, timeout)
+        if approve and self._record.status is Status.SCHEDULED:
             self.approve()
-        elif scheduled:  # a client may approve it, and so be earlier than NotBefore
-            self._move(record.not_before, play=play, until=lambda: self.status != "Scheduled")
-        if play and (approve or not scheduled):  # let clients see that it has started
-            self._move(self._session.node.writer.now().at, play=True)
+            if play:
+                self._move(self._now, play, timeout)
         if self._record.status is not Status.STARTED:
             raise RefusedError(f"{self.type} {self.id} does not start: {self.explain()}")
         return self
 
-    def until_over(self, *, play: bool = False) -> Event:
+    def until_over(self, *, play: bool | None = None, timeout: Duration = POLL_PATIENCE) -> Event:
         """Move the clock until documents do not list it any more.
 
         Args:
-            play: Let polling clients see every change, as `clock.play` does.
+            play: Let polling clients see every change, as `clock.play` does. By default they do,
+                unless this is called inside a running event loop, which it would block.
+            timeout: The real time for which a polling client is waited for at every change.
         """
+        play = _waits(play)
         for _ in range(MAX_STEPS):
             if self._record.status.over:
                 return self
             due = self._session.call(self._session.node.scheduler.next_due)
             if due is None:
                 break
-            self._move(due, play=play)
+            self._move(due, play, timeout)
         raise RefusedError(f"{self.type} {self.id} does not end: {self.explain()}")
 
-    def _move(self, to: Time, *, play: bool, until: Callable[[], bool] | None = None) -> None:
-        ahead = timedelta(microseconds=max(0, to - self._session.node.writer.now().at))
+    @property
+    def _now(self) -> Time:
+        return self._session.node.writer.now().at
+
+    def _move(
+        self,
+        to: Time,
+        play: bool,
+        timeout: Duration,
+        until: Callable[[], bool] | None = None,
+    ) -> None:
+        ahead = timedelta(microseconds=max(0, to - self._now))
         clock = self._session.clock
-        move = clock.play if play else clock.advance
-        move(ahead, until=until)
+        if play:
+            clock.play(ahead, until=until, timeout=timeout)
+        else:
+            clock.advance(ahead, until=until)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Event) and other.id == self.id
@@ -286,6 +314,10 @@ class Event:
             return f"<{text}>"
 
 
+def _waits(play: bool | None) -> bool:
+    return not in_a_loop() if play is None else play
+
+
 class During:
     """A block in which events are Started, and after which they are over: `service.during(event)`.
 
@@ -294,17 +326,24 @@ class During:
     """
 
     def __init__(
-        self, session: Any, events: tuple[Event, ...], *, approve: bool, play: bool
+        self,
+        session: Any,
+        events: tuple[Event, ...],
+        *,
+        approve: bool,
+        play: bool | None,
+        timeout: Duration,
     ) -> None:
         self._session: Requests = session  # Any above: what it is, is not for users
         self._events = events
         self._approve = approve
         self._play = play
+        self._timeout = timeout
 
     def __enter__(self) -> Event:
         """Let the events start, and return the first."""
         for event in self._events:
-            event.until_started(approve=self._approve, play=self._play)
+            event.until_started(approve=self._approve, play=self._play, timeout=self._timeout)
         for event in self._events:
             if event.over:
                 last = self._events[-1]
@@ -323,7 +362,7 @@ class During:
         """Let the events end, unless the block has failed."""
         if kind is None:
             for event in self._events:
-                event.until_over(play=self._play)
+                event.until_over(play=self._play, timeout=self._timeout)
 
     async def __aenter__(self) -> Event:
         """Let the events start, and return the first, without blocking the event loop."""

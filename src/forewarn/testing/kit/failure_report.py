@@ -57,6 +57,8 @@ class FailureReport:
                 on = ", ".join(line["machines"])
                 event = f"{line.get('type', '')} {short(line['event'])}".lstrip()
                 self._append(line["t"], f"{event} of {on} starts, unannounced")
+            case "unresponsive" if line["by_itself"]:
+                self._append(line["t"], f"{line['machine']} polls no more; the clock goes on")
             case "disabled":
                 self._append(line["t"], f"group {line['group']} is disabled")
             case "scenario":

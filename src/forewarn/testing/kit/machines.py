@@ -268,7 +268,8 @@ class Machine:
         """Wait until a client has polled as this machine; refused if that takes too long.
 
         `clock.play` waits only for machines that have polled before, which a program that was just
-        started has not.
+        started has not. From then on the client is expected to poll by itself: if it stops, the
+        verdict says so.
 
         Args:
             timeout: The real time to wait.
@@ -286,6 +287,8 @@ class Machine:
             if guard.monotonic() >= end:
                 raise RefusedError(self._not_polled(seconds))
             pause.wait(CHECK_EVERY)
+        if node.virtual_time is not None:
+            self._session.call(node.virtual_time.catch_up.expect_polls, self.name)
         return self
 
     def _not_polled(self, seconds: float) -> str:

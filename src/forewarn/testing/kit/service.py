@@ -372,7 +372,13 @@ class Service:
         allowed(self._session.run(self._session.node.platform.disable(name, "test")))
         self._session.settle()
 
-    def during(self, *events: Event, approve: bool = False, play: bool = False) -> During:
+    def during(
+        self,
+        *events: Event,
+        approve: bool = False,
+        play: bool | None = None,
+        timeout: Duration = POLL_PATIENCE,
+    ) -> During:
         """Return a block in which these events are Started, and after which they are over.
 
         Use it in `with` or `async with`. The clock is moved to their NotBefore.
@@ -380,11 +386,13 @@ class Service:
         Args:
             events: The events.
             approve: Approve them as an operator instead of moving the clock.
-            play: Let polling clients see every change, as `clock.play` does.
+            play: Let polling clients see every change, as `clock.play` does; by default they do,
+                unless a plain `with` is used inside a running event loop.
+            timeout: The real time for which a polling client is waited for at every change.
         """
         if not events:
             raise RefusedError("no event given; use service.during(event)")
-        return During(self._session, events, approve=approve, play=play)
+        return During(self._session, events, approve=approve, play=play, timeout=timeout)
 
     # Requests of machines, and where clients find their endpoint.
 
@@ -495,9 +503,18 @@ class Service:
 
     # What clients did.
 
-    def verdict(self) -> Verdict:
-        """Return what the machines' clients have done so far, and what was wrong with it."""
-        return self._session.verdict()
+    def verdict(self, *, timeout: Duration = POLL_PATIENCE) -> Verdict:
+        """Return what the machines' clients have done so far, and what was wrong with it.
+
+        First it waits, as `clock.play` does, for clients that poll by themselves and have not seen
+        the newest change: a client that is slow is not accused, and one that has ended is found.
+        Inside a running event loop it does not wait; use `await service.to_thread(service.verdict)`
+        there.
+
+        Args:
+            timeout: The real time for which a machine is waited for.
+        """
+        return self._session.verdict(in_seconds(timeout))
 
     def on_impact(self, callback: ImpactCallback) -> ImpactCallback:
         """Call a function when an event is carried out on a machine, and when the machine is back.
@@ -532,7 +549,7 @@ class Service:
         if self._report is None:
             return "nothing was observed: front=True"
         text = self._session.call(self._report.text)
-        return f"{text}\n\n{self.verdict()}"
+        return f"{text}\n\n{self._session.verdict()}"
 
     def play_scenario(
         self,

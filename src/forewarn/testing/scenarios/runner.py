@@ -117,6 +117,9 @@ def play(
         ):
             player.problems.append(reason)
         else:
+            if client is None and (virtual_time := session.node.virtual_time) is not None:
+                for machine in loaded.under_test:
+                    session.call(virtual_time.catch_up.expect_polls, machine)
             player.play(problem)
     finally:
         if program is not None:

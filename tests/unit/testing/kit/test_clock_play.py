@@ -150,7 +150,7 @@ def test_whoever_waits_for_the_next_document_sees_every_stage(
     guest(service, "web_0")
     with beside(poll) as failed:
         until(waits)
-        catch_up(service)._last["web_0"][GUEST] -= 3_600
+        catch_up(service)._polls["web_0"][GUEST].last -= 3_600
         service.schedule("Reboot", "web_0")
         service.clock.play("25m")
         assert statuses[-3:] == WHOLE_LIFE[1:]
@@ -164,7 +164,7 @@ def test_whoever_waits_for_the_next_document_listens_however_long_it_has(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guest(service, "web_0")
-    catch_up(service)._last["web_0"][GUEST] -= 3_600
+    catch_up(service)._polls["web_0"][GUEST].last -= 3_600
     service.schedule("Freeze", "web_0")
     assert not service._session.run(catch_up(service).caught_up())
     monkeypatch.setattr(catch_up(service), "waiting", lambda machine: machine == "web_0")
@@ -182,7 +182,7 @@ def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
     )
     service._session.run(change)
     assert waited_for(service) == set()
-    assert set(catch_up(service)._last) == {"jumpbox"}
+    assert set(catch_up(service)._polls) == {"jumpbox"}
 
 
 def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
@@ -192,7 +192,7 @@ def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
         assert client.statuses == [[], ["Scheduled"], ["Started"]]
         assert other.statuses == WHOLE_LIFE
     assert waited_for(service) <= {"web_0"}
-    assert "web_2" not in catch_up(service)._last
+    assert "web_2" not in catch_up(service)._polls
 
 
 def test_a_group_that_is_told_nothing_is_not_waited_for(service: Service) -> None:

@@ -95,7 +95,7 @@ class VirtualPace:
         try:
             while not stepping.done():
                 for machine in self._ended_on():  # each time: its last request may come late
-                    self._session.call(virtual_time.catch_up.forget, machine)
+                    self._session.call(virtual_time.catch_up.ended, machine)
                 with contextlib.suppress(TimeoutError):
                     stepping.result(CHECK_EVERY)
             stepping.result()
