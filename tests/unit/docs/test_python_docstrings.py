@@ -16,7 +16,11 @@ import msgspec
 import pytest
 
 from forewarn import client, testing
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.testing import scenarios, timeline
+from forewarn.testing.kit.machines import FIRST_POLL_WITHIN
+from forewarn.testing.kit.service import START
+from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
 
 MODULES = (testing, scenarios, timeline, client)
 MADE_BY_USERS = {"Service", "Lanes", "Client", "AsyncClient"}  # whose constructors users call
@@ -56,6 +60,59 @@ def test_no_signature_has_microseconds() -> None:
         if re.search(r"\bTime\b|\bDurations\b", annotation)
     ]
     assert found == []
+
+
+def test_a_default_that_an_editor_shows_by_its_name_is_described() -> None:
+    """An editor shows `timeout=POLL_PATIENCE`, which tells nobody how long that is."""
+    assert sorted(_undescribed_defaults()) == []
+    for function, text in (
+        (testing.Clock.play, f"by default {POLL_PATIENCE:g} seconds"),
+        (testing.Machine.wait_for_poll, f"by default {FIRST_POLL_WITHIN:g} seconds"),
+        (testing.Service.play_scenario, f"by default {FIRST_POLL_WITHIN:g} seconds"),
+        (testing.run_scenario, f"by default {POLL_PATIENCE:g} seconds"),
+        (testing.Service, f"by default {START:%Y-%m-%d %H:%M UTC}"),
+        (timeline.svg, f"by default {MAX_DRAWN}"),
+    ):
+        assert text in " ".join((function.__doc__ or "").split())
+
+
+def _undescribed_defaults() -> Iterator[str]:
+    for module in (testing, scenarios, timeline):
+        for name in module.__all__:
+            value = getattr(module, name)
+            functions: dict[str, Any] = {name: value} if inspect.isfunction(value) else {}
+            if inspect.isclass(value):
+                functions = {
+                    f"{name}.{n}": f
+                    for n, f in vars(value).items()
+                    if inspect.isfunction(f) and not _private(n)
+                }
+                if name in MADE_BY_USERS:
+                    functions[name] = value
+            for full_name, function in functions.items():
+                text = " ".join((inspect.getdoc(function) or "").split())
+                for parameter in _with_named_default(value, function):
+                    described = re.search(rf" {parameter}: .*?(?= \w+: |$)", text)
+                    if described is None or "default" not in described[0]:
+                        yield f"{full_name}({parameter})"
+
+
+def _with_named_default(owner: Any, function: Any) -> Iterator[str]:
+    node = _node(owner)
+    if isinstance(node, ast.ClassDef):
+        name = "__init__" if inspect.isclass(function) else function.__name__
+        node = next(
+            item
+            for item in reversed(node.body)
+            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and item.name == name
+        )
+    positional = [*node.args.posonlyargs, *node.args.args]
+    defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults]
+    pairs = [*zip(positional, defaults, strict=True)]
+    pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    for parameter, default in pairs:
+        if isinstance(default, ast.Name | ast.Attribute | ast.Subscript):
+            yield parameter.arg
 
 
 def test_no_signature_names_what_is_inside() -> None:

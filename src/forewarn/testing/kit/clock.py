@@ -80,8 +80,8 @@ class Clock:
         Args:
             by: How far to move it.
             until: Called at every stop; the clock moves no further once it returns True.
-            timeout: The real time for which a machine is waited for. A client that does not poll in
-                this time is reported in the verdict.
+            timeout: The real time for which a machine is waited for, by default 5 seconds. A client
+                that does not poll in this time is reported in the verdict.
 
         Returns:
             False if `until` was given and never returned True.
@@ -120,7 +120,7 @@ class Clock:
 
         Args:
             lost: How long it was interrupted.
-            reason: The reason that the history gives.
+            reason: The reason that the history gives; by default that it was not running.
         """
         clock, to = self._virtual_time.clock, self._after(lost)
 

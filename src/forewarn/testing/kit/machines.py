@@ -169,7 +169,7 @@ class Machine:
         """Poll for events, and return the response whatever its status is.
 
         Args:
-            version: The api-version.
+            version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
         """
         return self._session.get(self.name, version, headers)
@@ -181,7 +181,7 @@ class Machine:
 
         Args:
             body: The body.
-            version: The api-version.
+            version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
         """
         return self._session.post(self.name, body, version, headers)
@@ -196,7 +196,7 @@ class Machine:
         """Fetch its document, parsed; refused if the answer is not 200. This counts as a poll.
 
         Args:
-            version: The api-version.
+            version: The api-version; by default the newest.
         """
         return cast(Document, self._json(self.get(version)))
 
@@ -205,7 +205,7 @@ class Machine:
 
         Args:
             path: The part to fetch, such as `compute`; by default everything.
-            version: The api-version.
+            version: The api-version; by default the newest.
 
         Returns:
             A dict; or for the path of a list or of a single value, that.
@@ -272,7 +272,7 @@ class Machine:
         verdict says so.
 
         Args:
-            timeout: The real time to wait.
+            timeout: The real time to wait; by default 30 seconds.
         """
         seconds = in_seconds(timeout)
         node, pause, end = self._session.node, threading.Event(), guard.monotonic() + seconds

@@ -36,10 +36,12 @@ def run_scenario(
         speed: Run in real time, with all durations divided by this number; by default the clock is
             virtual.
         record: A file to which a trace is written.
-        first_poll_timeout: Real time in which the machines under test have to poll.
+        first_poll_timeout: Real time in which the machines under test have to poll; by default 30
+            seconds.
         reaction_time: Real time that clients get after every change while there is an event that
             they could approve.
-        timeout: Real time that each change waits for clients that have been polling.
+        timeout: Real time that each change waits for clients that have been polling; by default 5
+            seconds.
         program: The program under test, if the player has to start and stop it.
         on_ready: Called when the service runs and nothing has happened yet.
         on_step: Called with a description of each step that is carried out.

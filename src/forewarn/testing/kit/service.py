@@ -62,7 +62,7 @@ class Service:
             `scale_set` and the like add them.
         sockets: Send the requests of the kit's own machines over real sockets as well.
         real_time: Let time pass by itself. By default, the clock is virtual.
-        start: The time at which a virtual clock begins.
+        start: The time at which a virtual clock begins; by default 2027-01-15 08:00 UTC.
         speed: Divide all durations by this number, in real time or on a virtual clock.
         silence: The time without a poll after which a group is disabled; by default never.
         enable_delay: How long the first answer to a group is delayed.
@@ -81,7 +81,7 @@ class Service:
         gates: Commands that rollouts can use as gates, by name.
         tls: The certificate of the control API.
         control_names: Host names under which the control API can be reached.
-        new_id: Returns the id of the next event.
+        new_id: Returns the id of the next event; by default random ids.
     """
 
     clock: Clock
@@ -425,7 +425,7 @@ class Service:
 
         Args:
             machine: The machine, or its name.
-            version: The api-version.
+            version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
         """
         return self._session.get(str(machine), version, headers)
@@ -442,7 +442,7 @@ class Service:
         Args:
             machine: The machine, or its name.
             body: The body.
-            version: The api-version.
+            version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
         """
         return self._session.post(str(machine), body, version, headers)
@@ -460,7 +460,7 @@ class Service:
 
         Args:
             machine: The machine, or its name.
-            version: The api-version.
+            version: The api-version; by default the newest.
         """
         return Machine(self._session, str(machine)).document(version)
 
@@ -566,10 +566,12 @@ class Service:
             scenario: The name of a scenario that comes with forewarn, a file, or a value.
             client: Called at every stop of the clock, to send requests as the machine under test.
                 Without it, the player waits for clients that poll from elsewhere.
-            first_poll_timeout: Real time in which the machines under test have to poll.
+            first_poll_timeout: Real time in which the machines under test have to poll; by default
+                30 seconds.
             reaction_time: Real time that clients get after every change while there is an event
                 that they could approve.
-            timeout: Real time that each change waits for clients that have been polling.
+            timeout: Real time that each change waits for clients that have been polling; by
+                default 5 seconds.
         """
         from forewarn.testing.scenarios import play
 

@@ -72,10 +72,12 @@ def play(
         scenario: The name of a scenario that comes with forewarn, a file, or a value.
         client: Called at every stop of the clock, to send requests as the machine under test.
             Without it, the player waits for clients that poll from elsewhere.
-        first_poll_timeout: Real seconds in which the machines under test have to poll.
+        first_poll_timeout: Real seconds in which the machines under test have to poll; by default
+            30.
         reaction_time: Real seconds that clients get after every change while there is an event
             that they could approve.
-        timeout: Real seconds that each change waits for clients that have been polling.
+        timeout: Real seconds that each change waits for clients that have been polling; by default
+            5.
         program: The program under test, if the player has to start and stop it.
         on_step: Called with a description of each step that is carried out.
     """

@@ -33,7 +33,7 @@ def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> st
     Args:
         lanes: What to draw.
         verdict: The verdict to show beside it.
-        title: The title of the page.
+        title: The title of the page; by default `Scheduled events`.
     """
     picture = lanes.picture()
     parts = [

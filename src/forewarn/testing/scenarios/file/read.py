@@ -38,10 +38,10 @@ MAX_PROBLEMS = 50  # of one file that are reported; further ones are counted
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be used; the message says where it is wrong and what would be right.
+    """A scenario that cannot be used; the message says where it is wrong, and what is right."""
 
-    `problems` has a line for each mistake in the file; the message has all of them.
-    """
+    problems: tuple[str, ...]
+    """A line for each mistake in the file; the message has all of them."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))

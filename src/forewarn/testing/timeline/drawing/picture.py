@@ -30,8 +30,8 @@ def svg(lanes: Lanes, title: str = TITLE, at_most: int = MAX_DRAWN) -> str:
 
     Args:
         lanes: What to draw.
-        title: The title of the drawing.
-        at_most: How many lanes to draw; the other machines are only counted.
+        title: The title of the drawing; by default `Scheduled events`.
+        at_most: How many lanes to draw, by default 40; the other machines are only counted.
     """
     return draw(lanes.picture(), title, at_most)
 
