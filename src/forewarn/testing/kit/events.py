@@ -242,7 +242,8 @@ class Event:
             play: Let polling clients see every change, as `clock.play` does. If one of them
                 approves the event, it starts earlier. By default they do, unless this is called
                 inside a running event loop, which it would block.
-            timeout: The real time for which a polling client is waited for at every change.
+            timeout: The real time for which a polling client is waited for at every change; by
+                default 5 seconds.
         """
         play = _waits(play)
         record = self._record
@@ -267,7 +268,8 @@ class Event:
         Args:
             play: Let polling clients see every change, as `clock.play` does. By default they do,
                 unless this is called inside a running event loop, which it would block.
-            timeout: The real time for which a polling client is waited for at every change.
+            timeout: The real time for which a polling client is waited for at every change; by
+                default 5 seconds.
         """
         play = _waits(play)
         for _ in range(MAX_STEPS):

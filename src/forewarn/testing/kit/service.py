@@ -388,7 +388,8 @@ class Service:
             approve: Approve them as an operator instead of moving the clock.
             play: Let polling clients see every change, as `clock.play` does; by default they do,
                 unless a plain `with` is used inside a running event loop.
-            timeout: The real time for which a polling client is waited for at every change.
+            timeout: The real time for which a polling client is waited for at every change; by
+                default 5 seconds.
         """
         if not events:
             raise RefusedError("no event given; use service.during(event)")
@@ -512,7 +513,7 @@ class Service:
         there.
 
         Args:
-            timeout: The real time for which a machine is waited for.
+            timeout: The real time for which a machine is waited for; by default 5 seconds.
         """
         return self._session.verdict(in_seconds(timeout))
 
