@@ -24,11 +24,11 @@ EventSource: TypeAlias = Literal["Platform", "User"]
 """Who causes events, as far as is known today."""
 
 if TYPE_CHECKING:
-    _Type: TypeAlias = EventType | str
-    _Status: TypeAlias = EventStatus | str
-    _Source: TypeAlias = EventSource | str
+    AnyEventType: TypeAlias = EventType | str
+    AnyEventStatus: TypeAlias = EventStatus | str
+    AnyEventSource: TypeAlias = EventSource | str
 else:  # msgspec accepts no union of Literal and str
-    _Type = _Status = _Source = str
+    AnyEventType = AnyEventStatus = AnyEventSource = str
 
 SCHEDULED = "Scheduled"  # an event with any other status has started
 FREEZE = "Freeze"
@@ -42,10 +42,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """The EventId: the same from the announcement of the event to its end."""
 
-    type: _Type
+    type: AnyEventType
     """Freeze, Reboot, Redeploy, Preempt, Terminate, or a type that came later."""
 
-    status: _Status
+    status: AnyEventStatus
     """Scheduled, or Started once the impact has begun."""
 
     resources: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     """The description in the words of the service."""
 
-    source: _Source = ""
+    source: AnyEventSource = ""
     """Who causes the event: Platform or User."""
 
     duration: int | None = None
