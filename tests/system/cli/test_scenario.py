@@ -150,6 +150,54 @@ def test_a_failed_scenario_looks_failed_everywhere(program: list[str], tmp_path:
     assert judge.judge_files([trace]).ok
 
 
+def test_all_scenarios_are_run_one_after_the_other(program: list[str], tmp_path: Path) -> None:
+    report, page, trace = (tmp_path / name for name in ("all.xml", "run.html", "run.jsonl"))
+    files = ("--junit", str(report), "--timeline", str(page), "--record", str(trace))
+    result = typed("run", "--all", *files, "--", *program)
+    assert result.exit_code == 1, result.output
+    _, _, rows = result.stdout.partition("SCENARIO ")
+    results = {line.split()[0]: line.split()[1] for line in rows.splitlines()[1:14]}
+    assert sorted(results) == scenarios.names()
+    assert results["live-migration"] == "failed", "the program approves whatever is its own"
+    assert results["user-reboot"] == "passed"
+    failed = list(results.values()).count("failed")
+    assert f"13 scenarios: {13 - failed} passed, {failed} failed" in result.stdout
+    root = ElementTree.parse(report).getroot()
+    assert [suite.get("name") for suite in root] == [f"forewarn.{n}" for n in scenarios.names()]
+    assert root.get("tests") == str(sum(int(suite.get("tests", "0")) for suite in root))
+    wrong = {suite.get("name", "")[9:] for suite in root if suite.get("failures") != "0"}
+    assert wrong == {name for name, outcome in results.items() if outcome == "failed"}
+    for name in scenarios.names():
+        assert f"scenario {name}" in (tmp_path / f"run-{name}.html").read_text()
+        assert judge.judge_files([tmp_path / f"run-{name}.jsonl"]).ok
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--all",), "--all needs a program: --all -- CMD"),
+        (("user-reboot", "--all", "--", "true"), "remove 'user-reboot'"),
+        ((), "name a scenario, or pass --all"),
+        (("--all", "--each", "--", "true"), "scenario storm: at most 50 commands"),
+        (("--all", "--", "/nowhere/app"), "/nowhere/app: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words: tuple[str, ...], problem: str) -> None:
+    result = typed("run", *words)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.replace("│", " ").split())
+    assert "passed" not in result.output
+
+
+def test_all_results_as_one_document_for_programs() -> None:
+    result = typed("run", "--all", "--wait", "1s", "--json", "--", "true")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["ok"] is False
+    assert [item["scenario"] for item in report["scenarios"]] == scenarios.names()
+    assert all("before it polled for events" in item["failures"][0] for item in report["scenarios"])
+
+
 def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
     result = typed("run", "short-notice", "--each", "--json", "--", *program)
     found = json.loads(result.stdout)

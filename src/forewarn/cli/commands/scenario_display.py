@@ -1,10 +1,10 @@
 """The display during `forewarn scenario run`: on a terminal a live timeline with the program's
-output above it, otherwise a line for every change."""
+output above it, otherwise a line for every change; and the results afterwards."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import typer
 
-from forewarn.cli.output import say
+from forewarn.cli.output import print_table, say, say_text
 from forewarn.support import extras
 from forewarn.support.text import in_words, visible
 from forewarn.testing.kit.service import Service
-from forewarn.testing.scenarios import Scenario
+from forewarn.testing.scenarios import Result, Scenario
 from forewarn.testing.scenarios.file.fleets import in_a_line
 from forewarn.testing.timeline import Lanes, html, live, svg, text
+from forewarn.verdict.rendering import details, headline
 from forewarn.verdict.verdict import Verdict
 
 REFRESHES = 8  # per second
@@ -126,3 +127,35 @@ def make_display(scenario: Scenario, *, quiet: bool) -> Iterator[Display]:
     display = LiveDisplay(scenario, console)
     with Live(get_renderable=display.__rich__, console=console, refresh_per_second=REFRESHES):
         yield display
+
+
+def print_result(result: Result, *, brief: bool) -> None:
+    """Print the verdict and the result; with `brief`, of one that has passed the result alone."""
+    verdict = result.verdict
+    if brief and result.ok:
+        say_text(str(result))
+        return
+    if result.ok or not verdict.ok:  # above a failed scenario, nothing says that all is well
+        say(headline(verdict))
+    for line in ("\n".join(details(verdict)), "", *str(result).splitlines()):
+        say_text(line)
+
+
+def print_summary(results: Sequence[Result]) -> None:
+    """Print a line for each scenario, and how many have failed."""
+    rows = []
+    for result in results:
+        met = sum(item.ok for item in result.expectations)
+        rows.append(
+            (
+                result.scenario,
+                "passed" if result.ok else "failed",
+                f"{met} of {len(result.expectations)}",
+                "" if result.ok else result.failures[0],
+            )
+        )
+    say("")
+    print_table(("SCENARIO", "RESULT", "MET", "FIRST FAILURE"), rows)
+    failed = sum(not result.ok for result in results)
+    say("")
+    say(f"{len(results)} scenarios: {len(results) - failed} passed, {failed} failed")

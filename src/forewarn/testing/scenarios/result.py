@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -161,6 +162,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     def junit(self) -> str:
         """Return a JUnit suite: a test for each expectation, and one for the timeline itself."""
+        return _document(self._suite())
+
+    def _suite(self) -> ElementTree.Element:
         cases = [("every step of the timeline is carried out", "; ".join(self.unplayed))]
         cases += [(item.expected, "" if item.ok else item.message) for item in self.expectations]
         failed = sum(bool(message) for _, message in cases)
@@ -182,9 +186,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         if nothing_expected:
             case = self._case(suite, "the expectations are met")
             ElementTree.SubElement(case, "skipped", message=EXPECTED_NOTHING)
-        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(
-            suite, encoding="unicode"
-        )
+        return suite
 
     def _case(self, suite: ElementTree.Element, name: str) -> ElementTree.Element:
         return ElementTree.SubElement(
@@ -194,3 +196,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             name=visible(name),
             time="0",
         )
+
+
+def junit_of_all(results: Sequence[Result]) -> str:
+    """Return the JUnit suites of several scenarios in one document."""
+    suites = ElementTree.Element("testsuites", name="forewarn")
+    suites.extend([result._suite() for result in results])
+    for total in ("tests", "failures", "errors", "skipped"):
+        suites.set(total, str(sum(int(suite.get(total, "0")) for suite in suites)))
+    suites.set("time", f"{sum(result.took for result in results):.3f}")
+    return _document(suites)
+
+
+def _document(root: ElementTree.Element) -> str:
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
