@@ -88,7 +88,7 @@ def test_files_are_checked_one_by_one(tmp_path: Path) -> None:
     result = typed("check", str(bad), str(good))
     assert result.exit_code == 1
     assert f"{good}: scenario storm: steps: 1, expectations: 7" in result.stdout
-    assert "bad.yaml:14: timeline[0].do: " in result.stderr
+    assert "bad.yaml:15: timeline[0].do: " in result.stderr
     assert typed("check", str(good)).exit_code == 0
 
 
