@@ -64,8 +64,8 @@ class EmbeddedServer(uvicorn.Server):
         connections, and abort those that have not received their answer in time."""
         for server in self.servers:
             server.close()
-        if self._make_acceptor is not None:
-            await self.servers[0].wait_closed()
+            if self._make_acceptor is not None:
+                await server.wait_closed()  # for its listeners, not for its connections
         for listener in sockets or []:
             listener.close()
         for connection in list(self.server_state.connections):

@@ -113,7 +113,7 @@ class Service:
         control_names: tuple[str, ...] = (),
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        text = fleet.read_text() if isinstance(fleet, Path) else fleet
+        text = fleet.read_text(encoding="utf-8") if isinstance(fleet, Path) else fleet
         parsed = read.parse(text) if isinstance(text, str) else text
         if parsed is None and state is None and store is None:
             parsed = Fleet({})

@@ -1,8 +1,8 @@
 """Redirects this process's connections to 169.254.169.254 to one machine's endpoint.
 
 For Python clients that know no other address. Only `socket.connect` and `connect_ex` are patched,
-and nothing is ever sent to the real address while a machine is entered. Clients that connect in C,
-uvloop among them, need `forewarn run`.
+and what asyncio uses in their place on Windows; nothing is ever sent to the real address while a
+machine is entered. Clients that connect in C, uvloop among them, need `forewarn run`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -24,8 +26,8 @@ MAPPED = "::ffff:"
 PACKED = socket.inet_aton(WELL_KNOWN)
 MAPPED_PACKED = socket.inet_pton(socket.AF_INET6, MAPPED + WELL_KNOWN)
 
-_originals: dict[str, Any] = {}  # the methods that are patched
-_own: dict[str, bool] = {}  # whether socket.socket defined the method itself, or inherited it
+_originals: dict[tuple[type, str], Any] = {}  # the methods that are patched, or were before
+_own: dict[tuple[type, str], bool] = {}  # whether the class defined the method, or inherited it
 _patching = threading.Lock()
 _entered: list[SocketPatch[Any]] = []  # in order; changed under the lock
 _current: ContextVar[SocketPatch[Any] | None] = ContextVar("forewarn machine", default=None)
@@ -77,22 +79,36 @@ class SocketPatch(Generic[M]):
 
 
 def _patch() -> None:
-    for name, patched in (("connect", _connect), ("connect_ex", _connect_ex)):
-        _originals[name] = getattr(socket.socket, name)
-        _own[name] = name in vars(socket.socket)
-        setattr(socket.socket, name, patched)
+    for owner, name, patched in _patches():
+        _originals[owner, name] = getattr(owner, name)
+        _own[owner, name] = name in vars(owner)
+        setattr(owner, name, patched)
+
+
+def _patches() -> Iterator[tuple[type, str, Callable[..., Any]]]:
+    yield socket.socket, "connect", _connect
+    yield socket.socket, "connect_ex", _connect_ex
+    if "asyncio.windows_events" in sys.modules:  # which does not use the methods of sockets
+        proactor = sys.modules["asyncio.windows_events"].IocpProactor
+        original = proactor.connect
+
+        def connect(self: Any, connection: socket.socket, address: Any) -> Any:
+            return original(self, connection, _redirected(connection, address))
+
+        yield proactor, "connect", connect
 
 
 def _unpatch() -> None:
-    for name, original in _originals.items():
-        if _own[name]:  # another library's patch
-            setattr(socket.socket, name, original)
+    for (owner, name), own in _own.items():
+        if own:  # another library's patch
+            setattr(owner, name, _originals[owner, name])
         else:  # inherited from C
-            delattr(socket.socket, name)
+            delattr(owner, name)
+    _own.clear()
 
 
 def _connect(self: socket.socket, address: Any) -> None:
-    _originals["connect"](self, _redirected(self, address))
+    _originals[socket.socket, "connect"](self, _redirected(self, address))
 
 
 def _connect_ex(self: socket.socket, address: Any) -> int:
@@ -100,7 +116,7 @@ def _connect_ex(self: socket.socket, address: Any) -> int:
         address = _redirected(self, address)
     except ConnectionRefusedError:
         return errno.ECONNREFUSED
-    error: int = _originals["connect_ex"](self, address)
+    error: int = _originals[socket.socket, "connect_ex"](self, address)
     return error
 
 

@@ -6,9 +6,11 @@ import asyncio
 import http.client
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -153,6 +155,25 @@ def test_what_somebody_else_has_put_there_is_put_back(
         by_urllib()
     assert vars(socket.socket)["connect"] is connect
     assert asked == [place_of(web[0])], "and it was asked for the machine, not for the real address"
+
+
+def test_the_event_loop_of_windows_is_redirected_as_well(
+    web: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Proactor:
+        def connect(self, connection: socket.socket, address: Any) -> Any:
+            return address
+
+    windows = SimpleNamespace(IocpProactor=Proactor)
+    monkeypatch.setitem(sys.modules, "asyncio.windows_events", cast(Any, windows))
+    before = Proactor.connect
+    real, elsewhere = ("169.254.169.254", 80), ("127.0.0.1", 1)
+    with socket.socket() as line:
+        with web[1].inside():
+            assert Proactor().connect(line, real) == place_of(web[1])
+            assert Proactor().connect(line, elsewhere) == elsewhere
+        assert Proactor.connect is before
+        assert Proactor().connect(line, real) == real
 
 
 def test_connections_to_elsewhere_go_there(web: Group) -> None:
