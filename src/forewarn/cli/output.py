@@ -118,14 +118,16 @@ def hint_text(kind: str, about: str) -> str:
     return HINTS.get(kind, kind).format(about=about)
 
 
-def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
-    """Parse the value of an option; an error is reported as wrong usage."""
+def parsed(parse: Callable[[str], Any], text: str | None, option: str | None = None) -> Any:
+    """Parse the value of an option; an error is reported as wrong usage. `option` is the name of
+    the option or argument, which a callback need not give."""
     if text is None:
         return None
     try:
         return parse(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        hint = None if option is None else f"'{option}'"
+        raise typer.BadParameter(str(error), param_hint=hint) from error
 
 
 def print_json(value: object) -> None:

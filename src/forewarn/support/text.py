@@ -54,6 +54,11 @@ def listing(names: Sequence[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Describe bytes that are not text, such as a file of another kind or encoding."""
+    return f"not UTF-8 text (byte {error.start + 1:,})"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 machine`, `1,200 machines`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

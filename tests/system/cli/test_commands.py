@@ -363,6 +363,23 @@ def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path
     control = urls(dev)["control"]
     result = CliRunner().invoke(app, ["event", "list", "--url", control])
     assert "speed 60: durations are divided by 60" in result.stderr
+    second = run(
+        [
+            *FOREWARN,
+            "dev",
+            "--metadata",
+            "127.0.0.1:0",
+            "--control",
+            control.removeprefix("http://"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert second.returncode == 1
+    assert "A service runs there already (process " in second.stderr
     result = CliRunner().invoke(app, ["event", "schedule", "Preempt", "web_2", "--url", control])
     assert "the notice is only" in result.stderr
     assert dev.stop() == 0
@@ -504,3 +521,19 @@ def test_the_control_api_answers_local_programs_only(shared: Service) -> None:
             urllib.request.urlopen(request)
         assert refusal.value.code == status
         refusal.value.close()
+
+
+def test_an_encoding_without_symbols_gets_similar_ones() -> None:
+    """In the middle of the output a command must not fail because of a check mark."""
+    done = subprocess.run(  # not forked: Python reads the variable when it starts
+        [*FOREWARN, "scenario", "run", "user-reboot", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.returncode == 1
+    assert "scenario user-reboot: failed" in done.stdout
+    assert "\n  x the command on web_0 ended with 0 before it polled for events" in done.stdout
+    assert "Traceback" not in done.stderr

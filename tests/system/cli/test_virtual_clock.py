@@ -152,7 +152,8 @@ def test_real_time_is_neither_played_nor_paused() -> None:
             refused = CliRunner().invoke(app, ["clock", *words, *url])
             assert refused.exit_code == 1
             assert refused.stderr == (
-                "forewarn: this service runs on real time; only a virtual clock can be advanced\n"
+                "forewarn: this service runs on real time; only a virtual clock can be advanced:"
+                " start it with --clock virtual\n"
             )
         shown = CliRunner().invoke(app, ["clock", "show", *url])
         assert "runs          by itself\n" in shown.stdout

@@ -74,3 +74,20 @@ def test_a_nul_in_the_settings(
     file.write_text(f'history = "1d"\n{key} = "a\\u0000b"\n')
     says = said(capsys, monkeypatch, "config", "check", "--config", str(file))
     assert says.startswith(f"forewarn: {file}:2: {key}: contains a NUL character")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["apply"], ["scenario", "check"], ["dev", "--fleet"], ["config", "check", "--config"]],
+    ids=" ".join,
+)
+def test_a_file_that_is_not_text(
+    command: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(b"GIF89a\xff\x00")
+    says = said(capsys, monkeypatch, *command, str(path))
+    assert says == f"forewarn: {path}: not UTF-8 text (byte 7)"

@@ -65,6 +65,8 @@ def test_a_paragraph_of_a_help_text_is_one_line_if_it_fits() -> None:
         ("dev --speed abc", "'--speed': 'abc' is not a number"),
         ("history --limit 0", "'--limit': 0 is too small; the minimum is 1"),
         ("event list --limit 1001", "'--limit': 1001 is too large; the maximum is 1000"),
+        ("event schedule Reboot web_0 --notice x", "'--notice': 'x' is not a duration; write"),
+        ("clock play soon", "'DURATION': 'soon' is not a duration; write"),
         ("run --network some true", "'--network': 'some' is not one of 'auto', 'full'"),
     ],
 )

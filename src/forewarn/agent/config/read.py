@@ -28,7 +28,7 @@ from forewarn.agent.config.rules import covers
 from forewarn.client.discovery.endpoint import parse_endpoint
 from forewarn.client.errors import InvalidEndpointError
 from forewarn.support.suggest import instead_of
-from forewarn.support.text import listing
+from forewarn.support.text import listing, not_utf8
 from forewarn.wire.versions import TYPE_NAMES
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -71,7 +71,9 @@ def read(path: Path) -> Config:
         raw = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: {not_utf8(error)}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from error
     return convert(raw, path)
 

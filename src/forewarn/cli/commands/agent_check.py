@@ -65,7 +65,7 @@ def explain(path: Path, options: HypotheticalEvent, json: bool) -> None:
         config = read(path)
     except ConfigError as error:
         fail_all(error.problems)
-    duration = parsed(parse_duration, options.duration)
+    duration = parsed(parse_duration, options.duration, "--duration")
     event = Event(
         id="hypothetical",
         type=options.type,
@@ -73,11 +73,11 @@ def explain(path: Path, options: HypotheticalEvent, json: bool) -> None:
         source=options.source,
         duration=None if duration is None else duration // SECOND,
     )
-    tags = dict(parsed(_label, label) for label in options.labels)
+    tags = dict(parsed(_label, label, "--label") for label in options.labels)
     results = explain_rules.explain(config, event, mine=not options.peer, tags=tags)
     rule = next((r for r, result in zip(config.rules, results, strict=True) if not result.why_not),
                 None)  # fmt: skip
-    notice = parsed(parse_duration, options.notice) / SECOND
+    notice = parsed(parse_duration, options.notice, "--notice") / SECOND
     steps = [] if rule is None else list(explain_rules.actions(rule, config.hooks, notice))
     if json:
         print_json({"rule": rule and rule.name, "rules": results, "steps": steps})

@@ -18,6 +18,7 @@ import typer
 from forewarn.cli.output import Json, Url, fail, print_json, print_notes, refusal, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
+from forewarn.support.text import not_utf8
 
 APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
 SHOWN_ITEMS = 20  # of each kind; of the others, only the number
@@ -57,8 +58,11 @@ def apply(
     try:
         size = file.stat().st_size
         text = file.read_bytes() if size <= MAX_FLEET_BYTES else b""
+        text.decode()  # only a check: the service decodes it again
     except OSError as error:
         fail(f"{file}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        fail(f"{file}: {not_utf8(error)}")
     if size > MAX_FLEET_BYTES:
         fail(f"{file}: the file has {size:,} bytes; the maximum is {MAX_FLEET_BYTES:,}")
     with service(url) as client:

@@ -41,7 +41,7 @@ def show(json: Json = False, url: Url = None) -> None:
 @app.command()
 def advance(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and return when everything that is due has been carried out."""
-    duration = parsed(parse_duration, by)
+    duration = parsed(parse_duration, by, "DURATION")
     with service(url) as client:
         _show(client.advance(s.AdvanceRequest(by=duration / SECOND)), json)
 
@@ -49,7 +49,7 @@ def advance(by: By, json: Json = False, url: Url = None) -> None:
 @app.command()
 def play(by: By, json: Json = False, url: Url = None) -> None:
     """Advance a virtual clock, and wait at every change until all clients have polled it."""
-    duration = parsed(parse_duration, by)
+    duration = parsed(parse_duration, by, "DURATION")
     with service(url) as client:
         _show(client.play(duration / SECOND), json)
 

@@ -90,7 +90,7 @@ def dev(
         raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
-    delay = parsed(parse_duration, enable_delay)
+    delay = parsed(parse_duration, enable_delay, "--enable-delay")
     need_extra("server")
     from forewarn.cli.commands.dev_config import configure, print_welcome
 

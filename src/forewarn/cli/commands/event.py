@@ -147,12 +147,12 @@ def schedule(
         raise typer.BadParameter(
             f"pass at least one machine: forewarn event schedule {event_type} web_0"
         )
-    notice_us = parsed(parse_duration, notice)
+    notice_us = parsed(parse_duration, notice, "--notice")
     request = s.ScheduleRequest(
         type=event_type,
         machines=names,
         notice=None if notice_us is None else notice_us / SECOND,
-        not_before=parsed(parse_time, not_before),
+        not_before=parsed(parse_time, not_before, "--not-before"),
         short_notice=short_notice,
         description=description,
         duration=duration,

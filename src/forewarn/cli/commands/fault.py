@@ -92,8 +92,8 @@ def add(
         method=method.upper(),
         times=times,
         skip=after,
-        starts_in=_seconds(from_),
-        lasts=_seconds(for_),
+        starts_in=_seconds("--from", from_),
+        lasts=_seconds("--for", for_),
         probability=probability,
         seed=seed,
         seconds=seconds,
@@ -204,8 +204,8 @@ def _when(fault: f.Fault) -> str:
     return ", ".join(words) or "always"
 
 
-def _seconds(text: str | None) -> float | None:
-    return None if text is None else parsed(parse_duration, text) / SECOND
+def _seconds(option: str, text: str | None) -> float | None:
+    return None if text is None else parsed(parse_duration, text, option) / SECOND
 
 
 def _read(path: Path) -> str:

@@ -131,7 +131,7 @@ def policy(
     """Show a group's policy, or change the given parts of it."""
     request = s.PolicyRequest()
     if user_event_limit is not None:
-        request.user_event_limit = parsed(_count, user_event_limit)
+        request.user_event_limit = parsed(_count, user_event_limit, "--user-event-limit")
     if auto_approve is not None:
         types = [] if auto_approve.lower() == "none" else auto_approve.split(",")
         request.auto_approve = [type.strip() for type in types]
@@ -139,7 +139,7 @@ def policy(
         request.all_instances_down = all_instances_down
     if terminate_notice is not None:
         off = terminate_notice.lower() == "off"
-        notice = None if off else parsed(parse_duration, terminate_notice)
+        notice = None if off else parsed(parse_duration, terminate_notice, "--terminate-notice")
         request.terminate_notice = None if notice is None else notice / SECOND
     with service(url) as client:
         group = client.set_policy(name, request)

@@ -119,12 +119,12 @@ def maintain(
     url: Url = None,
 ) -> None:
     """Maintain a host: announced to every group on it, and carried out once for all."""
-    notice_us = parsed(parse_duration, notice)
+    notice_us = parsed(parse_duration, notice, "--notice")
     request = s.MaintainRequest(
         mode=mode,
         evacuate=evacuate,
         notice=None if notice_us is None else notice_us / SECOND,
-        not_before=parsed(parse_time, not_before),
+        not_before=parsed(parse_time, not_before, "--not-before"),
         short_notice=short_notice,
         description=description,
         duration=duration,
@@ -142,7 +142,9 @@ def degrade(
     url: Url = None,
 ) -> None:
     """Mark a host as degraded: every machine on it is redeployed before it fails."""
-    request = s.DegradeRequest(notice=parsed(parse_duration, notice) / SECOND, note=note)
+    request = s.DegradeRequest(
+        notice=parsed(parse_duration, notice, "--notice") / SECOND, note=note
+    )
     with service(url) as client:
         print_outcomes(client.on_host("degrade", name, request), json, client)
 

@@ -127,7 +127,7 @@ def _request(
         groups=group or [],
         labels=label or [],
         hosts=host or [],
-        notice=_seconds(notice),
+        notice=_seconds("--notice", notice),
         short_notice=short_notice,
         description=description,
         duration=duration,
@@ -135,8 +135,8 @@ def _request(
         windows=window or [],
         gate_http=gate_http,
         gate_command=gate_command,
-        gate_timeout=_seconds(gate_timeout),
-        bake=_seconds(bake) or 0,
+        gate_timeout=_seconds("--gate-timeout", gate_timeout),
+        bake=_seconds("--bake", bake) or 0,
     )
 
 
@@ -163,7 +163,7 @@ def plan(
     request: r.RolloutRequest, lasts: Lasts = None, json: Json = False, url: Url = None
 ) -> None:
     """Show when each step would be announced, start and end, without starting anything."""
-    request = msgspec.structs.replace(request, lasts=_seconds(lasts))
+    request = msgspec.structs.replace(request, lasts=_seconds("--lasts", lasts))
     with service(url) as client:
         forecast = client.plan_rollout(request)
         if json:
@@ -274,6 +274,6 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         print_clock(client)
 
 
-def _seconds(text: str | None) -> float | None:
-    duration = parsed(parse_duration, text)
+def _seconds(option: str, text: str | None) -> float | None:
+    duration = parsed(parse_duration, text, option)
     return None if duration is None else duration / SECOND

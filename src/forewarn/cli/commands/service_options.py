@@ -89,7 +89,20 @@ def run_service(
 
     try:
         _event_loop_runner()(run(config, on_start, note, loaded, load))
-    except (CannotListen, StoreFailed, StoreUnusable, TracesUnusable) as error:
+    except CannotListen as error:
+        fail(f"{error}{_running_there(config)}")
+    except (StoreFailed, StoreUnusable, TracesUnusable) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+
+
+def _running_there(config: Config) -> str:
+    """Return which service runs at one of these addresses already, or nothing."""
+    from forewarn.node.daemon.discovery import running
+
+    wanted = {f"http://{address}" for address in (config.control, config.metadata) if address}
+    for note in running():
+        if wanted & {note.control, note.metadata}:
+            return f". A service runs there already (process {note.pid}): see 'forewarn status'"
+    return ""

@@ -167,7 +167,7 @@ def _expiry(text: str | None) -> dict[str, Any]:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        return {"expires_in": parsed(parse_duration, text) / SECOND}
+        return {"expires_in": parsed(parse_duration, text, "--expires") / SECOND}
     return {"expires_at": at if at.tzinfo else at.replace(tzinfo=UTC)}
 
 

@@ -54,7 +54,7 @@ def watch(
     """Print the events of this machine and its group as they change, until Ctrl-C.
 
     Approves nothing. Exits with 0, even after Ctrl-C, and with 1 if --once found no endpoint."""
-    shortest = parsed(parse_duration, min_freeze) / SECOND
+    shortest = parsed(parse_duration, min_freeze, "--min-freeze") / SECOND
     with _until_stopped(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
         run: Callable[[ChangeLine], None] = _ignore

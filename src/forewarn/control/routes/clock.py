@@ -192,7 +192,10 @@ def _virtual_time() -> VirtualTime:
     virtual_time = context().virtual_time
     if virtual_time is None:
         raise RefusedError(
-            conflict("this service runs on real time; only a virtual clock can be advanced")
+            conflict(
+                "this service runs on real time; only a virtual clock can be advanced: start it"
+                " with --clock virtual"
+            )
         )
     return virtual_time
 

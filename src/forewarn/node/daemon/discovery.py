@@ -61,9 +61,14 @@ def note(metadata: str, control: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def running() -> list[Note]:
+    """Return the notes of the services that run on this machine."""
+    return list(_notes())
+
+
 def find() -> str:
     """Return the URL of the control API, if exactly one service runs on this machine."""
-    notes = list(_notes())
+    notes = running()
     if not notes:
         raise NotFound(
             "no service runs on this machine; start one with 'forewarn dev',"

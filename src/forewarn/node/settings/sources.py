@@ -38,6 +38,7 @@ from forewarn.node.settings.model import (
 from forewarn.node.settings.toml_lines import lines
 from forewarn.store.engines import is_url
 from forewarn.support.suggest import instead_of, value_problem
+from forewarn.support.text import not_utf8
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
 
@@ -86,7 +87,10 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
     except OSError as error:
         problems.append(f"{path}: {error.strerror}")
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        problems.append(f"{path}: {not_utf8(error)}")
+        return {}
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         problems.append(_placed(path, str(error)))
         return {}
     where = lines(text)

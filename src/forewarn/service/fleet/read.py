@@ -28,6 +28,7 @@ from forewarn.service.fleet.build import (
 )
 from forewarn.service.fleet.shapes import MAX_DOMAIN
 from forewarn.support.suggest import value_problem
+from forewarn.support.text import not_utf8
 from forewarn.support.yaml_events import MAX_DEPTH, MERGE, Events, streams
 from forewarn.support.yaml_positions import Where, YamlError, placed
 
@@ -68,7 +69,7 @@ def load(path: Path) -> Fleet:
     except OSError as error:
         raise FleetError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise FleetError(f"{path}: {error}") from error
+        raise FleetError(f"{path}: {not_utf8(error)}") from error
 
 
 def parse(text: str, progress: Callable[[float], None] = lambda _: None) -> Fleet:

@@ -13,6 +13,7 @@ from forewarn.core.labels import parse as parse_selector
 from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.validate import option_problem
 from forewarn.service.fleet.read import Fleet
+from forewarn.support.text import not_utf8
 from forewarn.support.yaml_events import Events
 from forewarn.support.yaml_positions import Where, YamlError, lines, locate, placed
 from forewarn.testing.scenarios.file import fleets, shapes, timeline_shapes
@@ -65,7 +66,7 @@ def load(path: str | Path) -> Scenario:
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: {error}") from error
+        raise ScenarioError(f"{path}: {not_utf8(error)}") from error
     return parse(text, str(path), path.parent)
 
 
