@@ -200,6 +200,12 @@ class Machine:
         """
         return cast(Document, self._json(self.get(version)))
 
+    @overload
+    def instance(self, *, version: str = INSTANCE_VERSIONS[-1]) -> dict[str, Any]: ...
+
+    @overload
+    def instance(self, path: str, version: str = INSTANCE_VERSIONS[-1]) -> Any: ...
+
     def instance(self, path: str = "", version: str = INSTANCE_VERSIONS[-1]) -> Any:
         """Fetch its instance metadata, parsed; refused if the answer is not 200.
 
