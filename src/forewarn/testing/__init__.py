@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from forewarn.testing.kit.fleets import GroupDetails
     from forewarn.testing.kit.hosts import Host
     from forewarn.testing.kit.inprocess import Response
+    from forewarn.testing.kit.loaded_scenario import LoadedScenario
     from forewarn.testing.kit.machines import Group, Machine
     from forewarn.testing.kit.run_scenario import run_scenario
     from forewarn.testing.kit.service import Service
@@ -70,6 +71,7 @@ _MODULES = {
     "Host": "forewarn.testing.kit.hosts",
     "Limits": "forewarn.metadata.endpoint.limits",
     "Impact": "forewarn.testing.impacts",
+    "LoadedScenario": "forewarn.testing.kit.loaded_scenario",
     "Machine": "forewarn.testing.kit.machines",
     "MaintenanceMode": "forewarn.testing.names",
     "RefusedError": "forewarn.testing.errors",
@@ -114,6 +116,7 @@ __all__ = [
     "Host",
     "Impact",
     "Limits",
+    "LoadedScenario",
     "Machine",
     "MaintenanceMode",
     "RefusedError",

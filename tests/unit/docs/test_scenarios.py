@@ -75,7 +75,10 @@ def test_the_scenario_of_the_page_can_be_played() -> None:
 
 
 def test_the_test_of_the_page_passes() -> None:
-    (code,) = blocks("python")
+    code, with_an_address = blocks("python")
     room: dict[str, Any] = {"MyClient": MyClient}
     exec(code, room)
     room["test_an_eviction"]()
+    room = {}
+    exec(with_an_address, room)
+    room["test_an_eviction_of_a_client_in_a_thread"]()

@@ -46,6 +46,7 @@ from forewarn.testing.session import LOOPBACK
 from forewarn.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
+    from forewarn.testing.kit.loaded_scenario import LoadedScenario
     from forewarn.testing.scenarios import Result, Scenario
 
 P = ParamSpec("P")
@@ -552,6 +553,22 @@ class Service:
         text = self._session.call(self._report.text)
         return f"{text}\n\n{self._session.verdict()}"
 
+    def load_scenario(self, scenario: str | Path | Scenario) -> LoadedScenario:
+        """Load a scenario, whose fleet this service gets if it has none, without playing it yet.
+
+        So a client can be started at the address of the machine under test, `scenario.machine.url`,
+        before time runs: `scenario.play()`.
+
+        Args:
+            scenario: The name of a scenario that comes with forewarn, a file, or a value.
+        """
+        from forewarn.testing.kit.loaded_scenario import LoadedScenario
+        from forewarn.testing.scenarios.runner import load
+
+        stage = load(self._session, scenario)
+        machines = (Machine(self._session, name) for name in stage.scenario.under_test)
+        return LoadedScenario(stage, tuple(machines))
+
     def play_scenario(
         self,
         scenario: str | Path | Scenario,
@@ -574,15 +591,11 @@ class Service:
             timeout: Real time that each change waits for clients that have been polling; by
                 default 5 seconds.
         """
-        from forewarn.testing.scenarios import play
-
-        return play(
-            self,
-            scenario,
+        return self.load_scenario(scenario).play(
             client=client,
-            first_poll_timeout=in_seconds(first_poll_timeout),
-            reaction_time=in_seconds(reaction_time),
-            timeout=in_seconds(timeout),
+            first_poll_timeout=first_poll_timeout,
+            reaction_time=reaction_time,
+            timeout=timeout,
         )
 
     def _add_group(self, spec: fleets.GroupSpec, enabled: bool, *, grow: bool = True) -> Group:

@@ -81,59 +81,100 @@ def play(
         program: The program under test, if the player has to start and stop it.
         on_step: Called with a description of each step that is carried out.
     """
-    session = service._session
-    loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
-    _apply_fleet(session, loaded)
-    trace = session.node.trace
-    if trace is None:
-        raise RefusedError("polls answered by the fast path are not observed; use front=False")
-    tracker = EventTracker()
-    session.call(trace.add_sink, tracker.add)
-    session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
-
-    def ended_on() -> list[str]:
-        return [machine for machine in loaded.under_test if program and program.exit_of(machine)]
-
-    def problem() -> str:
-        reason = program.problem() if program is not None else ""
-        if reason or client is not None:
-            return reason
-        return _return_problem(
-            session, first_poll_timeout, loaded.under_test, tracker, program, pace
-        )
-
-    pace: Pace = (
-        VirtualPace(session, tracker, client, reaction_time, timeout, ended_on)
-        if isinstance(session.node.clock, VirtualClock)
-        else RealPace(session, tracker, client, ended_on)
+    return load(service._session, scenario).play(
+        client=client,
+        first_poll_timeout=first_poll_timeout,
+        reaction_time=reaction_time,
+        timeout=timeout,
+        program=program,
+        on_step=on_step,
     )
-    player = Player(session, loaded, tracker, pace, on_step)
-    ended: tuple[CommandExit, ...] = ()
-    try:
-        if program is not None:
-            program.start(session)
-        if client is None and (
-            reason := _first_poll_problem(
-                session, first_poll_timeout, loaded.under_test, tracker, program
+
+
+def load(session: Session, scenario: str | Path | Scenario) -> Stage:
+    """Give a service the scenario's fleet if it has none, and follow its clients from now on."""
+    return Stage(
+        session, scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
+    )
+
+
+class Stage:
+    """A scenario on a running service, which is played once."""
+
+    def __init__(self, session: Session, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._session = session
+        self._played = False
+        trace = session.node.trace
+        if trace is None:
+            raise RefusedError("polls answered by the fast path are not observed; use front=False")
+        _apply_fleet(session, scenario)
+        self._trace = trace
+        self._tracker = EventTracker()
+        session.call(trace.add_sink, self._tracker.add)
+        session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
+
+    def play(
+        self,
+        *,
+        client: Callable[[], object] | None,
+        first_poll_timeout: float,
+        reaction_time: float,
+        timeout: float,
+        program: Program | None = None,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Result:
+        """Play the scenario; see the function `play`."""
+        if self._played:
+            raise RefusedError(
+                f"scenario '{self.scenario.name}' has been played; load it again to play it again"
             )
-        ):
-            player.problems.append(reason)
-        else:
-            if client is None and (virtual_time := session.node.virtual_time) is not None:
-                for machine in loaded.under_test:
-                    session.call(virtual_time.catch_up.expect_polls, machine)
-            player.play(problem)
-    finally:
-        if program is not None:
-            ended = program.end()
-    result = player.result(ended)
+        self._played = True
+        session, tracker, under_test = self._session, self._tracker, self.scenario.under_test
 
-    def write() -> None:
-        trace.write("scenario", session.node.writer.now().at, **result.as_line())
+        def ended_on() -> list[str]:
+            return [machine for machine in under_test if program and program.exit_of(machine)]
 
-    session.call(write)
-    with tracker.changed:
-        return msgspec.structs.replace(result, lines=tuple(tracker.lines))
+        def problem() -> str:
+            reason = program.problem() if program is not None else ""
+            if reason or client is not None:
+                return reason
+            return _return_problem(session, first_poll_timeout, under_test, tracker, program, pace)
+
+        pace: Pace = (
+            VirtualPace(session, tracker, client, reaction_time, timeout, ended_on)
+            if isinstance(session.node.clock, VirtualClock)
+            else RealPace(session, tracker, client, ended_on)
+        )
+        player = Player(session, self.scenario, tracker, pace, on_step)
+        ended: tuple[CommandExit, ...] = ()
+        try:
+            if program is not None:
+                program.start(session)
+            if client is None and (
+                reason := _first_poll_problem(
+                    session, first_poll_timeout, under_test, tracker, program
+                )
+            ):
+                player.problems.append(reason)
+            else:
+                if client is None and (virtual_time := session.node.virtual_time) is not None:
+                    for machine in under_test:
+                        session.call(virtual_time.catch_up.expect_polls, machine)
+                player.play(problem)
+        finally:
+            if program is not None:
+                ended = program.end()
+        return self._recorded(player.result(ended))
+
+    def _recorded(self, result: Result) -> Result:
+        """Write the result to the trace, and return it with the whole trace."""
+        node = self._session.node
+        self._session.call(
+            lambda: self._trace.write("scenario", node.writer.now().at, **result.as_line())
+        )
+        with self._tracker.changed:
+            return msgspec.structs.replace(result, lines=tuple(self._tracker.lines))
 
 
 def _apply_fleet(session: Session, scenario: Scenario) -> None:

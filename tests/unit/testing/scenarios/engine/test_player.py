@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from urllib.request import Request, urlopen
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ from forewarn.testing.scenarios import Result, parse
 from forewarn.testing.scenarios.result import CommandExit
 from forewarn.testing.session import Session
 
+POLL = "/metadata/scheduledevents?api-version=2020-07-01"
 HEAD = """\
 scenario: trial
 fleet:
@@ -500,3 +502,28 @@ def test_a_scenario_that_could_not_be_played_failed_whatever_it_expects(service:
     assert str(result).startswith("scenario trial: failed")
     assert "expects nothing" not in str(result) + result.junit()
     assert result.lines[-1]["problems"] == ("web_0 did not poll for events within 0.05 s",)
+
+
+def test_a_loaded_scenario_has_an_address_before_time_runs() -> None:
+    with Service() as service:
+        loaded = service.load_scenario(parse(HEAD + FAILS))
+        assert loaded.machine.name == "web_0"
+        assert [machine.name for machine in loaded.machines] == ["web_0"]
+        assert loaded.scenario.name == "trial"
+        assert loaded.machine.url.startswith("http://127.")
+        before = service.clock.now
+        assert loaded.machine.document()["Events"] == []
+        client = Client(service, approves=True)
+        result = loaded.play(client=client)
+        assert result.ok, str(result)
+        assert service.clock.now > before
+        with pytest.raises(RefusedError, match="'trial' has been played; load it again"):
+            loaded.play(client=client)
+
+
+def test_polls_since_a_scenario_was_loaded_count_as_first_polls() -> None:
+    with Service() as service:
+        loaded = service.load_scenario(parse(HEAD + FAILS))
+        urlopen(Request(f"{loaded.machine.url}{POLL}", headers={"Metadata": "true"})).close()
+        result = loaded.play(first_poll_timeout=30, timeout=0.05)
+    assert not result.problems, "it has polled before"
