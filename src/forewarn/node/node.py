@@ -36,7 +36,6 @@ from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
-    connect_catch_up,
     control_socket,
     guest_urls,
     has_machine_ports,
@@ -44,6 +43,7 @@ from forewarn.node.wiring import (
     make_store,
     make_trace,
     metadata_sockets,
+    record_silence,
     resume,
 )
 from forewarn.service.access.tokens import Tokens
@@ -235,8 +235,6 @@ class Node:
         if isinstance(self.clock, VirtualClock):
             catch_up = CatchUp(store, upstream.record_poll)
             upstream.record_poll = catch_up.polled
-            if trace:
-                connect_catch_up(trace, catch_up, self.clock)
             self.virtual_time = VirtualTime(
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )
@@ -257,7 +255,11 @@ class Node:
             answering = FaultInjection(
                 self.endpoint, self.faults, event_faults, self.delayed_answers
             )
-        self.app: Any = Recorder(answering, callers, upstream, trace) if trace else answering
+        self.app: Any = answering
+        if trace:
+            self.app = recorder = Recorder(answering, callers, upstream, trace)
+            if self.virtual_time is not None:
+                record_silence(trace, recorder, self.virtual_time)
         if config.faults:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
         self.executor.resume()  # before anything new starts, so that nothing is resumed twice

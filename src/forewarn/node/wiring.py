@@ -12,6 +12,7 @@ from pathlib import Path
 from forewarn.core import Now, Refused, Time
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
+from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.node.config import Addresses, Config
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.socket_activation import adopt
@@ -21,8 +22,8 @@ from forewarn.node.listening.sockets import (
     open_loopback,
     open_socket,
 )
-from forewarn.service.engine.catch_up import CatchUp
-from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.engine.clock import Clock
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
@@ -50,11 +51,13 @@ def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack)
     return driver
 
 
-def connect_catch_up(trace: EventTrace, catch_up: CatchUp, clock: VirtualClock) -> None:
+def record_silence(trace: EventTrace, recorder: Recorder, virtual_time: VirtualTime) -> None:
     """Record for which clients a virtual clock has waited in vain."""
+    clock, catch_up = virtual_time.clock, virtual_time.catch_up
 
     def unresponsive(machine: str, caller_id: str, seconds: float, by_itself: bool) -> None:
-        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself)
+        unanswered = recorder.has_unanswered(machine)
+        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself, unanswered)
 
     def responsive(machine: str, caller_id: str) -> None:
         trace.responsive(clock.at, machine, caller_id)

@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
@@ -32,6 +33,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOPBACK = Address("127.0.0.1", 0)
+HTTP_CLIENTS = (  # modules that run while a thread sends a request and waits for the answer
+    "http.client",
+    "socket",
+    "ssl",
+    "urllib",
+    "requests",
+    "httpx",
+    "httpcore",
+    "forewarn.client",
+)
 STOP_WITHIN = 15.0  # seconds for the service's thread to end, which takes a millisecond
 NOT_YET = "this service has not started; use it inside 'with Service() as service:'"
 STOPPED = "this service has stopped; use it inside its 'with' block"
@@ -85,6 +96,21 @@ def in_trio() -> bool:
     return trio is not None and trio.lowlevel.in_trio_run()
 
 
+def requesting() -> frozenset[str]:
+    """Return the ids of the threads of this process that are sending an HTTP request now.
+
+    A test may call its client step by step in its own thread, which cannot poll while it waits.
+    """
+    return frozenset(
+        f"thread {ident}"
+        for ident, frame in sys._current_frames().items()
+        if any(
+            str(frame.f_globals.get("__name__")).startswith(HTTP_CLIENTS)
+            for frame, _ in traceback.walk_stack(frame)
+        )
+    )
+
+
 @contextmanager
 def same_caller() -> Iterator[None]:
     """Let threads that this task starts in the block count as the task itself."""
@@ -133,6 +159,8 @@ class Session:
         self._thread.start()
         try:
             self.run(self._node.__aenter__())
+            if (virtual_time := self._node.virtual_time) is not None:
+                virtual_time.catch_up.requesting = requesting
         except BaseException:
             self._end()
             raise

@@ -41,7 +41,13 @@ class Unresponsive(NamedTuple):
     last: float  # time of its last request
     by_itself: bool  # it has polled while a test was waiting, so that no test sent its requests
     excused: bool  # its machine was being disturbed
+    unanswered: bool  # its request was waiting for an answer
     trouble: str  # what was wrong with its last answer
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is held against the client."""
+        return self.by_itself and not self.excused and not self.unanswered
 
 
 class Client:
@@ -117,7 +123,7 @@ class Client:
         and excused only as long as that is."""
         earlier = self.unresponsive.get(caller)
         if earlier is not None:
-            if earlier.excused:
+            if earlier.excused or earlier.unanswered:
                 self.unresponsive[caller] = silence._replace(at=earlier.at)
         elif len(self.unresponsive) < MAX_CALLERS:
             self.unresponsive[caller] = silence
@@ -125,12 +131,18 @@ class Client:
     def responds(self, caller: str) -> None:
         """Note that a client which was waited for in vain has polled again."""
         silence = self.unresponsive.pop(caller, None)
-        if silence is not None and silence.by_itself and not silence.excused:
+        if silence is not None and silence.counts:
             self.slow = self.slow or silence
 
-    def unresponsive_before(self, moment: Stamp) -> bool:
-        """Return whether a client had been waited for in vain by then, and has not polled since."""
-        return any(before(silence.at, moment) for silence in self.unresponsive.values())
+    def hung(self, moment: Stamp) -> bool:
+        """Return whether a request was waiting for its answer then."""
+        return any(
+            before(asked, moment) and before(moment, done) for asked, done in self.long_requests
+        )
+
+    def unresponsive_before(self, moment: Stamp) -> list[Unresponsive]:
+        """Return how clients had been waited for in vain by then that have not polled since."""
+        return [silence for silence in self.unresponsive.values() if before(silence.at, moment)]
 
     @property
     def gap(self) -> float | None:

@@ -180,7 +180,7 @@ def _still_away(event: EventCourse, asked: float, now: Stamp) -> bool:
 def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complaint]:
     """Complain about a client for which the clock has waited in vain."""
     for silence in client.unresponsive.values():
-        if silence.by_itself and not silence.excused:
+        if silence.counts:
             last = moment(silence.last)
             waited = (
                 f"the clock waited {length(silence.seconds)} for it"
@@ -203,7 +203,7 @@ def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complai
                     silence.at.t,
                 )
             return
-    if client.slow is not None:
+    if client.slow is not None and not client.slow.trouble and not client.hung(client.slow.at):
         message = (
             f"did not poll while the clock waited {length(client.slow.seconds)} for it, and polled"
             " again later; play with a longer timeout"

@@ -73,7 +73,9 @@ def _missed(
     if excuse := _excuse(client, event, course, events, until):
         return Missed(excuse)
     chance = apart(visible, until)
-    if client.unresponsive_before(until):
+    if silences := client.unresponsive_before(until):
+        if any(silence.unanswered for silence in silences):
+            return Missed("its request was not answered")
         return _stopped(client, event, until) or Missed("its polls failed")
     if chance < MIN_CHANCE:
         message = (

@@ -179,6 +179,7 @@ class Observer:
             last=client.requested.t,
             by_itself=line.get("by_itself") is True,
             excused=disturbed,
+            unanswered=line.get("unanswered") is True,
             trouble=client.trouble,
         )
         client.stopped_responding(lines.name(line.get("client")), silence)

@@ -466,3 +466,106 @@ def test_on_a_clock_that_runs_faster_one_who_stopped_looking_is_accused_all_the_
     quickly(world, 15)
     world.poll()
     assert [one.rule for one in world.verdict().wrong] == ["seen-late"]
+
+
+def given_up(world: World, **more: object) -> None:
+    """The clock waits five real seconds for web_0 in vain."""
+    world.real += 5
+    facts = {"seconds": 5.0, "by_itself": True, "unanswered": False, **more}
+    world.tell("unresponsive", real=world.real, machine="web_0", client="", **facts)
+
+
+def test_one_for_whom_the_clock_waited_in_vain_has_stopped() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world)
+    (complaint,) = world.verdict().complaints
+    assert (complaint.rule, complaint.severity) == ("stopped-polling", "wrong")
+    assert complaint.message == (
+        "polled until 2027-01-15 08:00:04Z and then stopped: the clock waited 5 s for it"
+    )
+
+
+def test_one_that_may_have_been_the_test_itself_has_not() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world, by_itself=False)
+    assert rules(world.verdict()) == set()
+
+
+def test_one_that_polls_again_was_only_slow() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world)
+    world.poll()
+    world.tell("responsive", real=world.real, machine="web_0", client="")
+    assert rules(world.verdict()) == {"slow-poll"}
+    assert world.verdict().ok
+
+
+def test_another_program_that_polls_as_the_machine_does_not_hide_that_one_has_stopped() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world)
+    world.poll_for(5)
+    assert rules(world.verdict()) == {"stopped-polling"}
+
+
+def test_one_that_got_an_error_and_stopped_has_given_up() -> None:
+    world = World()
+    world.poll_for(5)
+    world.poll(status=500, fault="error")
+    given_up(world)
+    (complaint,) = world.verdict().complaints
+    assert complaint.rule == "gave-up"
+    assert "when it got fault 'error' (a 500): the clock waited 5 s for it" in complaint.message
+
+
+def test_one_that_goes_on_though_it_gets_errors_has_not() -> None:
+    world = World()
+    world.poll_for(5)
+    world.real += 4
+    world.poll(status=500, fault="error")
+    world.real -= 4
+    given_up(world)
+    assert rules(world.verdict()) == set()
+
+
+def test_one_whose_request_is_not_answered_cannot_poll() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Reboot", "web_0")
+    given_up(world, unanswered=True)
+    world.wind(900)
+    assert rules(world.verdict()) == set()
+    assert world.verdict().course("web_0", id).excuse == "its request was not answered"
+
+
+@pytest.mark.parametrize("type", ["Reboot", "Redeploy", "Freeze"])
+def test_one_that_stops_with_its_machine_is_expected_back(type: str) -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_(type, "web_0")
+    world.poll()
+    world.approve("web_0", id)
+    given_up(world)
+    assert world.verdict().ok, "its machine is being disturbed"
+    world.wind(60)
+    assert world.verdict().ok, "nobody has waited for it since"
+    given_up(world)
+    (complaint,) = world.verdict().wrong
+    assert complaint.rule == "stopped-polling"
+    assert "if the program is meant to end with its machine, start it again" in complaint.message
+
+
+@pytest.mark.parametrize("type", ["Preempt", "Terminate"])
+def test_one_whose_machine_is_gone_is_not(type: str) -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_(type, "web_0")
+    world.poll()
+    world.approve("web_0", id)
+    world.wind(60)
+    world.tell("fleet", groups={}, machines={"web_1": {"group": "web", "addresses": []}})
+    given_up(world)
+    assert rules(world.verdict()) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +27,11 @@ class Recorder:
         self._callers = callers
         self._upstream = upstream
         self._trace = trace
+        self._unanswered: Counter[str] = Counter()  # requests, by machine
+
+    def has_unanswered(self, machine: str) -> bool:
+        """Return whether a request of this machine is waiting for its answer."""
+        return self._unanswered[machine] > 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked, real_asked = self._upstream.now().at, guard.monotonic()
@@ -45,9 +51,14 @@ class Recorder:
             response_body.extend(message.get("body", b""))
             await send(message)
 
+        machine = caller.name if caller else ""
+        self._unanswered[machine] += 1
         try:
             await self._app(scope, receive_recorded, send_recorded)
         finally:
+            self._unanswered[machine] -= 1
+            if not self._unanswered[machine]:
+                del self._unanswered[machine]
             fault = {"fault": scope[FAULT]} if FAULT in scope else {}
             self._trace.write(
                 "exchange",

@@ -44,6 +44,7 @@ class _Polls:
         "given_up",
         "last",
         "owed",
+        "senders",
         "since",
         "sought",
     )
@@ -52,6 +53,7 @@ class _Polls:
         self.count = 0
         self.last = guard.monotonic()  # guard time of the last one
         self.by_itself = by_itself  # it polled while its test was waiting, so it is not the test
+        self.senders: frozenset[str] | None = None  # callers that may have sent all of them
         self.owed = 0  # how many, since a change
         self.since = 0.0  # guard time of that change
         self.given_up = False  # it was waited for in vain, and has not polled since
@@ -86,6 +88,7 @@ class CatchUp:
         self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
         self.on_unresponsive: Callable[[str, str, float, bool], None] = lambda *_: None
         self.on_responsive: Callable[[str, str], None] = lambda *_: None
+        self.requesting: Callable[[], frozenset[str]] = frozenset  # callers that send a request now
         self._shown: dict[str, tuple[bool, int]] = {}  # by group: enabled, and its incarnation
         self._polls: dict[str, dict[str, _Polls]] = {}  # by machine and caller id
         self._owed: dict[Client, _Polls] = {}  # those of clients that owe polls
@@ -131,6 +134,9 @@ class CatchUp:
         polls = self._polls_of(client)
         polls.count += 1
         polls.last = guard.monotonic()
+        if caller_id == GUEST:
+            senders = self.requesting()
+            polls.senders = senders if polls.senders is None else polls.senders & senders
         if self._waits and polls.count > 1:
             self._polls_by_itself(client)
         self._responds(client)
@@ -180,7 +186,7 @@ class CatchUp:
             ends = {
                 client: polls.end(patience)
                 for client, polls in self._owed.items()
-                if client[1] != but_for and polls.expected(patience, by_itself)
+                if not _sent_by(but_for, client, polls) and polls.expected(patience, by_itself)
             }
             waited_for, self._behind = (
                 self._behind,
@@ -310,3 +316,8 @@ class CatchUp:
         self._behind.discard(client)
         if not self._behind:
             self._woken.set()
+
+
+def _sent_by(caller: str | None, client: Client, polls: _Polls) -> bool:
+    """Return whether the caller itself has sent the polls of a client."""
+    return caller is not None and (client[1] == caller or caller in (polls.senders or ()))

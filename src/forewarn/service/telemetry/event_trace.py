@@ -151,7 +151,13 @@ class EventTrace:
         )
 
     def unresponsive(
-        self, at: Time, machine: str, caller_id: str, seconds: float, by_itself: bool
+        self,
+        at: Time,
+        machine: str,
+        caller_id: str,
+        seconds: float,
+        by_itself: bool,
+        unanswered: bool,
     ) -> None:
         """Record that the clock has waited in vain for a client, which had polled before."""
         self.write(
@@ -162,6 +168,7 @@ class EventTrace:
             client=caller_id,
             seconds=seconds,
             by_itself=by_itself,
+            unanswered=unanswered,
         )
 
     def responsive(self, at: Time, machine: str, caller_id: str) -> None:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
+from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
 from helpers.polling_threads import Client, beside, guest
@@ -166,12 +168,12 @@ def test_the_test_that_sends_requests_of_its_own_is_not_a_client_that_stopped(
     service.clock.play(0, timeout=SHORT)
     service.approve("web_0", event)
     guest(service, "web_0")
-    event.until_over()
+    event.until_over(timeout=SHORT)
     service.verdict().check()
     service.document("web_0")
     event = web[0].freeze()
     service.document("web_0")
-    event.until_over()
+    event.until_over(timeout=SHORT)
     service.verdict().check()
 
 
@@ -264,3 +266,37 @@ def test_inside_an_event_loop_nothing_waits_and_what_was_passed_is_told(
         assert [one.rule for one in service.verdict().wrong] == ["clock-passed"]
 
     asyncio.run(test())
+
+
+def test_a_client_that_the_test_calls_step_by_step_costs_no_time(
+    service: Service, web: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests come over a socket, and yet they are the test's own."""
+    waits: list[float] = []
+    monkeypatch.setattr(asyncio, "timeout", _counted(waits, asyncio.timeout))
+    request = Request(
+        f"{web[0].url}/metadata/scheduledevents?api-version=2020-07-01",
+        headers={"Metadata": "true"},
+    )
+
+    def poll() -> None:
+        with urlopen(request) as answer:
+            assert answer.status == 200
+
+    poll()
+    event = web[0].freeze()
+    poll()
+    waits.clear()
+    with service.during(event):
+        poll()
+    poll()
+    service.verdict().check()
+    assert POLL_PATIENCE not in [round(seconds) for seconds in waits]
+
+
+def _counted(waits: list[float], timeout: Callable[[float], Any]) -> Callable[[float], Any]:
+    def counted(seconds: float) -> Any:
+        waits.append(seconds)
+        return timeout(seconds)
+
+    return counted
