@@ -21,6 +21,7 @@ from forewarn.cli.app import app
 from forewarn.core.time import HOUR
 from forewarn.store.sqlite import state_file
 from forewarn.store.sqlite.lock import take_lock
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 from helpers.clean_root import needed
 from helpers.next_version import NEXT, OLDER, THIS, expected_contents, write_state
@@ -89,7 +90,7 @@ def test_time_until_somebody_serves_is_an_outage(tmp_path: Path) -> None:
     ]
     (last,) = rows(state, "SELECT value FROM service WHERE key = 'served_until'")
     assert typed("--state", state).exit_code == 0
-    with Service(stored["fleet"], state=state, start=last[0] + 2 * HOUR) as service:
+    with Service(stored["fleet"], state=state, start=to_datetime(last[0] + 2 * HOUR)) as service:
 
         def status() -> str:
             events = service.document("sql-1")["Events"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -521,6 +526,34 @@ def test_the_control_api_answers_local_programs_only(shared: Service) -> None:
             urllib.request.urlopen(request)
         assert refusal.value.code == status
         refusal.value.close()
+
+
+def on_terminal(columns: int, *words: str) -> str:
+    """Run a command on a terminal of this width, and return what it shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen([*FOREWARN, *words], stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal ends
+        while some := os.read(ours, 65_536):
+            shown += some
+    os.close(ours)
+    assert process.wait(60) == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_in_a_narrow_terminal_ids_and_times_are_whole(service: Service, columns: int) -> None:
+    event = service.schedule("Reboot", "web_0")
+    shown = on_terminal(columns, "event", "list", "--url", service.control_url)
+    lines = shown.splitlines()
+    assert all(len(line) <= columns for line in lines[1:]), shown  # the head is in bold
+    (row,) = (line for line in lines if line.startswith(event.id))
+    assert row.endswith(f"{event.not_before:%Y-%m-%d %H:%M:%SZ}")
+    for value in ("Reboot", "web_0", "Scheduled", "Platform"):
+        assert value in shown
 
 
 def test_an_encoding_without_symbols_gets_similar_ones() -> None:

@@ -41,7 +41,7 @@ def test_arguments_are_named_in_the_usage_line_and_in_errors() -> None:
     assert "Usage: forewarn event schedule [OPTIONS] [TYPE] [MACHINE]...\n" in tidied(
         help_of("event schedule")
     )
-    assert "Usage: forewarn scenario run [OPTIONS] SCENARIO [-- CMD...]\n" in tidied(
+    assert "Usage: forewarn scenario run [OPTIONS] [SCENARIO] [-- CMD...]\n" in tidied(
         help_of("scenario run")
     )
     result = CliRunner().invoke(app, ["event", "show"], env=WIDE)
