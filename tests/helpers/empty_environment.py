@@ -10,12 +10,14 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROJECT = Path(sys.executable).parents[1]  # the environment in which the tests run
 FETCHED = PROJECT / "wheels"
+_PIP = Path(sysconfig.get_path("purelib")) / "pip" / "__pip-runner__.py"
 PATIENCE = 300.0  # real seconds for one command; one that hangs is named
 
 
@@ -41,8 +43,10 @@ class EmptyEnvironment:
         subprocess.run(
             [sys.executable, "-m", "venv", "--without-pip", directory], check=True, timeout=PATIENCE
         )
-        pip = self.bin / "pip"  # as if it were there: to install it takes longer than all the rest
-        pip.write_text(f'#!/bin/sh\nexec {PROJECT}/bin/pip --python {self.bin}/python "$@"\n')
+        # That of the project, as `pip --python` would run it: to install another takes longer than
+        # all the rest.
+        pip = self.bin / "pip"
+        pip.write_text(f'#!/bin/sh\nexec {self.bin}/python {_PIP} "$@"\n')
         pip.chmod(0o755)
         inherited = {
             name: value
