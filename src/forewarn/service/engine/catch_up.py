@@ -20,6 +20,7 @@ from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
 POLL_PATIENCE = 5.0  # seconds of guard time for which a client is waited for
+START_FACTOR = 3  # times as long for a program that was started again, and has to begin first
 POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
 )
@@ -47,6 +48,7 @@ class _Polls:
         "senders",
         "since",
         "sought",
+        "started",
     )
 
     def __init__(self, by_itself: bool) -> None:
@@ -58,6 +60,7 @@ class _Polls:
         self.since = 0.0  # guard time of that change
         self.given_up = False  # it was waited for in vain, and has not polled since
         self.again = False  # its machine has come back since, so it is waited for once more
+        self.started = False  # its program was started again, and has not polled yet
         self.ended = False  # its program has ended, so there is nothing to wait for
         self.sought = 0.0  # seconds for which it was waited for in vain, if it may be a test
 
@@ -72,7 +75,8 @@ class _Polls:
         itself may be the test, which cannot poll while it waits."""
         if self.ended:
             return 0.0
-        return (max(self.last, self.since) if self.by_itself else self.last) + patience
+        since = max(self.last, self.since) if self.by_itself else self.last
+        return since + (START_FACTOR * patience if self.started else patience)
 
 
 class CatchUp:
@@ -164,7 +168,7 @@ class CatchUp:
     def expect(self, machine: str) -> None:
         """Wait for the next polls of a machine that was forgotten and is back."""
         polls = self._polls_of((machine, GUEST))
-        polls.owed, polls.since = POLLS_TO_CATCH_UP, guard.monotonic()
+        polls.owed, polls.since, polls.started = POLLS_TO_CATCH_UP, guard.monotonic(), True
         self._owed[machine, GUEST] = polls
         self._woken.set()
 
@@ -298,7 +302,7 @@ class CatchUp:
 
     def _responds(self, client: Client) -> None:
         polls = self._polls_of(client)
-        polls.ended = polls.given_up = polls.again = False
+        polls.started = polls.ended = polls.given_up = polls.again = False
         if client in self._silent:
             self._silent.discard(client)
             self.on_responsive(*client)
