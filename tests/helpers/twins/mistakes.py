@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 
 from helpers.twins.worker import EVENTS, HARMLESS, Event, Worker
 
+A_WHILE = 50  # intervals between two polls
+
 # Requests.
 
 
@@ -99,9 +101,7 @@ class StopsAfterFirstEvent(Worker):
 class DrainsSlowly(Worker):
     """does not poll while it drains, which takes longer than the notice"""
 
-    def drain(self) -> None:
-        self.stop.wait(60.0)
-        super().drain()
+    drain_intervals = 3_000
 
 
 # How it reads answers.
@@ -154,6 +154,7 @@ class TakesErrorForNoEvents(Worker):
 class TakesNotModifiedForNoEvents(Worker):
     """sends `If-None-Match` and takes 304 for a document without events"""
 
+    drain_intervals = A_WHILE
     tag = ""
 
     def send(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:
@@ -294,15 +295,13 @@ class ApprovesAtLastMinute(Worker):
 class ApprovesBeforeDraining(Worker):
     """approves as soon as it sees the event, and drains afterwards, which takes a while"""
 
+    drain_intervals = A_WHILE
+
     def handle(self, events: list[Event]) -> None:
         for event in events:
             if self.disturbs(event) and self.awaits_approval(event) and self.approve(event):
                 self.approved.add(event["EventId"])
         super().handle(events)
-
-    def drain(self) -> None:
-        self.stop.wait(50 * self.every)
-        super().drain()
 
 
 class ApprovesAgainAndAgain(Worker):

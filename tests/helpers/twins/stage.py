@@ -91,10 +91,19 @@ class Running:
 class Stage:
     """A scale set of spot machines with the client on web_1, while a trial is made."""
 
-    def __init__(self, client: str, *, stops: bool = False, every: float = clients.EVERY) -> None:
+    def __init__(
+        self,
+        client: str,
+        *,
+        stops: bool = False,
+        refused: bool = False,
+        every: float = clients.EVERY,
+    ) -> None:
+        self._refused = refused
         self.patience = GIVEN_UP if stops else PATIENT
         self._client, self._every = client, every
         self._goes_away = False
+        self._returned = 0  # jobs, before the current event
         self.findings: set[str] = set()
 
     def __enter__(self) -> Stage:
@@ -104,7 +113,10 @@ class Stage:
             self.web = self.service.scale_set("web", 12, spot=True, terminate_notice="5m")
             self.machine = self.web[1]
             self.running = Running(self._client, self.machine.url, self._every)
-            until(lambda: self.requests >= FIRST_REQUESTS, LONG)
+            if self._refused:
+                until(lambda: self.requests >= FIRST_REQUESTS, LONG)
+            else:
+                self.machine.wait_for_poll(LONG)
         except BaseException:
             self.service.__exit__(None, None, None)
             raise
@@ -123,7 +135,7 @@ class Stage:
 
     @property
     def requests(self) -> int:
-        conducts = self.service.verdict().conducts
+        conducts = self.service.verdict(timeout=0).conducts
         return sum(sum(conduct.statuses.values()) for conduct in conducts)
 
     def let_poll(self, times: int) -> None:
@@ -136,17 +148,17 @@ class Stage:
 
     def play_through(self, event: Event) -> None:
         """Let an event of the client's machine be announced, start and end."""
-        clock, before = self.service.clock, self.running.returned_jobs
+        clock = self.service.clock
         clock.play(LONGEST, until=lambda: event.status != "Scheduled", timeout=self.patience)
         if self.running.job and not self._goes_away:
-            drained = self.running.returned_jobs > before
-            self.findings.add(WORKS_MEANWHILE if drained else LOST_JOB)
+            self.findings.add(WORKS_MEANWHILE if self._has_drained() else LOST_JOB)
         if event.approved_by != self.machine.name:
             self.findings.add(NOT_APPROVED)
         clock.play(LONGEST, until=lambda: event.over, timeout=self.patience)
         self.play("1s")
         if self.machine.alive and not self.running.job:
             self.findings.add(IDLE)
+        self._returned = self.running.returned_jobs
 
     def let_go_away(self) -> None:
         """Let the machine really go away when one of its events is carried out."""
@@ -164,18 +176,24 @@ class Stage:
 
     def play_past(self, event: Event) -> None:
         """Let an event come and go that the client need not do anything about."""
-        before = self.running.returned_jobs
         self.service.clock.play(LONGEST, until=lambda: event.over, timeout=self.patience)
         self.play("1s")
-        if self.running.returned_jobs > before:
+        if self._has_drained():
             self.findings.add(STOPPED_FOR_NOTHING)
         if event.approved_by == self.machine.name and self.machine.name not in event.resources:
             self.findings.add(APPROVED_FOREIGN)
+        self._returned = self.running.returned_jobs
+
+    def _has_drained(self) -> bool:
+        """Return whether the worker has handed back a job since the last event."""
+        return self.running.returned_jobs > self._returned
 
     def result(self) -> set[str]:
         """Return all findings: those of the trial, and the rules that the verdict says are
         broken."""
-        return self.findings | {item.rule for item in self.service.verdict().complaints}
+        return self.findings | {
+            item.rule for item in self.service.verdict(timeout=self.patience).complaints
+        }
 
     def report(self) -> str:
         """Return what to read when the findings are not those that were expected."""

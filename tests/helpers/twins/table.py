@@ -116,14 +116,12 @@ TWINS: Mapping[str, Twin] = {
     "misspells-path": _refused("wrong-path", "nobody-asked"),
     "polls-every-minute": Twin(
         "eviction",
-        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        Found(("stopped-polling",), FAILED),
         {
-            "spot-eviction": Found(
-                EVICTION_SEEN, (EVICTION_APPROVED, "clock-passed", "stopped-polling")
-            ),
+            "spot-eviction": Found(("stopped-polling", *EVICTION_SEEN), (EVICTION_APPROVED,)),
             "short-notice": Found(
-                ("repair is seen in time",),
-                ("repair is approved by web_0 within 50 s", "clock-passed", "stopped-polling"),
+                ("stopped-polling", "repair is seen in time"),
+                ("repair is approved by web_0 within 50 s",),
             ),
         },
         stops=True,
@@ -132,49 +130,43 @@ TWINS: Mapping[str, Twin] = {
     "retries-at-once": Twin("throttling", Found(("ignored-throttling",))),
     "gives-up": Twin(
         "reset",
-        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
-        {"bad-days": Found(IN_BAD_DAYS, ("gave-up",))},
+        Found(("gave-up",), FAILED),
+        {"bad-days": Found(("gave-up",), IN_BAD_DAYS)},
         stops=True,
     ),
     "stops-after-first-event": Twin(
         "two-in-turn",
-        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        Found(("stopped-polling",), FAILED),
         {
             "withdrawn": Found(
-                ("restart is seen in time",),
-                ("restart is approved by web_0 within 2 min", "clock-passed", "stopped-polling"),
+                ("stopped-polling", "restart is seen in time"),
+                ("restart is approved by web_0 within 2 min",),
             )
         },
         stops=True,
     ),
     "drains-slowly": Twin(
         "restart",
-        Found((LOST_JOB,), (NOT_APPROVED, "no-reaction", "stopped-polling")),
-        {
-            "user-reboot": Found(
-                (REBOOT_APPROVED,), (REBOOT_EARLY, "no-reaction", "stopped-polling")
-            )
-        },
+        Found(("stopped-polling",), MISSED),
+        {"user-reboot": Found(("stopped-polling", REBOOT_APPROVED), (REBOOT_EARLY, "no-reaction"))},
         stops=True,
     ),
     "dies-of-error-status": Twin(
         "bad-answers",
-        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
+        Found(("gave-up",), FAILED),
         CRASHED_IN_BAD_DAYS,
         stops=True,
     ),
     "dies-of-bad-answer": Twin(
         "broken-answers",
-        Found((LOST_JOB,), (NOT_APPROVED, "gave-up")),
+        Found(("gave-up",), FAILED),
         CRASHED_IN_BAD_DAYS,
         stops=True,
     ),
-    "dies-of-timeout": Twin(
-        "reset", Found((LOST_JOB,), (NOT_APPROVED, "gave-up")), CRASHED_IN_BAD_DAYS, stops=True
-    ),
+    "dies-of-timeout": Twin("reset", Found(("gave-up",), FAILED), CRASHED_IN_BAD_DAYS, stops=True),
     "dies-of-empty-not-before": Twin(
         "sudden-failure",
-        Found((LOST_JOB,), (NOT_APPROVED, "clock-passed", "stopped-polling")),
+        Found(("stopped-polling",), FAILED),
         {
             "user-reboot": Found((NOT_CRASHED,), ("restart is finished", "stopped-polling")),
             "sudden-failure": Found((NOT_CRASHED,), ("failure is finished", "stopped-polling")),
@@ -185,9 +177,12 @@ TWINS: Mapping[str, Twin] = {
     "takes-not-modified-for-no-events": Twin(
         "delay",
         Found(("approved-too-early",), (LOST_JOB,)),
-        {"withdrawn": Found(("approved-too-early",), impact=True)},
     ),
-    "expects-larger-incarnation": Twin("new-incarnation", Found(("no-reaction",), FAILED)),
+    "expects-larger-incarnation": Twin(
+        "new-incarnation",
+        Found(("no-reaction",), FAILED),
+        {"bad-days": Found((REBOOT_APPROVED,), ("no-reaction",))},
+    ),
     "reads-first-event-only": Twin(
         "two-at-once",
         Found(("no-reaction",), FAILED),

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from forewarn.testing.names import FaultKind
-from forewarn.verdict.rules import MAX_THROTTLED
-from helpers.polls import until
+from forewarn.verdict.rules import HAMMERING_RATE, HAMMERING_SECONDS, MAX_THROTTLED
+from helpers.polls import real_time, until
 from helpers.twins import clients
 from helpers.twins.stage import IDLE, LONG, NOT_APPROVED, Stage
 
 BAD_ANSWERS: tuple[FaultKind, ...] = ("gone", "throttled", "error")
 BROKEN_ANSWERS: tuple[FaultKind, ...] = ("empty", "no-events", "truncated")
-SPEED = 5.0  # of a clock that runs
+MANY_POLLS = int(1.2 * HAMMERING_RATE * HAMMERING_SECONDS)
+FEW_POLLS = MANY_POLLS // 4  # in two seconds
 SLOWED_DOWN = 3  # usual intervals between two polls, in the median
 
 
@@ -146,7 +147,7 @@ def throttling(stage: Stage) -> None:
     fault = stage.service.faults.add("throttled", machine=stage.machine.name)
 
     def over() -> bool:
-        interval = stage.service.verdict().conduct(stage.machine.name).every or 0.0
+        interval = stage.service.verdict(timeout=0).conduct(stage.machine.name).every or 0.0
         return fault.consumed > MAX_THROTTLED or interval > SLOWED_DOWN * clients.EVERY
 
     until(over, LONG)
@@ -161,12 +162,16 @@ def new_incarnation(stage: Stage) -> None:
 
 
 def ten_seconds(stage: Stage) -> None:
-    """Nothing happens for ten seconds of a clock that runs."""
-    clock = stage.service.clock
-    end = clock.now.timestamp() + 12
-    clock.resume(SPEED)
-    until(lambda: clock.now.timestamp() >= end, LONG)
-    clock.pause()
+    """Nothing happens for ten seconds, of which some pass at once if the client polls seldom."""
+    clock, before, start = stage.service.clock, stage.requests, real_time()
+
+    def judged() -> bool:
+        polls = stage.requests - before
+        return polls > MANY_POLLS or (polls < FEW_POLLS and real_time() > start + 2.0)
+
+    until(judged, LONG)
+    clock.advance(HAMMERING_SECONDS)
+    stage.let_poll(2)
 
 
 def _faults(stage: Stage, *kinds: FaultKind) -> None:
@@ -209,7 +214,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
     )
 }
 
-INTERVALS = {"ten-seconds": 1 / SPEED}  # seconds between two polls: one second of the clock
+INTERVALS = {"ten-seconds": 0.2}  # seconds between two polls, since real seconds count there
 # Trials that wait for polls, which a client that long-polls sends every ten seconds only.
 POLLS_NEEDED = (
     "withdrawal",

@@ -28,6 +28,7 @@ class Worker:
     api_version = "2020-07-01"
     headers: Mapping[str, str] = {"Metadata": "true"}
     timeout = 2.0  # seconds for one request
+    drain_intervals = 0  # intervals between two polls that it takes to hand a job back
 
     def __init__(self, endpoint: str, log: Callable[[str], None], every: float = 1.0) -> None:
         parts = urlsplit(endpoint)
@@ -99,6 +100,7 @@ class Worker:
         """Hand the job back, so that another worker takes it."""
         self.draining = True
         if self.job is not None:
+            self.stop.wait(self.drain_intervals * self.every)
             self.log(f"returned {self.job}")
             self.job = None
 

@@ -35,7 +35,7 @@ def test_a_good_client_comes_through(client: str, trial: str) -> None:
 def test_a_mistake_is_found_for_the_right_reason(mistake: str) -> None:
     twin = TWINS[mistake]
     every = INTERVALS.get(twin.trial, clients.EVERY)
-    with Stage(mistake, stops=twin.stops, every=every) as stage:
+    with Stage(mistake, stops=twin.stops, refused=twin.refused, every=every) as stage:
         TRIALS[twin.trial](stage)
         problem = twin.kit.problem(stage.result())
         assert not problem, f"{problem}\n{stage.report()}"

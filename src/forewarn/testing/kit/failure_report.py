@@ -53,8 +53,6 @@ class FailureReport:
             case "impact":
                 on = ", ".join(line["machines"])
                 self._append(line["t"], f"{line['type']} is carried out on {on}")
-            case "activity" if line["busy"]:
-                self._append(line["t"], f"{line['machine']} is still busy: {line['reason']}")
             case "unannounced":
                 on = ", ".join(line["machines"])
                 event = f"{line.get('type', '')} {short(line['event'])}".lstrip()

@@ -26,7 +26,6 @@ HANDLERS: Mapping[str, Handler] = {
     "event": steps.event,
     "approval": steps.approval,
     "impact": steps.impact,
-    "activity": steps.activity,
     "unannounced": steps.unannounced,
     "over": steps.over,
     "up": steps.up,

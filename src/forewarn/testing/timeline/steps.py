@@ -98,16 +98,6 @@ def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     memory.report(t, f"{record.type or 'an event'} is carried out on {listing(machines)}")
 
 
-def activity(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    """Report that a machine was still busy when an event was carried out on it."""
-    record = memory.events.get(lines.name(line.get("event")).upper())
-    machine = lines.name(line.get("machine"))
-    if record is not None and machine and line.get("busy") is True:
-        reason = lines.name(line.get("reason"))
-        busy = f"{machine} was still busy when {memory.describe(record)} was carried out"
-        memory.report(t, f"{busy}: {reason}" if reason else busy)
-
-
 def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """Record the start of an event that is carried out without being listed."""
     id = lines.name(line.get("event")).upper()

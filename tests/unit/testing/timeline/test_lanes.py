@@ -384,15 +384,3 @@ def test_a_refusal_that_is_repeated_is_told_once_with_a_count() -> None:
     once = "a poll of web_0 was refused: 400"
     assert told == [once, f"{once} (10 times)"]
     assert [text for _, text in lanes.picture().latest_changes] == [f"{once} (30 times)"]
-
-
-def test_what_a_machine_was_busy_with_is_told() -> None:
-    changes: list[str] = []
-    lanes = Lanes(lambda _, text: changes.append(text))
-    busy = {"kind": "activity", "t": T + 2, "event": REBOOT, "machine": "web_0", "busy": True}
-    for line in (step("raise", 0), step("start", 1), busy | {"reason": "2 jobs\n"}):
-        lanes.add(line)
-    words = f"web_0 was still busy when Reboot {REBOOT[:8]} of web_0 was carried out: 2 jobs\\n"
-    assert changes[-1] == words
-    lanes.add(busy | {"busy": False})
-    assert changes[-1] == words
