@@ -79,7 +79,7 @@ def _missed(
         return _stopped(client, event, until) or Missed("its polls failed")
     if chance < MIN_CHANCE:
         message = (
-            f"the clock passed {length(round(until.t - visible.t))} of {name} while"
+            f"the clock passed the notice of {name} ({length(round(until.t - visible.t))}) while"
             f" {client.machine}, which polls, had not polled; use clock.play, or advance in steps"
             " that let it poll"
         )

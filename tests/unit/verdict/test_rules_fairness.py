@@ -123,8 +123,8 @@ def test_what_was_wound_past_one_who_polls_was_not_seen_and_that_is_no_success(
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.severity, complaint.event) == ("clock-passed", "wrong", id)
     assert complaint.message == (
-        "the clock passed 30 s of Preempt 00000000 while web_0, which polls, had not polled;"
-        " use clock.play, or advance in steps that let it poll"
+        "the clock passed the notice of Preempt 00000000 (30 s) while web_0, which polls, had not"
+        " polled; use clock.play, or advance in steps that let it poll"
     )
     assert "not seen" in str(world.verdict())
     assert "too late" in str(world.verdict())
