@@ -81,4 +81,4 @@ def test_the_test_of_the_page_passes() -> None:
     room["test_an_eviction"]()
     room = {}
     exec(with_an_address, room)
-    room["test_an_eviction_of_a_client_in_a_thread"]()
+    room["test_a_restart_with_a_client_in_a_thread"]()
