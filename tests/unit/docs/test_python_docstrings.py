@@ -124,7 +124,7 @@ def test_no_signature_names_what_is_inside() -> None:
         for function in vars(value).values()
         if inspect.isfunction(function)
         and (function.__name__ == "__init__" or not _private(function.__name__))
-        and re.search(r"\b(Session|Requests|Node)\b", str(function.__annotations__))
+        and re.search(r"\b(Session|Requests|Node|Stage)\b", str(function.__annotations__))
     ]
     assert found == []
 

@@ -6,7 +6,7 @@ In between, a test starts its client at the address of the machine under test.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forewarn.service.engine.catch_up import POLL_PATIENCE
 from forewarn.testing.durations import Duration, in_seconds
@@ -30,8 +30,8 @@ class LoadedScenario:
     machines: tuple[Machine, ...]
     """The machines under test, which the scenario names in `as`."""
 
-    def __init__(self, stage: Stage, machines: tuple[Machine, ...]) -> None:
-        self._stage = stage
+    def __init__(self, stage: Any, machines: tuple[Machine, ...]) -> None:
+        self._stage: Stage = stage  # Any above: what it is, is not for users
         self.scenario = stage.scenario
         self.machines = machines
 
