@@ -69,6 +69,7 @@ LONGEST = (
     "system/docs/test_howto_languages.py",
     "system/hooks/test_recipe_kubernetes.py",
     "system/service/test_full_disk.py",
+    "system/twins/test_scenarios.py",
     "system/cli/test_scenario.py",
     "system/docs/test_example_web.py",
     "system/guest_network/test_service.py",
