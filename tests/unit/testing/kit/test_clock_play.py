@@ -112,7 +112,7 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     with beside(lambda: service.document("web_0")):
         pass  # somebody else's voice, which may ask again
     service.clock.advance("15m")
-    assert service._session.run(catch_up(service).caught_up(patience=0.05, but_for=caller_id()))
+    assert service._session.run(catch_up(service).caught_up(patience=0.5, but_for=caller_id()))
 
 
 def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
