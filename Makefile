@@ -95,14 +95,14 @@ deb: $(VENV)/.ready
 # What the service needs to run, and nothing else.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
 $(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml tools/make-venv tools/install-lock
-	@echo "Installing forewarn into $(VENV) (first run only) …"
+	@echo "Installing forewarn into $(VENV) (first run, or its requirements have changed) …"
 	@tools/make-venv $(PYTHON) $(VENV) $(SERVER_LOCKS)
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What tests, linters and packaging need besides.
 $(VENV)/.ready: $(VENV)/.server
-	@echo "Installing what tests and linters need into $(VENV) (first run only) …"
+	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
 	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@

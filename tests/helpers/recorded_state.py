@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved, apply
+from forewarn.core.time import SECOND
+from forewarn.judge import Finding
 from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store.sqlite.engine import SqliteStore
+from helpers.load import SPEED
 
 
 class Record(NamedTuple):
@@ -46,6 +49,17 @@ async def read_state(path: Path) -> Record:
     stored = dict(store.groups)
     await store.close()
     return Record(replayed, stored, unseen, rollouts, raised)
+
+
+def held_up(finding: Finding, raised: dict[str, Event], seconds: float) -> bool:
+    """Was an event raised with its full notice, and shown at most this many seconds late, because
+    of what was done to the processes? While one is dead or stands still, guests get no document,
+    or the one before."""
+    if finding.rule != "short-notice" or finding.event is None or finding.t is None:
+        return False
+    event = raised[finding.event]
+    full_notice = event.not_before - event.raised_at >= event.traits.notice / SPEED
+    return full_notice and finding.t - event.raised_at / SECOND <= seconds
 
 
 def free_port(after: int = 20_000) -> int:

@@ -14,13 +14,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from forewarn.core import Event, Status
-from forewarn.core.time import SECOND
-from forewarn.judge import Finding, judge
+from forewarn.core import Status
+from forewarn.judge import judge
 from forewarn.support import guard
 from helpers.load import HOSTS, MACHINES, SPEED, LoadGenerator
 from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, read_state
+from helpers.recorded_state import free_port, held_up, read_state
 
 KILLS = 24
 KINDS = {
@@ -175,16 +174,6 @@ async def killed_one_by_one(directory: Path) -> tuple[LoadGenerator, Counter[str
     return guests, killed
 
 
-def held_up(finding: Finding, raised: dict[str, Event]) -> bool:
-    """Was an event raised with its full notice, and shown late only because of what was done to the
-    processes? While one is dead or stands still, guests may get the document before."""
-    if finding.rule != "short-notice" or finding.event is None or finding.t is None:
-        return False
-    event = raised[finding.event]
-    full_notice = event.not_before - event.raised_at >= event.traits.notice / SPEED
-    return full_notice and finding.t - event.raised_at / SECOND <= HELD_UP
-
-
 def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> None:
     guests, killed = asyncio.run(killed_one_by_one(tmp_path))
     assert {"control", "worker 0", "worker 1", "supervisor", "stopped"} == set(killed)
@@ -193,7 +182,9 @@ def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> Non
     impacts = [json.loads(line) for line in lines]
     record = asyncio.run(read_state(tmp_path / "state.db"))
     judgement = judge([*guests.trace, *impacts, *record.unseen])
-    findings = [finding for finding in judgement.findings if not held_up(finding, record.raised)]
+    findings = [
+        finding for finding in judgement.findings if not held_up(finding, record.raised, HELD_UP)
+    ]
     assert findings == [], judgement.render()
 
     exchanges = [line for line in guests.trace if line["kind"] == "exchange"]

@@ -18,9 +18,10 @@ from forewarn.core import Status
 from forewarn.judge import judge
 from helpers.load import SPEED, LoadGenerator
 from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, read_state
+from helpers.recorded_state import free_port, held_up, read_state
 
 KILLS = 200
+HELD_UP = 5.0  # seconds for a service that was killed to answer again
 
 
 class Victim:
@@ -110,7 +111,10 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     impacts = [json.loads(line) for line in lines]
     record = asyncio.run(read_state(tmp_path / "state.db"))
     judgement = judge([*guests.trace, *impacts, *record.unseen])
-    assert judgement.ok, judgement.render()
+    findings = [
+        finding for finding in judgement.findings if not held_up(finding, record.raised, HELD_UP)
+    ]
+    assert findings == [], judgement.render()
 
     exchanges = [record for record in guests.trace if record["kind"] == "exchange"]
     answered = Counter((record["method"], record["status"]) for record in exchanges)

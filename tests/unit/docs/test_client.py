@@ -74,7 +74,7 @@ def _limits(*modules: ModuleType) -> list[tuple[str, float]]:
 
 
 LIMITS = {  # what the page says that each constant limits, and the constant's unit there
-    "INTERVAL": ("Time between two polls", 1, " s"),
+    "INTERVAL": ("Default `interval` between two polls", 1, " s"),
     "MAX_INTERVAL": (
         "Longest `interval`; a client that polls more rarely could miss a Preempt",
         1,
@@ -95,7 +95,7 @@ LIMITS = {  # what the page says that each constant limits, and the constant's u
         " s",
     ),
     "ANSWER": ("Time for an answer", 1, " s"),
-    "ANSWER_LEAST": ("Time for an answer, even if less of the timeout is left", 1, " s"),
+    "ANSWER_LEAST": ("Minimum time for an answer, even if less of the timeout is left", 1, " s"),
     "STALL": ("Time for the rest of an answer that has begun", 1, " s"),
     "LEAST": ("Shortest timeout of any operation on a socket", 1, " s"),
     "FIRST_ANSWER": ("Time for the first answer", 1, " s"),

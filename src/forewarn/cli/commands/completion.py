@@ -21,12 +21,13 @@ def completion(
         str,
         typer.Argument(
             callback=_shell,
+            metavar="SHELL",
             help=f"Name of the shell: {either_of(SHELLS)}.",
             autocompletion=lambda: list(SHELLS),
         ),
     ],
 ) -> None:
-    """Print a script that completes commands, options and names, e.g. for ~/.bashrc:
+    """Print a shell completion script. For bash, add to ~/.bashrc:
     eval "$(forewarn completion bash)"
     """
     typer.echo(script(shell), nl=False)

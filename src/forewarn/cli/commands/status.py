@@ -44,8 +44,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(json: Json = False, url: Url = None) -> None:
-    """Show one screen about the service: what has started, what is next, what waits and why, and
-    what needs attention. Exits with 1 if something does."""
+    """Summarize the service: what has started, what is next, what is waiting and why, and what
+    needs attention. Exits with 1 if anything does."""
     with service(url) as client:
         overview = _read(client)
         if json:
