@@ -90,6 +90,7 @@ def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest,
 
 
 def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
+    connections = service._session.node.endpoint.connections
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
             assert send_poll(stack.enter_context(guest.line())).status == 200
@@ -100,8 +101,9 @@ def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest:
                     answer = line.answer()
                     assert (answer.status, answer.header("connection")) == (429, "close")
                     assert line.over() == b""
-        assert service._session.node.endpoint.connections.total == ROOM
-    until(lambda: not service._session.node.endpoint.connections._refused)
+                # Of those that are being closed slowly there may be few: one more is cut off.
+                until(lambda: not connections._refused)
+        assert connections.total == ROOM
 
 
 def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None:

@@ -28,6 +28,7 @@ POLLS_TO_CATCH_UP = (
 OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], Now], None]
 Client: TypeAlias = tuple[str, str]  # a machine, and the id of the caller that polls as it
 GUEST = ""  # the caller id of requests over the wire
+NOBODY: frozenset[str] = frozenset()
 
 
 class Stopped(Hung):
@@ -138,7 +139,7 @@ class CatchUp:
         polls = self._polls_of(client)
         polls.count += 1
         polls.last = guard.monotonic()
-        if caller_id == GUEST:
+        if caller_id == GUEST and polls.senders != NOBODY:
             senders = self.requesting()
             polls.senders = senders if polls.senders is None else polls.senders & senders
         if self._waits and polls.count > 1:
