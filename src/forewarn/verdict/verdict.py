@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from forewarn.support.handles import EventRef, MachineRef, id_of, name_of
+from forewarn.support.text import counted
 from forewarn.verdict import rendering
 from forewarn.verdict.rules import RuleName, check_rules
 from forewarn.verdict.values import Complaint, Conduct, Course, VerdictData
@@ -150,7 +151,7 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         events = len(
             {item.event for item in self.courses} | {item.event for item in self.unannounced}
         )
-        totals = f"{_count(len(self.conducts), 'machine')}, {_count(events, 'event')}"
+        totals = f"{counted(len(self.conducts), 'machine')}, {counted(events, 'event')}"
         if not broken:
             return f"<Verdict: nothing wrong; {totals}>"
         if len(broken) == 1:
@@ -168,7 +169,3 @@ class _MachineOnly(msgspec.Struct, frozen=True):
 
 def _id(event: EventRef) -> str:
     return id_of(event).upper()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,7 +6,7 @@ addresses of this machine are checked by `machine.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from forewarn.agent.hooks import KINDS
 from forewarn.client import Client, ClientError
 from forewarn.client.identity import Identity
 from forewarn.support import guard
-from forewarn.support.text import SECOND, in_words, listing
+from forewarn.support.text import SECOND, counted, in_words, listing
 
 TIMEOUT = 20.0  # seconds for the endpoint to answer a request
 LONG_POLL = 1.0  # seconds for which a long-poll is tried
@@ -34,7 +34,7 @@ def findings(path: Path) -> Iterator[Finding]:
     except ConfigError as error:
         yield from (problem("configuration", message) for message in error.problems)
         return
-    count = f"{_counted(config.rules, 'rule')}, {_counted(config.hooks, 'hook')}"
+    count = f"{counted(len(config.rules), 'rule')}, {counted(len(config.hooks), 'hook')}"
     yield ok("configuration", f"{path}: {count}")
     yield from (note("configuration", message) for message in config.warnings)
     yield from machine.check_file(path)
@@ -150,10 +150,6 @@ def _check_approval(config: Config, *, forewarn: bool) -> Iterator[Finding]:
             f"when-done ({listing(alone)}) approves for every machine of an event as soon as this"
             " one is done; where events list several machines, coordinated waits for all of them",
         )
-
-
-def _counted(items: Sized, name: str) -> str:
-    return f"{len(items)} {name}{'' if len(items) == 1 else 's'}"
 
 
 def _span(seconds: float) -> str:

@@ -46,8 +46,8 @@ def dev(
     addresses: Annotated[
         str,
         typer.Option(
-            help="What each machine has to itself: an address ('loopback'), a port on 127.0.0.1"
-            " ('ports'), or an address where there is more than one ('auto')."
+            help="How machines are told apart: each by its own address ('loopback'), each by its"
+            " own port on 127.0.0.1 ('ports'), or by whichever this system offers ('auto')."
         ),
     ] = "auto",
     metadata: Metadata = None,

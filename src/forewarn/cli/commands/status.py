@@ -15,7 +15,7 @@ from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
-from forewarn.support.text import in_words, listing
+from forewarn.support.text import counted, in_words, listing
 
 SHOWN = 5  # lines of a section; the others are counted
 OVER = ("aborted", "done")  # states of rollouts that have ended
@@ -101,8 +101,8 @@ def _print(overview: Overview) -> None:
     now = state.clock.now
     say(f"forewarn {state.version} at {overview.url}")
     say(
-        f"  {_count(state.machines, 'machine')} in {_count(state.groups, 'group')},"
-        f" {_count(overview.hosts, 'host')}, {_count(state.events, 'active event')}"
+        f"  {counted(state.machines, 'machine')} in {counted(state.groups, 'group')},"
+        f" {counted(overview.hosts, 'host')}, {counted(state.events, 'active event')}"
     )
     say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
     say(f"  clock: {_clock(state.clock)}")
@@ -164,7 +164,3 @@ def _clock(clock: s.Clock) -> str:
 
 def _duration(start: datetime, end: datetime) -> str:
     return in_words(round((end - start).total_seconds()) * SECOND)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -36,7 +36,7 @@ from forewarn.service.platform.host_state import (
 )
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
 DEGRADED_NOTICE: Duration = 7 * DAY
 
@@ -341,17 +341,12 @@ def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) 
     if not machines:
         location = "no machine is on it; it can be worked on at any time"
     else:
-        location = f"{_count(machines, 'machine')} on it"
+        location = f"{counted(len(machines), 'machine')} on it"
     if not events:
         return f"{state}; {location}; nothing is planned for it"
     started = sum(event.status is Status.STARTED for event in events)
     announced_to = {name for event in events for name in event.resources}
     later = [machine.name for machine in machines if machine.name not in announced_to]
     added_later = f"; not announced to machines added later: {listing(later)}" if later else ""
-    return (
-        f"{state}; {location}; {_count(events, 'event')} about it, {started} started{added_later}"
-    )
-
-
-def _count(items: Sequence[object], name: str) -> str:
-    return f"1 {name}" if len(items) == 1 else f"{len(items)} {name}s"
+    plans = f"{counted(len(events), 'event')} about it, {started} started{added_later}"
+    return f"{state}; {location}; {plans}"

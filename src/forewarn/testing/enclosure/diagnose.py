@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from pathlib import Path
+
+from forewarn.support.system import linux_problem
 
 _SYSCTLS = Path("/proc/sys")
 _ALTERNATIVE = (
@@ -14,14 +15,11 @@ _ALTERNATIVE = (
 )
 
 
-def platform_problem() -> str | None:
-    """Return why this system has no network namespaces; None if it has."""
-    if sys.platform == "linux":
-        return None
-    return (
-        f"a network namespace needs Linux, and this is {sys.platform};"
-        " run the program in a container beside the service"
-        ' (see "Containers" in the documentation)'
+def platform_problem() -> str:
+    """Return why this system has no network namespaces, or "" if it has."""
+    return linux_problem(
+        "a network namespace",
+        'run the program in a container beside the service (see "Containers" in the documentation)',
     )
 
 

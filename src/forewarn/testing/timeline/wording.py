@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 from forewarn.testing.timeline.axis import duration, elapsed, exact, moment
 from forewarn.testing.timeline.values import (
     UNKNOWN_CALLERS,
@@ -93,12 +93,12 @@ def heading(picture: Picture) -> str:
     followed = sum(lane.machine != UNKNOWN_CALLERS for lane in picture.lanes)
     parts = [
         _from_to(picture.begins, picture.now),
-        _count(followed + picture.dropped_machines, "machine"),
-        _count(count + picture.dropped_events, "event"),
-        _count(picture.polls, "poll"),
+        counted(followed + picture.dropped_machines, "machine"),
+        counted(count + picture.dropped_events, "event"),
+        counted(picture.polls, "poll"),
     ]
     if picture.dropped_machines:
-        parts.append(f"only {_count(followed, 'machine')} could be followed")
+        parts.append(f"only {counted(followed, 'machine')} could be followed")
     if picture.dropped_events:
         parts.append(f"the last {count:,} events are shown")
     return " · ".join(parts)
@@ -110,7 +110,7 @@ def outcome(scenario: ScenarioOutcome) -> str:
         missed = sum(not item.ok for item in scenario.expectations)
         text = f"scenario {scenario.scenario} failed"
         if missed:
-            text += f": {missed:,} of {_count(len(scenario.expectations), 'expectation')} not met"
+            text += f": {missed:,} of {counted(len(scenario.expectations), 'expectation')} not met"
         return text
     if not scenario.expectations:
         return f"scenario {scenario.scenario} expects nothing"
@@ -136,7 +136,7 @@ def description(picture: Picture) -> str:
         sentences.append(f"{subject}: {', '.join(parts) or 'not announced'}.")
     more = len(picture.events) - MAX_DESCRIBED
     if more > 0:
-        sentences.append(f"And {_count(more, 'more event')}.")
+        sentences.append(f"And {counted(more, 'more event')}.")
     return " ".join(sentences)
 
 
@@ -147,10 +147,6 @@ def _from_to(begins: float, now: float) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _times(count: int) -> str:

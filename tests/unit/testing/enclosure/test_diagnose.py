@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.support import system
 from forewarn.testing.enclosure import diagnose, fake_time, loopback, program
 
 HEAD = "  sl  local_address rem_address   st\n"
@@ -95,9 +96,11 @@ def test_without_a_known_reason_the_kernels_own_is_said(tmp_path: Path) -> None:
 
 
 def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert diagnose.platform_problem() is None
+    assert diagnose.platform_problem() == ""
+    monkeypatch.setattr(system, "ON_LINUX", False)
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "needs Linux, and this is darwin" in str(diagnose.platform_problem())
+    problem = diagnose.platform_problem()
+    assert "a network namespace needs Linux 5.3 or newer, and this is macOS; run the" in problem
 
 
 def test_a_library_that_is_not_there_is_said_with_what_to_install(
