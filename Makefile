@@ -35,10 +35,12 @@ unexport PYTHONDONTWRITEBYTECODE
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
+# Much of what comes before the tests is waiting for a network: one core is not enough for it.
+TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
-	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages collected
+	@$(TOGETHER) 2 $(VENV)/.ready packages
+	@$(TOGETHER) 3 portable lint collected $(CLIENTS)/.ready
 	tools/run-tests $(BIN)/pytest
-	@$(MAKE) --no-print-directory portable
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
@@ -54,11 +56,11 @@ conformance: $(VENV)/.ready
 	@test -n "$(ENDPOINT)" || { echo "make conformance: pass ENDPOINT=http://HOST:PORT" >&2; exit 2; }
 	$(BIN)/pytest tests/wire --endpoint "$(ENDPOINT)" $(CONFORMANCE_ARGS)
 
-# What the tests need beside Python: one after the other, as Debian installs one at a time.
-packages: $(CLIENTS)/.ready
+# What the tests need beside Python.
+packages:
 	tools/test-packages
 
-# Read once before several processes do at the same time, which then find them compiled.
+# Read while others wait, so that the tests, which only one process reads, are compiled by then.
 collected: $(VENV)/.ready
 	@$(BIN)/pytest --collect-only --quiet --quiet --no-summary >/dev/null || \
 		$(BIN)/pytest --collect-only --quiet --quiet
@@ -94,7 +96,8 @@ deb: $(VENV)/.ready
 
 # What the service needs to run, and nothing else.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
-$(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml tools/make-venv tools/install-lock
+MAKES_VENV := requirements/pip.lock tools/make-venv tools/install-lock
+$(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
 	@echo "Installing forewarn into $(VENV) (first run, or its requirements have changed) …"
 	@tools/make-venv $(PYTHON) $(VENV) $(SERVER_LOCKS)
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
@@ -108,14 +111,14 @@ $(VENV)/.ready: $(VENV)/.server
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
-$(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/install-lock tools/client-packages
+$(CLIENTS)/.ready: requirements/clients.lock $(MAKES_VENV) tools/client-packages
 	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
 # What is measured runs on the distribution's Python: one that was built without profile-guided
 # optimisation is a fifth slower. The peers: a Go toolchain here, nginx and wrk from Debian.
-$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml tools/make-venv tools/install-lock
+$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml $(MAKES_VENV)
 	tools/make-venv $(BENCH_PYTHON) $(BENCHES) requirements/dev.lock
 	tools/install-lock $(BENCHES) "" requirements/bench.lock
 	$(BENCHES)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
@@ -137,6 +140,8 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/bench.in \
 		--output-file requirements/bench.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site

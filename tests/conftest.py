@@ -52,6 +52,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 LONGEST = (
     "system/deploy/test_deb.py",
     "system/deploy/test_container.py",
+    "system/docs/test_example_clients.py",
     "system/packaging/test_install_lines.py",
     "system/packaging/test_extras.py",
     "system/control/test_schemathesis.py",
@@ -82,6 +83,18 @@ LONGEST = (
     "system/agent/test_systemd_boot.py",
     "system/hooks/test_systemd.py",
     "system/node/test_supervisor_restarts.py",
+    "integration/testing/test_shipped_scenarios.py",
+    "unit/store/sqlite/test_copy.py",
+    "integration/metadata/test_closing_connections.py",
+    "unit/testing/kit/test_clock_play.py",
+    "integration/metadata/test_extensions.py",
+    "unit/testing/recording/test_recording_scenario.py",
+    "integration/metadata/test_limits.py",
+    "unit/testing/kit/test_clock_silence.py",
+    "unit/testing/kit/test_clock_reactions.py",
+    "integration/client/test_faults.py",
+    "unit/metadata/workers/test_hub.py",
+    "unit/drivers/test_registry.py",
 )
 
 

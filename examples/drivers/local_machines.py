@@ -44,7 +44,7 @@ def main() -> int:
     fleet, verb = Path(sys.argv[1]), sys.argv[2]
     task = json.load(sys.stdin)
     machines = [fleet / machine["name"] for machine in task["machines"]]
-    records = Records(fleet / "records", task["event"])
+    records = Records(fleet / "records", task)
     if verb == "check":
         return check(task, machines)
     if verb == "observe":

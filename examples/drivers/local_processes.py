@@ -12,7 +12,8 @@ The directory has one directory for each machine:
                               all of it is frozen, else the process alone, by SIGSTOP
     /run/fleet/web_0/start    a program that becomes the machine's process after a Reboot
 
-and, written by this program, `records`: what was begun, and what is over.
+and, written by this program, `records`: what was begun, and what is over, for which ticket and
+which step of which rollout.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ def main() -> int:
     fleet, verb = Path(sys.argv[1]), sys.argv[2]
     task = json.load(sys.stdin)
     machines = [fleet / machine["name"] for machine in task["machines"]]
-    records = Records(fleet / "records", task["event"])
+    records = Records(fleet / "records", task)
     if verb == "check":
         return check(task, machines)
     if verb == "observe":
@@ -129,15 +130,18 @@ def restart(machines: list[Path], records: "Records") -> int:
 class Records:
     """What was begun and what is over, on disk before anything follows from it."""
 
-    def __init__(self, directory: Path, event: str) -> None:
+    def __init__(self, directory: Path, task: dict) -> None:
         directory.mkdir(exist_ok=True)
-        self.base = directory / event
+        self.base = directory / task["event"]
+        self.reason = {name: task[name] for name in ("ticket", "rollout", "step") if task[name]}
 
     def has(self, what: str) -> bool:
         return self.base.with_suffix(f".{what}").exists()
 
     def write(self, what: str) -> None:
         with self.base.with_suffix(f".{what}").open("w") as file:
+            json.dump(self.reason, file)
+            file.flush()
             os.fsync(file.fileno())
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from helpers import languages
 from helpers.doc_snippets import FENCE, blocks
 from helpers.paths import ROOT
 
@@ -128,6 +128,5 @@ def _programs(room: Path) -> Iterator[ExampleClient]:
     (room / "client.py").write_text(recipe)
     (room / "loop.py").write_text(LOOP)
     yield ExampleClient(str(RECIPES.relative_to(ROOT)), (sys.executable, str(room / "loop.py")))
-    if node := shutil.which("node"):
-        script = examples / "clients" / "node" / "drain.js"
-        yield ExampleClient(str(script.relative_to(ROOT)), (node, str(script)))
+    for language in filter(languages.are_here, languages.LANGUAGES):
+        yield ExampleClient(f"examples/clients/{language}", languages.program(language, room))

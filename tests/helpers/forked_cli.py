@@ -1,5 +1,5 @@
-"""`forewarn`, or a script that uses it, as a process of its own, without paying for the imports
-each time.
+"""`forewarn`, or a script or program that uses it, as a process of its own, without paying for the
+imports each time.
 
 Most of what a command costs is reading Python. A nursery has read it all and forks whenever a test
 wants a process; the child is as much a process as any other: it has its own files, environment,
@@ -23,19 +23,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 FOREWARN = (sys.executable, "-m", "forewarn")
 SCRIPT = (sys.executable, "-c")
+NO_SITE = "-S"  # a program may be started with it to save time, which is saved here anyway
+UNBUFFERED = "PYTHONUNBUFFERED"  # a variable
 USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "pass_fds"}
 MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
 NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
 
 
 class Forked(subprocess.Popen[Any]):
-    """`subprocess.Popen`, for words that begin with FOREWARN or SCRIPT."""
+    """`subprocess.Popen`, for words that begin with FOREWARN or SCRIPT, or are a program's."""
 
     _ended: int  # a pipe that says how it ended
 
@@ -60,16 +63,15 @@ class Forked(subprocess.Popen[Any]):
         *more: Any,
     ) -> None:
         words = [str(word) for word in args]
-        scripted = tuple(words[:2]) == SCRIPT
-        assert scripted or tuple(words[:3]) == FOREWARN, words
-        usual = tuple(more[1:]) == (None, None, None, -1, False, -1)
+        *unusual, new_session, process_group = more[1:]
+        usual = (*unusual, process_group) == (None, None, None, -1, -1)
         if not usual or executable or preexec_fn or pass_fds or shell:
             raise ValueError(f"start this by subprocess: {words}")
         request = {
-            "script": words[2] if scripted else None,
-            "words": words[3:],
+            **_code(words),
             "env": dict(os.environ if env is None else env),
             "cwd": str(cwd or Path.cwd()),
+            "new_session": new_session,
         }
         given = [p2cread, c2pwrite, errwrite]
         streams = [own if fd == -1 else fd for own, fd in enumerate(given)]
@@ -95,11 +97,33 @@ class Forked(subprocess.Popen[Any]):
         return self.pid, int(said)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
-        if self.returncode is None:
-            pid, status = self._try_wait(os.WNOHANG)
-            if pid:
-                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+            try:
+                if self.returncode is None:
+                    pid, status = self._try_wait(os.WNOHANG)
+                    if pid:
+                        self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
         return self.returncode
+
+
+def _code(words: Sequence[str]) -> dict[str, Any]:
+    """What is to be executed with which arguments."""
+    if tuple(words[:3]) == FOREWARN:
+        return {"words": words[3:]}
+    if tuple(words[:2]) == SCRIPT:
+        return {"script": words[2], "words": words[3:]}
+    assert is_program(words), words
+    file, *arguments = words[2:] if words[1] == NO_SITE else words[1:]
+    return {"file": file, "words": arguments}
+
+
+def is_program(words: Sequence[str]) -> bool:
+    """Return whether these words start a file with the Python of the tests."""
+    python, *rest = words
+    file = next((word for word in rest if word != NO_SITE), "")
+    return python == sys.executable and file.endswith(".py")
 
 
 def _namespaces() -> list[str]:
@@ -149,7 +173,10 @@ class Zygote:
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         argv = [sys.executable, __file__, str(theirs.fileno())]
-        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        env = {name: value for name, value in os.environ.items() if name != UNBUFFERED}
+        self._process = subprocess.Popen(
+            argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=env
+        )
         theirs.close()
         self._one_at_a_time = threading.Lock()
 
@@ -227,22 +254,57 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
-    if os.environ.get("PYTHONUNBUFFERED"):
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    unbuffered = bool(os.environ.get(UNBUFFERED))
+    sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=unbuffered)  # type: ignore[union-attr]
+    sys.stderr.reconfigure(write_through=unbuffered)  # type: ignore[union-attr]
+    if request.get("new_session"):
+        os.setsid()
+    _end_after(lambda: _execute(request))
+
+
+def _execute(request: dict[str, Any]) -> None:
     if (script := request.get("script")) is not None:
         sys.argv = ["-c", *request["words"]]
         sys.path[0] = ""
         exec(compile(script, "<string>", "exec"), {"__name__": "__main__"})
-        sys.exit(0)
-    sys.argv = ["forewarn", *request["words"]]
-    from forewarn.cli import main
+    elif (file := request.get("file")) is not None:
+        sys.argv = [file, *request["words"]]
+        sys.path[0] = str(Path(file).parent)
+        program = sys.modules["__main__"] = types.ModuleType("__main__")
+        program.__file__ = file
+        exec(compile(Path(file).read_bytes(), file, "exec"), program.__dict__)
+    else:
+        sys.argv = ["forewarn", *request["words"]]
+        from forewarn.cli import main
 
-    main()
-    sys.exit(0)
+        main()
+
+
+def _end_after(execute: Callable[[], None]) -> NoReturn:
+    """End as Python does, but free nothing: to write to everything that was read takes ten times
+    as long as all the rest."""
+    status = 0
+    try:
+        execute()
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        status = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        sys.exit(status)  # Python has more to say about it
+    os._exit(status & 0xFF)
 
 
 def _read_everything() -> None:
+    import asyncio  # noqa: F401
+    import http.client  # noqa: F401
+
     import alembic.runtime.environment
     import alembic.script  # noqa: F401
     import typer._adapters
@@ -251,6 +313,7 @@ def _read_everything() -> None:
 
     import forewarn.cli.app
     import forewarn.cli.commands.dev_config
+    import forewarn.client
     import forewarn.control.app
     import forewarn.control.server.acceptor
     import forewarn.control.server.protocol

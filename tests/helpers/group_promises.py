@@ -6,7 +6,10 @@ may be announced, and with how much notice. `core_referee.py` judges by these.
 
 from __future__ import annotations
 
-from forewarn.core import Group, Now, commands
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from forewarn.core import Group, Now, Policy, commands
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
@@ -18,6 +21,7 @@ NOTICE: dict[EventType, Duration] = {
     EventType.PREEMPT: 30 * SECOND,
     EventType.TERMINATE: 5 * MINUTE,
 }
+NIGHTS = "22:00-04:00 Europe/Berlin"
 DELETES = (EventType.PREEMPT, EventType.TERMINATE)
 BY_USER = (EventType.REBOOT, EventType.REDEPLOY)
 
@@ -49,9 +53,40 @@ def waits_for_domain(event: Event) -> bool:
     return waits_for_machine(event) and event.source is Source.PLATFORM
 
 
-def held_by(event: Event, events: tuple[Event, ...], now: Now) -> set[HoldKind]:
-    """What holds a Scheduled event back, among these events of its group."""
+def halted(event: Event, group: Group, now: Now) -> bool:
+    """Has somebody halted it: everything, its group, or one of its machines by a label k=v?"""
+    labels = {
+        f"{name}={value}"
+        for machine in group.machines
+        if machine.name in event.resources
+        for name, value in {**group.labels, **machine.labels}.items()
+    }
+    return any(
+        (not halt.groups or group.name in halt.groups) and (not halt.label or halt.label in labels)
+        for halt in now.halts
+    )
+
+
+def obeys_windows(event: Event) -> bool:
+    return waits_for_domain(event) and not event.ignore_windows
+
+
+def closed(policy: Policy, at: Time) -> set[HoldKind]:
+    """What keeps maintenance from starting at an instant. The only window that groups have here is
+    NIGHTS, so that a look at a clock in Berlin is enough."""
     kinds: set[HoldKind] = set()
+    assert all(window.text == NIGHTS for window in policy.windows)
+    berlin = datetime.fromtimestamp(at // SECOND, ZoneInfo("Europe/Berlin"))
+    if policy.windows and 4 <= berlin.hour < 22:
+        kinds.add(HoldKind.WINDOW)
+    if any(blackout.begins <= at < blackout.ends for blackout in policy.blackouts):
+        kinds.add(HoldKind.BLACKOUT)
+    return kinds
+
+
+def held_by(event: Event, events: tuple[Event, ...], now: Now, group: Group) -> set[HoldKind]:
+    """What holds a Scheduled event back, among these events of its group."""
+    kinds = closed(group.policy, now.at) if obeys_windows(event) else set[HoldKind]()
     others = [other for other in events if other.id != event.id]
     busy = [other for other in others if other.status is Status.STARTED]
     if event.approved is None:
@@ -71,6 +106,8 @@ def held_by(event: Event, events: tuple[Event, ...], now: Now) -> set[HoldKind]:
                 kinds.add(HoldKind.COUPLING)
     if from_copy(event, now):
         kinds.add(HoldKind.RESTORED)
+    if halted(event, group, now):
+        kinds.add(HoldKind.HALT)
     if waits_for_machine(event) and any(set(o.resources) & set(event.resources) for o in busy):
         kinds.add(HoldKind.MACHINE)
     if waits_for_domain(event) and any(o.domain != event.domain for o in busy):
@@ -144,3 +181,12 @@ def notice_is_wrong(command: commands.Raise, now: Now) -> bool | None:
         notice = promised if command.notice is None else command.notice
     short = notice < promised and not command.short_notice
     return short or notice < 0 or notice > 90 * DAY
+
+
+def outside(group: Group, command: commands.Raise) -> bool:
+    """Is this a time that the caller has chosen and at which maintenance may not start?"""
+    platform = command.source is Source.PLATFORM and command.type not in DELETES
+    if command.not_before is None or not platform or command.ignore_windows:
+        return False
+    shown = -(-command.not_before // SECOND) * SECOND
+    return bool(closed(group.policy, shown))

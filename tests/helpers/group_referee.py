@@ -6,7 +6,7 @@ commit. The rules it judges by are in `core_rules.py`.
 
 from __future__ import annotations
 
-from forewarn.core import Changes, Group, Now, Refused, commands, view
+from forewarn.core import Changes, Group, Now, Policy, Refused, commands, view
 from forewarn.core.changes import Change, Disabled, EventMoved
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.lifecycle import Move
@@ -16,11 +16,14 @@ from helpers.group_promises import (
     BY_USER,
     DELETES,
     NOTICE,
+    closed,
     goes_at_once,
     grace_end,
     held_by,
     misworded,
     notice_is_wrong,
+    obeys_windows,
+    outside,
     paced,
     same_request,
     too_many,
@@ -33,7 +36,7 @@ STAGES = {Status.SCHEDULED: 0, Status.STARTED: 1, Status.FINISHED: 2, Status.WIT
 
 def said_once(event: Event) -> tuple[object, ...]:
     """What is said when an event is raised, and never otherwise afterwards."""
-    when = (event.not_before, event.raised_at, event.duration)
+    when = (event.raised_at, event.duration)
     what = (event.group, event.type, event.source, event.domain, event.failure, event.cause)
     return (*what, *when, event.resources, event.by, event.description, event.unannounced)
 
@@ -80,7 +83,7 @@ class Referee:
             return
         self._approvals(before, command, decision)
         self._enabling(before, command, now, decision, after, served)
-        self._starts(before, decision.items, now)
+        self._starts(before, decision.items, now, after)
         self._records(command, decision.items, now, after)
         self._endings(before, command, decision.items, after)
         active = [self.last[id] for id in self.order if not self.last[id].status.over]
@@ -107,6 +110,9 @@ class Referee:
                 assert refused == (not self.listed.issuperset(ids)), (ids, self.listed)
             case commands.OperatorApprove(id=id):
                 assert refused == (id not in active)
+            case commands.Postpone(id=id, not_before=not_before):
+                waiting = id in active and active[id].status is Status.SCHEDULED
+                assert refused == (not waiting or not_before <= active[id].not_before)
             case commands.Cancel(id=id):
                 assert refused == (id not in active or active[id].status is Status.STARTED)
             case commands.Finish(id=id, reason=reason):
@@ -147,7 +153,7 @@ class Referee:
                 ):
                     assert refused
                 elif wrong is not None:
-                    assert refused == wrong
+                    assert refused == (wrong or outside(before, command))
             case _:
                 assert not refused
 
@@ -183,7 +189,7 @@ class Referee:
         silence = now.rules.silence
         silent = silence is not None and served - self.last_get >= paced(silence, now)
         if any(isinstance(item, Disabled) for item in decision.items):
-            assert isinstance(command, commands.Disable) or silent
+            assert isinstance(command, commands.Disable) or silent or not after.machines
         if isinstance(command, commands.Tick) and before.enabled:
             assert after.enabled == (not silent)
         if isinstance(command, commands.Disable):
@@ -195,7 +201,7 @@ class Referee:
             assert isinstance(command, commands.Enable | commands.Tick)
             self.last_get = served
 
-    def _starts(self, before: Group, items: tuple[Change, ...], now: Now) -> None:
+    def _starts(self, before: Group, items: tuple[Change, ...], now: Now, after: Group) -> None:
         """At the moment an event starts, nothing holds it and NotBefore is kept."""
         present = {event.id: event for event in before.events}
         for item in items:
@@ -206,7 +212,7 @@ class Referee:
                 if event.id not in self.approved:
                     assert now.at >= event.not_before
                     assert now.at >= grace_end(now)
-                assert not held_by(present[event.id], tuple(present.values()), now)
+                assert not held_by(present[event.id], tuple(present.values()), now, after)
                 assert event.started_at == now.at
             if event.status.over:
                 del present[event.id]
@@ -224,11 +230,20 @@ class Referee:
             earlier = self.last.get(id)
             if earlier is None:
                 assert item.what in (Move.RAISE, Move.FAIL)
-                self._raised(command, event, now)
+                self._raised(command, event, now, after.policy)
                 unannounced = event.source is Source.USER and not after.enabled
                 assert event.unannounced == unannounced
             else:
                 self._follows(earlier, event)
+                assert event.ignore_windows >= earlier.ignore_windows
+                if item.what is Move.POSTPONE:
+                    assert event.not_before > earlier.not_before
+                    assert event.postponed[:-1] == earlier.postponed
+                else:
+                    assert (event.not_before, event.postponed) == (
+                        earlier.not_before,
+                        earlier.postponed,
+                    )
             if item.what is Move.APPROVE and event.source is Source.USER and nobody_up(after):
                 self.approved.add(id)
             assert (event.approved is not None) == (id in self.approved)
@@ -252,7 +267,7 @@ class Referee:
             assert event.attempt
             assert 0 <= event.attempt.number - earlier.attempt.number <= 1
 
-    def _raised(self, command: commands.Command, event: Event, now: Now) -> None:
+    def _raised(self, command: commands.Command, event: Event, now: Now, policy: Policy) -> None:
         self.order.append(event.id)
         assert event.raised_at == now.at
         assert event.not_before % SECOND == 0
@@ -272,7 +287,14 @@ class Referee:
                 raise AssertionError(f"{command} raised an event")
         if event.unannounced:  # at once
             asked = now.at
-        assert 0 <= event.not_before - asked < SECOND
+        if obeys_windows(event):
+            assert not closed(policy, event.not_before)
+            later = event.not_before - asked >= SECOND
+            if later:  # the first time at which it may
+                assert closed(policy, event.not_before - SECOND)
+            assert event.not_before >= asked
+        else:
+            assert 0 <= event.not_before - asked < SECOND
         assert event.resources == machines
 
     def _endings(

@@ -3,6 +3,8 @@ watches every decision. Examples and properties act on the core through this alo
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from forewarn.core import (
@@ -27,6 +29,8 @@ from forewarn.core import (
 )
 from forewarn.core.changes import Change, EventMoved
 from forewarn.core.deciding.holds import HoldKind
+from forewarn.core.fleet import Placement
+from forewarn.core.halts import Halt
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
 from helpers.group_referee import Referee
@@ -73,6 +77,17 @@ class World:
         self._ids += 1
         return f"E{self._ids}"
 
+    def halt(self, **scope: Any) -> str:
+        """An operator halts what has not started."""
+        id = self.new_id()
+        made = Halt(id=id, by="ops", at=self.now.at, **scope)
+        self.now = msgspec.structs.replace(self.now, halts=(*self.now.halts, made))
+        return id
+
+    def release(self, *ids: str) -> None:
+        left = tuple(halt for halt in self.now.halts if halt.id not in ids)
+        self.now = msgspec.structs.replace(self.now, halts=left)
+
     # Everyday commands.
 
     def define(
@@ -80,10 +95,16 @@ class World:
         *machines: Machine,
         kind: GroupKind = GroupKind.SCALE_SET,
         policy: Policy | None = None,
+        placement: Placement | None = None,
     ) -> Changes:
         return self.do(
             commands.Define(
-                kind=kind, machines=machines, policy=policy or self.group.policy, force=True
+                kind=kind,
+                machines=machines,
+                policy=policy or self.group.policy,
+                force=True,
+                observed=placement is not None,
+                placement=placement,
             )
         )
 

@@ -14,10 +14,10 @@ from forewarn.core import commands as c
 from forewarn.core.changes import Changes, apply
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, RecordKind, seen
-from forewarn.core.registry import HostPut
+from forewarn.core.registry import ClockAccepted, HostPut
 from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
-from forewarn.store.port import HistoryQuery, PollSightings, States, Work
+from forewarn.store.port import HistoryQuery, MachineSighting, PollSightings, States, Work
 from forewarn.store.sqlite.engine import SqliteStore
 
 Reopen: TypeAlias = Callable[[], Store]
@@ -263,6 +263,53 @@ def test_sightings_are_kept_and_a_later_saving_adds_to_them(engine: Reopen) -> N
     async def look(store: Store) -> None:
         found = await store.sightings()
         assert found == PollSightings(seen={"web": 7, "sql": 6}, served_until=200, lost=2)
+
+    run(using(engine(), save))
+    run(using(engine(), look))
+
+
+def sighting(polled: int, polls: int = 1, answered: int | None = None) -> MachineSighting:
+    return MachineSighting(polled=polled, version="2020-07-01", polls=polls, answered=answered)
+
+
+def test_machines_that_were_seen_are_kept_until_they_are_gone(engine: Reopen) -> None:
+    async def save(store: Store) -> None:
+        machines = [Machine(name=name, spot=True) for name in ("web_0", "web_1", "web_2", "web_3")]
+        define = c.Define(kind=GroupKind.SCALE_SET, machines=tuple(machines))
+        await store.transact(doing("web", define))
+        await store.save(PollSightings(seen={}, machines={m.name: sighting(5) for m in machines}))
+        await store.save(PollSightings(seen={}, machines={"web_0": sighting(7, 2, 6)}))
+        fewer = c.Define(force=True, kind=GroupKind.SCALE_SET, machines=tuple(machines[:3]))
+        await store.transact(doing("web", fewer))
+        await store.transact(doing("web", c.Enable()))
+        await store.transact(doing("web", c.Evict(id="E", machine="web_2", by="test")))
+        later = Now(at=NOW.at + 3_600_000_000)
+        await store.transact(doing("web", c.Tick(), later))
+        end = c.Finish(id="E", by="test", reason="gone")
+        await store.transact(doing("web", end, later))
+        assert store.groups["web"].named(["web_2"])["web_2"].gone
+
+    async def look(store: Store) -> None:
+        expected = {"web_0": sighting(7, 2, 6), "web_1": sighting(5)}
+        assert (await store.sightings()).machines == expected
+
+    run(using(engine(), save))
+    run(using(engine(), look))
+
+
+def test_polls_that_a_clock_dated_too_late_are_moved_back_with_it(engine: Reopen) -> None:
+    ahead = NOW.at + 1_000
+
+    async def save(store: Store) -> None:
+        await store.transact(doing("web", web("web_0", "web_1")))
+        machines = {"web_0": sighting(ahead, 1, ahead - 10), "web_1": sighting(NOW.at - 5)}
+        await store.save(PollSightings(seen={}, machines=machines))
+        accepted = ClockAccepted(before=ahead, by="test")
+        await store.transact(lambda _: Batch(NOW.at, 0, puts=(accepted,)))
+
+    async def look(store: Store) -> None:
+        expected = {"web_0": sighting(NOW.at, 1, NOW.at - 10), "web_1": sighting(NOW.at - 5)}
+        assert (await store.sightings()).machines == expected
 
     run(using(engine(), save))
     run(using(engine(), look))

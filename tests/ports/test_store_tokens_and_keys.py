@@ -157,7 +157,7 @@ def test_when_a_token_was_last_used_is_saved_now_and_then(engine: Callable[[], S
 
 @pytest.mark.parametrize(
     ("role", "may"),
-    [(Role.VIEWER, [Role.VIEWER]), (Role.OPERATOR, [*Role][:2]), (Role.ADMIN, Role)],
+    [(Role.VIEWER, [Role.VIEWER]), (Role.OPERATOR, [*Role][:3]), (Role.ADMIN, Role)],
 )
 def test_each_role_may_what_those_before_it_may(role: Role, may: list[Role]) -> None:
     assert [other for other in Role if role.includes(other)] == list(may)

@@ -241,6 +241,24 @@ def test_what_a_face_has_answered_is_witnessed(stage: Stage) -> None:
     stage(body)
 
 
+def test_callers_that_are_no_machine_are_named_until_they_are_one(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        for address in ("127.1.0.9", "127.1.0.9", "127.9.9.9"):
+            scene.upstream.unknown_caller(address)
+        callers = scene.node.poll_index.unknown_callers
+        await until(lambda: len(callers.all()) == 2)
+        counts = {caller.address: caller.requests for caller in callers.all()}
+        assert counts == {"127.1.0.9": 2, "127.9.9.9": 1}
+        assert all(caller.first == scene.node.writer.now().at for caller in callers.all())
+        grown = FLEET.replace(
+            "  - name: db", "      - {name: web_2, address: 127.1.0.9}\n  - name: db"
+        )
+        await scene.node.fleet_apply.fleet(parse(grown), by="test")
+        assert [caller.address for caller in callers.all()] == ["127.9.9.9"]
+
+    stage(body)
+
+
 def test_a_face_is_told_of_machines_that_come_and_go(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         grown = FLEET.replace(

@@ -30,8 +30,10 @@ class Script:
             await self.survive(self.poll(machine))
         for _ in range(steps):
             await self.survive(self.something())
+            await self.survive(self.call_off_maintenance())
         for _ in range(40):  # let everything that is under way come to its end
             await self.survive(sim.advance(10 * MINUTE))
+            await self.survive(self.call_off_maintenance())
             for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
                 await self.survive(self.poll(machine))
             if not sim.node.platform.active():
@@ -50,6 +52,14 @@ class Script:
             await sim.bury()
             away = sim.chance.choice([0, SECOND, MINUTE, 20 * MINUTE, 2 * HOUR])
             await sim.restart(away)
+
+    async def call_off_maintenance(self) -> None:
+        """As an operator does if a machine has come to a host and was not warned."""
+        for host in list(self.sim.node.host_index.unwarned):
+            planned = self.sim.node.hosts.events_about(host)
+            joint = next((event.id for event in planned if event.joint is not None), None)
+            if joint is not None:
+                await self.operate(self.sim.node.platform.cancel(joint, "operator"))
 
     async def something(self) -> None:
         sim, chance = self.sim, self.sim.chance
@@ -122,8 +132,11 @@ class Script:
         await self.poll(asking, NEWEST.name)
 
     async def maintain_a_host(self) -> None:
-        """Several groups at once, some of which approve."""
+        """Several groups at once, some of which approve; emptied hosts are back in service."""
         sim, chance = self.sim, self.sim.chance
+        for cordoned in sim.node.hosts.hosts():
+            if cordoned.cordoned:
+                await self.operate(sim.node.hosts.put_back(cordoned.name, "operator"))
         host = chance.choice(HOSTS)
         await self.operate(
             sim.node.hosts.maintain(

@@ -6,6 +6,7 @@ A client that polls is never accused, and one that stops is always found.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -23,6 +24,7 @@ SHORT = 0.5  # real seconds for which a client is waited for that has stopped
 STEPS = 8
 NOTICED: tuple[EventType, ...] = ("Freeze", "Reboot", "Redeploy")
 CLIENTS = 3
+DRAINS = (0.0, 0.02, 0.3)  # real seconds for which a client drains before it approves
 
 
 class World:
@@ -53,11 +55,22 @@ class World:
 
     def client(self, machine: str) -> Client:
         approves = self.chance.random() < 0.5
+        drains = self.chance.choice(DRAINS)
+        drained: dict[str, threading.Event] = {}
+
+        def is_drained(event: str) -> bool:
+            """It drains in the background, and goes on polling."""
+            if event not in drained:
+                drained[event] = threading.Event()
+                timer = threading.Timer(drains, drained[event].set)
+                timer.daemon = True
+                timer.start()
+            return drained[event].is_set()
 
         def act(client: Client, document: Any) -> None:
             for event in document["Events"]:
-                own = machine in event["Resources"]
-                if approves and own and event["EventType"] != "Freeze":
+                own = machine in event["Resources"] and event["EventType"] != "Freeze"
+                if approves and own and (not drains or is_drained(event["EventId"])):
                     client.approve({"Events": [event]})
 
         return Client(

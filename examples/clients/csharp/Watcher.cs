@@ -29,9 +29,9 @@ public sealed class Watcher
     /// <summary>Reads the document once, prepares and approves. After NoAnswer it can be called again.</summary>
     public async Task PollAsync()
     {
-        machine = machine ?? await client.NameAsync();
+        if (string.IsNullOrEmpty(machine)) machine = await client.NameAsync();
         var document = await client.EventsAsync();
-        var ours = document.Where(listed => listed.Resources.Contains(machine)).ToList();
+        var ours = document.Where(listed => listed.Resources != null && listed.Resources.Contains(machine)).ToList();
         foreach (var scheduled in ours)
         {
             ReportStatus(scheduled);

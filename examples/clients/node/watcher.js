@@ -19,9 +19,9 @@ export class Watcher {
 
   /** Reads the document once, prepares and approves. After an error it can be called again. */
   async poll() {
-    this.#machine ??= await this.client.name();
+    this.#machine ||= await this.client.name();
     const document = await this.client.events();
-    const ours = document.filter((event) => event.Resources.includes(this.#machine));
+    const ours = document.filter((event) => event.Resources?.includes(this.#machine));
     for (const event of ours) {
       if (this.#seen.get(event.EventId)?.EventStatus !== event.EventStatus) {
         this.#report(event, event.EventStatus);

@@ -16,7 +16,7 @@ import typer.main
 
 from forewarn import __version__
 from forewarn.cli import credentials
-from forewarn.cli.usage import name_values, name_values_of_all
+from forewarn.cli.usage import name_values, name_values_of_all, one_line_errors
 
 
 class CommandModule(NamedTuple):
@@ -48,6 +48,7 @@ COMMANDS = {
     "machine": CommandModule(
         "machine", "List machines, and restart, redeploy, evict or delete them."
     ),
+    "caller": CommandModule("caller", "List callers of the endpoint that are not machines."),
     "group": CommandModule(
         "group", "List groups (machines that share one document), and change their policy."
     ),
@@ -55,6 +56,11 @@ COMMANDS = {
     "event": CommandModule("event", "Schedule, approve, cancel and explain events."),
     "rollout": CommandModule(
         "rollout", "Plan, start and follow rollouts over groups, labels or hosts."
+    ),
+    "halt": CommandModule("halt", "Keep everything that has not started from starting."),
+    "notify": CommandModule("notify", "See how notifications are delivered, and test them."),
+    "maintenance": CommandModule(
+        "maintenance", "List and set when maintenance may start: windows and blackouts."
     ),
     "clock": CommandModule("clock", "Show and control the service's clock."),
     "fault": CommandModule("fault", "Inject faults, and see how often each was applied."),
@@ -102,8 +108,16 @@ class LazyGroup(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and (command := RENAMED.get(args[0])):
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{command}'?")
+            ctx.fail(f"no such command '{args[0]}'. Did you mean '{command}'?")
         return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        with one_line_errors():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        with one_line_errors():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(

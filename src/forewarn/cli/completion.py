@@ -6,8 +6,9 @@ and never waits long: without an answer of the service there are no suggestions.
 
 from __future__ import annotations
 
+import enum
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import typer
@@ -23,6 +24,7 @@ TIMEOUT = 2.0  # seconds for an answer of the service, while somebody waits at a
 
 Suggestion: TypeAlias = tuple[str, str]  # a value, and what it is
 Complete: TypeAlias = Callable[[typer.Context, str], Iterable[Suggestion]]
+CompleteWord: TypeAlias = Callable[[str], Iterable[Suggestion]]  # whatever else was typed
 
 # An autoloaded function has to complete on its first call, and not only define itself.
 _ZSH_CALL = """if [ "$funcstack[1]" = "_forewarn" ]; then
@@ -99,6 +101,16 @@ def _rollouts(client: ControlClient) -> Iterable[Suggestion]:
         yield rollout.id, f"{rollout.type} of {rollout.selection}, {rollout.state}"
 
 
+def _halts(client: ControlClient) -> Iterable[Suggestion]:
+    for halt in client.halts():
+        yield halt.id, f"{halt.scope}, by {halt.by}"
+
+
+def _configurations(client: ControlClient) -> Iterable[Suggestion]:
+    for configuration in client.maintenance():
+        yield configuration.name, configuration.select or "all machines"
+
+
 def _faults(client: ControlClient) -> Iterable[Suggestion]:
     for fault in client.faults():
         yield fault.id, fault.kind
@@ -109,13 +121,53 @@ def _tokens(client: ControlClient) -> Iterable[Suggestion]:
         yield token.name, f"{token.role}, {token.id}"
 
 
+def _notifications(client: ControlClient) -> Iterable[Suggestion]:
+    for state in client.notifications():
+        yield state.name, f"{state.target}, {state.state}"
+
+
+def _labels(labels: Iterable[Mapping[str, str]]) -> Iterable[Suggestion]:
+    pairs = {f"{key}={value}" for of_one in labels for key, value in of_one.items()}
+    return [(pair, "label") for pair in sorted(pairs)]
+
+
 machines = of_service(_machines)
 events = of_service(_events)
 groups = of_service(_groups)
 hosts = of_service(_hosts)
 rollouts = of_service(_rollouts)
+halts = of_service(_halts)
 faults = of_service(_faults)
+maintenance_configurations = of_service(_configurations)
 tokens = of_service(_tokens)
+notifications = of_service(_notifications)
+machine_labels = of_service(lambda client: _labels(m.labels for m in client.machines()))
+host_labels = of_service(lambda client: _labels(host.labels for host in client.hosts()))
+
+
+def one_of(*values: str) -> CompleteWord:
+    """Return a function that completes with one of these values."""
+    return lambda incomplete: [(value, "") for value in values if value.startswith(incomplete)]
+
+
+def members(enumeration: Iterable[enum.Enum]) -> CompleteWord:
+    """Return a function that completes with one of the values of an enumeration."""
+    return one_of(*(member.value for member in enumeration))
+
+
+def some_of(*values: str) -> CompleteWord:
+    """Return a function that completes with these values, separated by commas."""
+
+    def complete(incomplete: str) -> Iterable[Suggestion]:
+        before, comma, last = incomplete.rpartition(",")
+        chosen = before.split(",")
+        return [
+            (f"{before}{comma}{value}", "")
+            for value in values
+            if value.startswith(last) and value not in chosen
+        ]
+
+    return complete
 
 
 def scenarios(incomplete: str) -> Iterable[Suggestion]:
@@ -127,6 +179,44 @@ def scenarios(incomplete: str) -> Iterable[Suggestion]:
     return [(name, "included scenario") for name in names if name.startswith(incomplete)]
 
 
+def rules(incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the rules of the verdict."""
+    from forewarn.verdict.rules import RULES
+
+    return [(name, rule.expects) for name, rule in RULES.items() if name.startswith(incomplete)]
+
+
+def record_kinds(incomplete: str) -> Iterable[Suggestion]:
+    """Suggest kinds of entries of the history, separated by commas."""
+    from forewarn.core.history import RecordKind
+
+    return some_of(*(kind.value for kind in RecordKind))(incomplete)
+
+
+def machines_of_fleet(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the machines of the fleet file, or of the sample fleet."""
+    from forewarn.node.dev import sample_fleet
+    from forewarn.service.fleet import read
+
+    file = ctx.params.get("fleet")
+    try:
+        fleet = read.load(file) if file else sample_fleet()
+    except (read.FleetError, OSError):
+        return []
+    return one_of(*(machine.name for machine in fleet.machines))(incomplete)
+
+
+def machines_of_scenario(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the machines of the scenario, separated by commas."""
+    from forewarn.testing import scenarios
+
+    try:
+        fleet = scenarios.find(ctx.params["scenario"]).fleet
+    except (scenarios.ScenarioError, LookupError, OSError, TypeError):
+        return []
+    return some_of(*(machine.name for machine in fleet.machines))(incomplete)
+
+
 def types_and_machines(ctx: typer.Context, incomplete: str) -> Iterable[Suggestion]:
     """Suggest an event type as the first argument, and machines after it."""
     from forewarn.core.events import EventType
@@ -134,6 +224,13 @@ def types_and_machines(ctx: typer.Context, incomplete: str) -> Iterable[Suggesti
     if ctx.params.get("arguments") or ctx.params.get("type"):
         return machines(ctx, incomplete)
     return [(type.value, "event type") for type in EventType if type.value.startswith(incomplete)]
+
+
+def rollout_states(incomplete: str) -> Iterable[Suggestion]:
+    """Suggest the states of rollouts."""
+    from forewarn.service.rollouts.rollouts import STATES
+
+    return one_of(*STATES)(incomplete)
 
 
 def fault_kinds(incomplete: str) -> Iterable[Suggestion]:

@@ -14,7 +14,7 @@ from forewarn.control.client.connection import ServiceAddress
 TOKEN = "FOREWARN_TOKEN"
 TOKEN_FILE = "FOREWARN_TOKEN_FILE"
 CA = "FOREWARN_CA"
-MAX_TOKEN_FILE = 4_096  # bytes; a token has about fifty
+MAX_TOKEN_FILE = 16_384  # bytes; a token has about fifty, one of an OIDC issuer up to this many
 
 
 class CredentialError(Exception):
@@ -58,6 +58,9 @@ def _read_token(path: Path) -> str:
     except OSError as error:
         raise CredentialError(f"{path}: {error.strerror}") from error
     words = text.decode("ascii", "replace").split()
-    if len(text) > MAX_TOKEN_FILE or len(words) != 1 or not words[0].startswith("fw_"):
-        raise CredentialError(f"{path} does not contain a token: one line that begins with fw_")
+    if len(text) > MAX_TOKEN_FILE or len(words) != 1 or not words[0].startswith(("fw_", "eyJ")):
+        raise CredentialError(
+            f"{path} does not contain a token: one line that begins with fw_, or with eyJ if it is"
+            " from an OIDC issuer"
+        )
     return words[0]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -18,6 +19,7 @@ from forewarn.cli.credentials import CredentialError, address_of, sends_token_un
 from forewarn.cli.tables import table_lines
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.client.connection import service_url
+from forewarn.control.schema import core as s
 from forewarn.node.daemon.discovery import NotFound, find
 from forewarn.support.text import escaped, visible
 
@@ -41,14 +43,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 # What the hints of the service mean on the command line.
 HINTS: dict[str, str] = {
+    "remove": "if that is intended, pass --remove {about}",
     "force": "pass --force to override",
     "short-notice": "pass --short-notice to override",
-    "select": "pass --group NAME, --label KEY=VALUE or --host NAME",
+    "ignore-windows": "pass --ignore-windows to override",
+    "select": "pass --group, --label, --machine, --host or --host-label",
+    "conflicts": "pass --conflicts split or --conflicts skip; 'forewarn rollout plan' lists them",
     "evacuate": "run 'forewarn machine redeploy {about}' first, or pass --evacuate",
     "accept-clock": "if the wall clock is right, run 'forewarn clock accept'",
     "schedule-preempt": "to evict it all the same, run 'forewarn event schedule Preempt {about}'",
     "explain-host": "'forewarn host explain {about}' names that event",
     "repair-host": "run 'forewarn host repair {about}', or move the machine with 'forewarn apply'",
+    "record-move": "say where it is: 'forewarn machine moved {about} --to HOST'",
     "create-token": "run 'forewarn token create'",
     "create-admin-token": "run 'forewarn token create NAME --role admin'",
     "revoke-token": "run 'forewarn token revoke {about}'",
@@ -94,7 +100,9 @@ def service(url: str | None) -> Iterator[ControlClient]:
             say(f"note: the token is sent to {address.url} unencrypted; use https://", err=True)
         yield ControlClient(address)
     except ControlError as error:
-        fail(refusal(error))
+        others = error.problem.errors if error.problem is not None else []
+        details = [other.detail for other in others if other.detail not in str(error)]
+        fail_all([refusal(error), *details])
     except (CredentialError, NotFound) as error:
         fail(str(error))
 
@@ -111,6 +119,18 @@ def refusal(error: ControlError, file: str = "") -> str:
     message = f"{place}: {error}" if place else str(error)
     hint = problem.hint
     return f"{message}; {hint_text(hint.kind, hint.about)}" if hint is not None else message
+
+
+def writable_place(path: Path | None) -> Path | None:
+    """Check, before anything is done, that a file to be written is in a directory that exists."""
+    try:
+        exists = path is None or path.parent.is_dir()
+    except OSError:
+        exists = False
+    if not exists:
+        assert path is not None
+        raise typer.BadParameter(f"the directory {path.parent} does not exist")
+    return path
 
 
 def hint_text(kind: str, about: str) -> str:
@@ -183,6 +203,18 @@ def print_clock(client: ControlClient) -> None:
         typer.echo(f"virtual clock: {time_text(clock.now)}", err=True)
     if clock.speed != 1:
         typer.echo(f"speed {clock.speed:g}: durations are divided by {clock.speed:g}", err=True)
+
+
+def coverage_text(coverage: s.Coverage) -> str:
+    """Return how many machines poll, do not poll any more, or never did."""
+    parts = [f"{coverage.listening:,} listening"]
+    if coverage.silent:
+        parts.append(f"{coverage.silent:,} silent for more than an hour")
+    if coverage.never_asked:
+        parts.append(f"{coverage.never_asked:,} never asked")
+    if coverage.never_approves:
+        parts.append(f"{coverage.never_approves:,} never approve")
+    return ", ".join(parts)
 
 
 def time_text(time: datetime | None) -> str:

@@ -1,4 +1,5 @@
-"""Names of arguments and values in help texts, usage lines and errors, for all commands at once.
+"""Names of arguments and values in help texts and usage lines, and errors of usage, for all
+commands at once.
 
 Typer writes Python's types there (`--json <bool>`, `{id}`, `[files]...`). Here flags have no value,
 and values and arguments are named as in manual pages: `--url URL`, `ID`, `[FILE]...`.
@@ -6,29 +7,56 @@ and values and arguments are named as in manual pages: `--url URL`, `ID`, `[FILE
 
 from __future__ import annotations
 
-from enum import Enum
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import typer
 
+from forewarn.support.text import either_of, visible
+
+UsageError: Any = typer.BadParameter.__base__  # of click, which Typer may carry with it
+
 NUMBER, FILE, TEXT = "N", "FILE", "TEXT"  # values whose parameter is not listed below
+NUMBERS = {
+    "duration": "SECONDS",
+    "seconds": "SECONDS",
+    "speed": "FACTOR",
+    "status": "CODE",
+}
 NAMED = "NAME"
 DURATION = "DURATION"
 VALUES = {
+    "addresses": "MODE",
     "allow": "RULE",
     "as_": NAMED,
+    "auto_approve": "TYPES",
     "bake": DURATION,
+    "blackout": "BLACKOUT",
     "by": DURATION,
+    "cause": "CAUSE",
+    "canary": NAMED,
+    "clock": "real|virtual",
     "command": "CMD",
+    "conflicts": "HANDLING",
     "control": "HOST:PORT",
+    "deadline": "TIME",
+    "coverage": "COVERAGE",
     "driver_command": "CMD",
     "duration": DURATION,
     "enable_delay": DURATION,
     "endpoint": "URL",
     "event": "ID",
+    "exclude_group": NAMED,
+    "exclude_host": NAMED,
+    "exclude_host_label": "KEY=VALUE",
+    "exclude_label": "KEY=VALUE",
+    "exclude_machine": NAMED,
     "every": DURATION,
     "exec_": "CMD",
+    "expires": "TIME",
     "fault": "ID",
     "files": FILE,
     "first_poll_timeout": DURATION,
@@ -39,33 +67,80 @@ VALUES = {
     "gate_http": "URL",
     "gate_timeout": DURATION,
     "group": NAMED,
+    "health": "HEALTH",
     "host": NAMED,
+    "host_label": "KEY=VALUE",
     "id": "ID",
     "if_match": "TAG",
     "kind": "KIND",
     "label": "KEY=VALUE",
+    "lane": NAMED,
     "lasts": DURATION,
     "machine": NAMED,
     "metadata": "HOST:PORT",
     "method": "METHOD",
+    "min_freeze": DURATION,
+    "may_postpone": "LIMIT",
     "mode": "TYPE",
+    "moved": "MACHINE=HOST",
     "name": NAMED,
+    "network": "MODE",
     "not_before": "TIME",
     "notice": DURATION,
+    "order_by": "LABEL",
+    "pause_after": "WHAT",
+    "placement": "WHO",
     "react": DURATION,
     "reaction_time": DURATION,
     "role": "ROLE",
+    "rollout": "ID",
+    "select": "KEY=VALUE",
     "since": "TIME",
     "source": "SOURCE",
+    "state": "STATE",
+    "step": NUMBER,
+    "status": "STATUS",
+    "terminate_notice": DURATION,
     "timeout": DURATION,
+    "to": NAMED,
     "type": "TYPE",
     "until": "TIME",
     "url": "URL",
+    "user_event_limit": NUMBER,
     "version": "VERSION",
     "wait": DURATION,
+    "waves": "SIZES",
     "what": "KINDS",
     "window": "WINDOW",
 }
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Report wrong usage like every other error: a line with what is wrong, and where help is."""
+    try:
+        yield
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        command = "forewarn" if error.ctx is None else error.ctx.command_path
+        line = f"forewarn: {_usage_problem(error)} See '{command} --help'."
+        typer.echo(visible(line), err=True)
+        raise typer.Exit(error.exit_code) from None
+
+
+def _usage_problem(error: Any) -> str:
+    """Return what is wrong, as a sentence that begins with a small letter."""
+    if type(error).__name__ == "NoSuchOption":
+        similar = [f"'{option}'" for option in sorted(error.possibilities or ())]
+        meant = f"; did you mean {either_of(similar)}?" if similar else "."
+        return f"no such option '{error.option_name}'{meant}"
+    text = str(error.format_message())
+    text = re.sub(r"^Invalid value: ", "", text)
+    text = re.sub(r"^Invalid value for (--[a-z-]+):", r"Invalid value for '\1':", text)
+    text = re.sub(r"^Got unexpected extra argument\S* \((.*)\)$", r"Unexpected argument '\1'", text)
+    text = text[:1].lower() + text[1:]
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def name_values_of_all(command: Any) -> None:
@@ -90,6 +165,24 @@ def name_values(command: Any) -> None:
         elif parameter.metavar is None:
             parameter.metavar = _value_name(parameter)
         parameter.process_value = partial(_process_value, parameter.process_value)
+    command.parse_args = partial(_parse_args, command.parse_args)
+    if flags := [parameter for parameter in command.params if parameter.secondary_opts]:
+        command.format_help = partial(_format_help, command.format_help, flags)
+
+
+def _format_help(format_help: Any, flags: list[Any], context: Any, formatter: Any) -> None:
+    """Format the help of a command. The opposite of a flag is in its description, because a column
+    of its own would be cut off in a narrow terminal, and leave little room for the others."""
+    saved = [(flag.secondary_opts, flag.help, flag.show_default) for flag in flags]
+    for flag in flags:
+        default = f" Default: {flag.opts[0]}." if flag.default is True else ""
+        flag.help = f"{flag.help} Opposite: {flag.secondary_opts[0]}.{default}"
+        flag.secondary_opts, flag.show_default = [], False
+    try:
+        format_help(context, formatter)
+    finally:
+        for flag, values in zip(flags, saved, strict=True):
+            flag.secondary_opts, flag.help, flag.show_default = values
 
 
 def _name_argument(argument: Any) -> None:
@@ -106,6 +199,15 @@ def _name_argument(argument: Any) -> None:
     argument.metavar = name
     argument.get_usage_pieces = lambda ctx: [usage]  # noqa: ARG005
     argument.display_type_rich = lambda ctx: None  # noqa: ARG005
+
+
+def _parse_args(parse: Any, context: Any, args: list[str]) -> Any:
+    """Parse arguments; an error knows the command, whose help it refers to."""
+    try:
+        return parse(context, args)
+    except UsageError as error:
+        error.ctx = error.ctx or context
+        raise
 
 
 def _process_value(process: Any, context: Any, value: Any) -> Any:
@@ -138,9 +240,7 @@ def _problem(value: Any, error: dict[str, Any]) -> str:
 def _value_name(parameter: Any) -> str:
     kind = _kind(parameter)
     if kind in (int, float):
-        return NUMBER
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return "|".join(str(choice.value) for choice in kind)
+        return NUMBERS.get(parameter.name, NUMBER)
     return VALUES.get(parameter.name) or (FILE if kind == "path" else TEXT)
 
 

@@ -42,6 +42,7 @@ IDENTITY = "the identity of this machine"
 MAX_NOTE = 1_024  # characters of the note of a readiness report
 MAX_QUOTED = 400  # characters of a refusal that are passed on
 NOWHERE = Response(failure="unreachable", sent_at=0.0, received_at=0.0)
+_readiness = msgspec.json.Decoder(extensions.Readiness)
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -344,7 +345,7 @@ def _is_refusal(response: Response) -> bool:
 def _parse_readiness(body: bytes) -> Readiness | None:
     """Parse a readiness document; None for anything else, which means that there is no `/ready`."""
     try:
-        readiness = msgspec.json.decode(body, type=extensions.Readiness)
+        readiness = _readiness.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
     return Readiness(tuple(report.machine for report in readiness.ready), readiness.waiting)

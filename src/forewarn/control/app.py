@@ -21,6 +21,7 @@ from forewarn.control.http import preconditions
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.admission import Admission
 from forewarn.control.http.authorization import authorize
+from forewarn.control.http.compression import Compression
 from forewarn.control.http.context import CallContext, Context, context, current_context
 from forewarn.control.http.errors import (
     MAX_BODY,
@@ -39,8 +40,12 @@ from forewarn.control.http.parameters import (
     refuse_unread_body,
 )
 from forewarn.control.http.responses import response_headers
+from forewarn.control.openapi.limits import refuse_beyond_limits
 from forewarn.control.routes import (
     backup,
+    batch,
+    calendar,
+    callers,
     clock,
     docs,
     events,
@@ -48,9 +53,12 @@ from forewarn.control.routes import (
     feed,
     fleet,
     groups,
+    halts,
     history,
     hosts,
     machines,
+    maintenance,
+    notify,
     rollouts,
     status,
     tokens,
@@ -59,20 +67,26 @@ from forewarn.control.routes import (
 from forewarn.store.port import StoreFailed
 
 ROUTES = (
+    batch,
     status,
     clock,
     machines,
+    callers,
     groups,
     events,
+    calendar,
     hosts,
+    maintenance,
     fleet,
     history,
     rollouts,
+    halts,
     backup,
     tokens,
     faults,
     verdict,
     feed,
+    notify,
     docs,
 )
 
@@ -90,7 +104,7 @@ class Api:
 
     def __init__(self, context: Context) -> None:
         self.handlers = handlers()
-        self._app = AccessLog(Admission(self.handlers, context), context)
+        self._app = AccessLog(Compression(Admission(self.handlers, context)), context)
         self._context = context
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -132,6 +146,7 @@ async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any
 async def _call(request: Request[Any, Any, Any]) -> CallContext:
     """Bind the platform to this request: its caller, its key and its preconditions."""
     await refuse_inexact_body(request)
+    await refuse_beyond_limits(request)
     state = request.scope["state"]
     keys: IdempotencyKeys = state["keys"]
     key = await keys.acquire(request)

@@ -20,6 +20,7 @@ class Role(enum.Enum):
     """What a token allows. Each role includes those before it."""
 
     VIEWER = "viewer"  # reads
+    TENANT = "tenant"  # also restarts and redeploys machines, and approves events; always limited
     OPERATOR = "operator"  # schedules, approves and cancels events; changes the fleet
     ADMIN = "admin"  # also manages tokens and backups
 
@@ -35,14 +36,21 @@ class Limit(msgspec.Struct, frozen=True):
 
     groups: tuple[str, ...] = ()
     labels: Selector = ()
+    other_labels: tuple[Selector, ...] = ()  # groups that match any of these are allowed, too
 
     @property
     def none(self) -> bool:
         return not self.groups and not self.labels
 
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        return (self.labels, *self.other_labels) if self.labels else ()
+
     def allows(self, group: str, labels: Mapping[str, str]) -> bool:
         return (
-            self.none or group in self.groups or bool(self.labels and matches(self.labels, labels))
+            self.none
+            or group in self.groups
+            or any(matches(selector, labels) for selector in self.selectors)
         )
 
 

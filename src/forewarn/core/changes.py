@@ -23,7 +23,9 @@ class EventMoved(msgspec.Struct, frozen=True, tag="event"):
     what: Move
     event: Event
     by: str = ""
-    note: str = ""  # output of the driver, for the history
+    note: str = ""
+    output: str = ""  # of the driver
+    answer: str = ""  # a JSON object with what the driver has answered
 
 
 class GroupDefined(msgspec.Struct, frozen=True, tag="group"):
@@ -62,7 +64,8 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
 
 
 class Renumbered(msgspec.Struct, frozen=True, tag="renumbered"):
-    """The document got an incarnation that no guest has been shown; its contents are the same."""
+    """The document got an incarnation that no guest has been shown; its contents are the same. Of a
+    group without a document, the next numbers are above this one."""
 
     incarnation: int
 
@@ -116,19 +119,23 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
             case EnablingBegan(until=until):
                 fields["enabling_until"] = until
             case Enabled(seen=seen):
-                fields |= {"enabling_until": None, "seen": seen}
-                enabled, incarnation = True, 1
+                fields |= {"enabling_until": None, "seen": seen, "renewed": False}
+                enabled, incarnation = True, group.shown + 1 if group.renewed else 1
             case Disabled():
-                fields["enabling_until"] = None
+                fields |= {"enabling_until": None, "shown": max(group.shown, incarnation)}
                 enabled, incarnation = False, 0
             case Seen(seen=seen):
                 fields["seen"] = seen
             case Renumbered(incarnation=number) if enabled:
                 incarnation = max(incarnation, number)
+            case Renumbered(incarnation=number):
+                fields["shown"] = max(group.shown, number)
     if shown and group.enabled and enabled:
         incarnation += 1
     if events is not None:
         fields["events"] = tuple(events.values())
     if machines is not None:
         fields["machines"] = tuple(machines.values())
+        if not machines:
+            fields["renewed"] = True  # a later group of this name is another one to its guests
     return msgspec.structs.replace(group, enabled=enabled, incarnation=incarnation, **fields)

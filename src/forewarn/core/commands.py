@@ -6,9 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.core.events import UNKNOWN_DURATION, EventType, Joint, Source, Span
-from forewarn.core.fleet import GroupKind, Machine, Place, Policy
+from forewarn.core.events import UNKNOWN_DURATION, EventType, Joint, Source
+from forewarn.core.fleet import GroupKind, Machine, Place, Placement, Policy
 from forewarn.core.time import Duration, Time
+from forewarn.core.windows import Span
 
 
 class Define(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +21,10 @@ class Define(msgspec.Struct, frozen=True, kw_only=True):
     place: Place = Place()
     labels: dict[str, str] = {}
     force: bool = False  # remove machines even if they have an active event
+    observed: bool = False  # the hosts are what somebody has written down now
+    placement: Placement | None = None  # who is right about these; None: not decided
+    placed: frozenset[str] = frozenset()  # machines whose hosts are certain, whatever is known
+    kept: frozenset[str] = frozenset()  # machines about which it says nothing
     by: str = ""
 
 
@@ -50,10 +55,13 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     short_notice: bool = False  # the caller knows that the notice is below the promised minimum
     description: str = ""
     duration: int = UNKNOWN_DURATION
+    ticket: str = ""
     cause: str = ""
     host: str = ""
     joint: Joint | None = None
     span: Span | None = None
+    ignore_windows: bool = False  # start it outside of windows and in blackouts, too
+    deadline: bool = False  # start it in a window before its time if there is one, or at its time
     moves: bool = False
 
 
@@ -108,6 +116,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     ready: bool = True
     note: str = ""
+    by: str = ""  # who reports it; empty: the machine itself
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +133,17 @@ class OperatorApprove(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     by: str
+    ignore_windows: bool = False
+
+
+class Postpone(msgspec.Struct, frozen=True, kw_only=True):
+    """Move the NotBefore of an event that has not started. `group` has asked for it; whether it may
+    is decided before, since the events of a joint maintenance move together."""
+
+    id: str
+    by: str
+    group: str
+    not_before: Time
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +159,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """The event was carried out and verified."""
 
     moved: dict[str, str] = {}
-    output: str = ""  # of the driver's program, for the history
+    output: str = ""  # of the driver, for people who read the history
+    answer: str = ""  # a JSON object with what it has answered, for programs
 
 
 class Again(msgspec.Struct, frozen=True, tag="again"):
@@ -147,6 +168,7 @@ class Again(msgspec.Struct, frozen=True, tag="again"):
 
     at: Time
     output: str = ""
+    answer: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -154,6 +176,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
     why: str
     output: str = ""
+    answer: str = ""
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
@@ -161,6 +184,7 @@ class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
 
     why: str
     output: str = ""
+    answer: str = ""
 
 
 Outcome: TypeAlias = Done | Again | Failed | Unclear
@@ -187,6 +211,15 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     by: str
     reason: str
+    moved: dict[str, str] = {}  # machines that have moved, and their hosts
+
+
+class RecordMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Record on which host a machine is, because somebody has moved it or has looked."""
+
+    machine: str
+    host: str
+    by: str
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,9 +243,11 @@ Command: TypeAlias = (
     | Prepare
     | Approve
     | OperatorApprove
+    | Postpone
     | Cancel
     | Answer
     | Retry
     | Finish
+    | RecordMove
     | Restore
 )

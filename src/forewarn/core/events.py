@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
+from forewarn.core.windows import Span
 
 
 class Source(enum.Enum):
@@ -109,12 +110,15 @@ def types_that(trait: Callable[[TypeTraits], bool]) -> tuple[EventType, ...]:
 MAX_NOTICE: Duration = 90 * DAY
 MAX_DURATION_SECONDS = 86_400
 MAX_DESCRIPTION = 1_024  # characters
+MAX_TICKET = 256  # characters
 MAX_ACTIVE_EVENTS = 10_000  # of one group
 MAX_EVENT_MACHINES = 1_000  # named by one request for an event
 MAX_READY_NOTE = 1_024  # characters
 MAX_READY_CHANGES = 16  # of one machine for one event: each is a commit in the history
 
 UNKNOWN_DURATION = -1
+ASSUMED_DURATION: Duration = 30 * MINUTE  # of a started event whose duration is unknown
+IGNORES_WINDOWS = "it ignores windows and blackouts"  # in the history
 
 
 class ApprovalKind(enum.Enum):
@@ -147,18 +151,12 @@ class ReadinessChanges(msgspec.Struct, frozen=True):
     times: int
 
 
-class Joint(msgspec.Struct, frozen=True):
+class Joint(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events of several groups that start, are carried out and end as one."""
 
     id: str
     groups: tuple[str, ...]  # the event of the first group that still has one leads
-
-
-class Span(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The window in which an event may start, approved or not."""
-
-    opens: Time
-    closes: Time | None = None
+    domain: int | None = None  # only machines of this update domain; None: all on the host
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -170,6 +168,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_at: Time | None = None
     note: str = ""  # the driver's last problem, if it had one
     stuck: bool = False  # whether it was carried out is unknown; an operator has to decide
+
+
+class Postponement(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has postponed an event, at whose request, and from when to when."""
+
+    by: str
+    group: str  # whose policy has allowed it; of joint events, another group may have asked
+    at: Time
+    before: Time  # NotBefore until then
+    after: Time
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -186,9 +194,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     duration: int = UNKNOWN_DURATION
     cause: str = ""  # what has caused it; unique for each step of a rollout
+    ticket: str = (
+        ""  # the operators' reference for it, such as a change request; guests do not see it
+    )
     host: str = ""  # the host whose maintenance it is, if any
     joint: Joint | None = None
     span: Span | None = None
+    ignore_windows: bool = False  # an operator lets it start outside of windows and in blackouts
+    deadline: Time | None = None  # from then on, windows and blackouts no longer hold it
+    postponed: tuple[Postponement, ...] = ()
     moves: bool = False  # a live migration: its machines are on another host afterwards
     unannounced: bool = False  # carried out, but never shown to guests, now or later
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
@@ -210,6 +224,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.type.traits
 
     @property
+    def expected_end(self) -> Time | None:
+        """When it should be over at the latest; None until it starts."""
+        if self.started_at is None:
+            return None
+        known = self.duration != UNKNOWN_DURATION
+        return self.started_at + (self.duration * SECOND if known else ASSUMED_DURATION)
+
+    @property
     def relocates(self) -> bool:
         """Are its machines on another host afterwards?"""
         return self.moves or self.traits.relocates
@@ -218,6 +240,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def host_bound(self) -> bool:
         """Does it concern the hosts of its machines, so that it is settled when they move away?"""
         return self.waits_for_domain
+
+    @property
+    def obeys_windows(self) -> bool:
+        """Does it start only when the maintenance configurations of its machines allow it? What a
+        user has asked for does not wait for that, nor does what cannot wait."""
+        return self.waits_for_domain and not self.ignore_windows
 
     @property
     def waits(self) -> bool:

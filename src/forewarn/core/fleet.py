@@ -10,7 +10,9 @@ import enum
 import msgspec
 
 from forewarn.core.events import EventType
+from forewarn.core.may_postpone import MayPostpone
 from forewarn.core.time import Duration, Time
+from forewarn.core.windows import Blackout, MaintenanceConfiguration, Window
 
 MAX_NAME = 80  # characters of the name of a machine, group or host
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
@@ -32,16 +34,30 @@ class Health(enum.Enum):
     FAILED = "failed"
 
 
+class Placement(enum.Enum):
+    """Who is right about the host of a machine if a fleet file differs from what is known."""
+
+    FILE = "file"  # files say where machines are
+    REPORTED = "reported"  # events and reports do; files only say where machines begin
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     labels: dict[str, str] = {}
     health: Health = Health.HEALTHY
     since: Time | None = None  # of the current health; None: always
     note: str = ""  # the reason for the current health
+    cordoned: bool | None = None  # no machine is moved to it; None in a fleet file: not specified
+    cordon_note: str = ""  # the reason
 
     @property
     def healthy(self) -> bool:
         return self.health is Health.HEALTHY
+
+    @property
+    def takes_machines(self) -> bool:
+        """Whether machines may be moved to it."""
+        return self.healthy and not self.cordoned
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,7 +66,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fault_domain: int = 0
     addresses: tuple[str, ...] = ()
     host: str = ""
-    moved_from: str = ""  # its host in the inventory, if an event has moved it since
+    moved_from: str | None = None  # its host in the inventory, if it is known to have moved since
+    disputed: str = ""  # the host that a fleet file still named after the machine had moved
     spot: bool = False
     computer_name: str = ""
     vm_id: str = ""
@@ -62,6 +79,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def alive(self) -> bool:
         return not self.gone
 
+    @property
+    def inventory_host(self) -> str:
+        """Its host in the inventory, which may differ from the one that it is on."""
+        return self.host if self.moved_from is None else self.moved_from
+
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rules that the owner of a group has set for its events."""
@@ -70,6 +92,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     auto_approve: tuple[EventType, ...] = ()  # user events of these types are approved at once
     all_instances_down: bool = False  # approve users' events while all machines are down
     terminate_notice: Duration | None = None  # notice of deletes; None: they are not announced
+    windows: tuple[Window, ...] = ()  # in which maintenance may start; empty: at any time
+    blackouts: tuple[Blackout, ...] = ()  # in which it may not
+    may_postpone: MayPostpone | None = None  # None: its events cannot be postponed
+
+    @property
+    def configuration(self) -> MaintenanceConfiguration | None:
+        """When maintenance of the group may start, if the group itself limits that."""
+        if not self.windows and not self.blackouts:
+            return None
+        return MaintenanceConfiguration(name="", windows=self.windows, blackouts=self.blackouts)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,12 +22,17 @@ from forewarn.core.changes import (
     MachinePut,
     MachineRemoved,
 )
-from forewarn.core.events import Event
+from forewarn.core.events import IGNORES_WINDOWS, Event
 from forewarn.core.fleet import Health, Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import (
+    PLACED,
     ClockAccepted,
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
     HostPut,
     HostRemoved,
     Put,
@@ -49,6 +54,7 @@ class RecordKind(enum.Enum):
     LISTED = "listed"
     SEEN = "seen"
     APPROVED = "approved"
+    POSTPONED = "postponed"
     READY = "ready"
     LEFT = "left"
     RETIMED = "retimed"
@@ -71,13 +77,20 @@ class RecordKind(enum.Enum):
     HOST_DEGRADED = "host-degraded"
     HOST_FAILED = "host-failed"
     HOST_REPAIRED = "host-repaired"
+    HOST_CORDONED = "host-cordoned"
+    HOST_UNCORDONED = "host-uncordoned"
     HOST_REMOVED = "host-removed"
     ROLLOUT_STARTED = "rollout-started"
     ROLLOUT_PAUSED = "rollout-paused"
     ROLLOUT_RESUMED = "rollout-resumed"
+    ROLLOUT_SKIPPED = "rollout-skipped"
     ROLLOUT_ABORTED = "rollout-aborted"
     ROLLOUT_ENDED = "rollout-ended"
     ROLLOUT_CHANGED = "rollout-changed"
+    HALT_PLACED = "halt-placed"
+    HALT_RELEASED = "halt-released"
+    MAINTENANCE_CHANGED = "maintenance-changed"
+    MAINTENANCE_REMOVED = "maintenance-removed"
     TOKEN_CREATED = "token-created"
     TOKEN_REVOKED = "token-revoked"
     STATE_RESTORED = "state-restored"
@@ -100,8 +113,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str = ""  # these four are the event's
     machines: tuple[str, ...] = ()
     host: str = ""
-    cause: str = ""  # the cause of the event, or the id of the rollout or token
-    note: str = ""  # the reason, the ending, or the output of the driver
+    cause: str = ""  # of the event; or the id or name of what is no group, machine or host
+    note: str = ""  # for people: the reason, the ending, or the driver's last line of output
+    output: str = ""  # of the driver
+    answer: str = ""  # for programs: a JSON object with what the driver has answered
 
     def with_event(self, event: Event) -> Record:
         """Return the record with the fields of its event that never change."""
@@ -120,6 +135,7 @@ MOVES: Mapping[Move, RecordKind] = {
     Move.FAIL: RecordKind.STRUCK,
     Move.LIST: RecordKind.LISTED,
     Move.APPROVE: RecordKind.APPROVED,
+    Move.POSTPONE: RecordKind.POSTPONED,
     Move.READY: RecordKind.READY,
     Move.LEAVE: RecordKind.LEFT,
     Move.RETIME: RecordKind.RETIMED,
@@ -212,7 +228,10 @@ class HistoryWriter:
         event = item.event
         by, note = _actor_and_note(item)
         machine = "" if by in event.resources or not self._is_machine(group, by) else by
-        yield _event_record(event, at, MOVES[item.what], by, note, machine)
+        record = _event_record(event, at, MOVES[item.what], by, note, machine)
+        if item.output or item.answer:
+            record = msgspec.structs.replace(record, output=item.output, answer=item.answer)
+        yield record
         if item.what is Move.RAISE and event.approved is not None:
             yield _event_record(
                 event, at, RecordKind.APPROVED, event.approved.by, "as it was raised"
@@ -245,7 +264,8 @@ class HistoryWriter:
             case HostPut(host=host, by=by):
                 what = self._host_change(host)
                 self._note(what, "")
-                yield Record(at=at, what=what, by=by, host=host.name, note=host.note)
+                note = host.cordon_note if what is RecordKind.HOST_CORDONED else host.note
+                yield Record(at=at, what=what, by=by, host=host.name, note=note)
             case HostRemoved(name=name, by=by):
                 self._changed_hosts[name] = None
                 yield Record(at=at, what=RecordKind.HOST_REMOVED, by=by, host=name)
@@ -260,9 +280,20 @@ class HistoryWriter:
                     cause=rollout.id,
                     note=note,
                 )
+            case HaltPut(halt=halt, what=change, by=by) if change == PLACED:
+                note = _joined(halt.scope, halt.note)
+                yield Record(at=at, what=RecordKind.HALT_PLACED, by=by, cause=halt.id, note=note)
+            case HaltReleased(id=id, scope=scope, note=note, by=by):
+                note = _joined(scope, note)
+                yield Record(at=at, what=RecordKind.HALT_RELEASED, by=by, cause=id, note=note)
             case TokenPut(token=token, what=change, by=by) if change in TOKEN:
                 note = f"{token.name} ({token.role.value})"
                 yield Record(at=at, what=TOKEN[change], by=by, cause=token.id, note=note)
+            case ConfigurationPut(configuration=configuration, by=by):
+                what, note = RecordKind.MAINTENANCE_CHANGED, configuration.summary
+                yield Record(at=at, what=what, by=by, cause=configuration.name, note=note)
+            case ConfigurationRemoved(name=name, by=by):
+                yield Record(at=at, what=RecordKind.MAINTENANCE_REMOVED, by=by, cause=name)
             case StateRestored(commit=commit):
                 note = f"from a copy that ends with commit {commit}; what was done since is unknown"
                 yield Record(at=at, what=RecordKind.STATE_RESTORED, note=note)
@@ -288,7 +319,11 @@ class HistoryWriter:
         self._changed_hosts[host.name] = host
         if before is None:
             return RecordKind.HOST_ADDED
-        return RecordKind.HOST_CHANGED if before.health is host.health else HEALTH[host.health]
+        if before.health is not host.health:
+            return HEALTH[host.health]
+        if bool(before.cordoned) is not bool(host.cordoned):
+            return RecordKind.HOST_CORDONED if host.cordoned else RecordKind.HOST_UNCORDONED
+        return RecordKind.HOST_CHANGED
 
     def _group_change(self, group: str, item: GroupDefined) -> str:
         before = self._defined.get(group) or self._groups.get(group) or Group(name=group)
@@ -367,7 +402,14 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
     event, by, note = item.event, item.by, item.note
     match item.what:
         case Move.RAISE | Move.FAIL:
-            return by or event.by, event.description
+            override = IGNORES_WINDOWS if event.ignore_windows else ""
+            return by or event.by, _joined(_with_ticket(event.description, event.ticket), override)
+        case Move.APPROVE if note == IGNORES_WINDOWS:
+            return by, note
+        case Move.POSTPONE if event.postponed:
+            last = event.postponed[-1]
+            other = "" if last.group == event.group else f", with group {last.group}"
+            return by, f"from {utc(last.before)} to {utc(last.after)}{other}"
         case Move.APPROVE if event.approved is not None:
             return event.approved.by, note
         case Move.START if event.approved is not None:
@@ -384,9 +426,10 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
         case Move.ATTEMPT if event.attempt is not None:
             return by, f"attempt {event.attempt.number}"
         case Move.ANSWER if event.attempt is not None:
-            return by or DRIVER, _joined(event.attempt.note, note) or "not done yet"
+            return by or DRIVER, _with_output(event.attempt.note, item.output) or "not done yet"
         case Move.FINISH | Move.WITHDRAW:
-            return by or (DRIVER if event.carried_out else ""), _joined(event.ending, note)
+            by = by or (DRIVER if event.carried_out else "")
+            return by, _with_output(event.ending, item.output)
     return by, note
 
 
@@ -394,16 +437,30 @@ def _rollout_note(put: RolloutPut, what: RecordKind) -> str:
     rollout = put.rollout
     match what:
         case RecordKind.ROLLOUT_STARTED:
-            return rollout.selection
+            return _with_ticket(rollout.selection, rollout.ticket)
         case RecordKind.ROLLOUT_PAUSED:
             return rollout.paused.why if rollout.paused else ""
         case RecordKind.ROLLOUT_RESUMED:
             return rollout.resumed.why if rollout.resumed else ""
         case RecordKind.ROLLOUT_ABORTED:
             return rollout.aborted.why if rollout.aborted else ""
+        case RecordKind.ROLLOUT_SKIPPED:
+            return put.note
         case RecordKind.ROLLOUT_CHANGED:
             return put.what
     return ""
+
+
+def _with_ticket(note: str, ticket: str) -> str:
+    if not ticket:
+        return note
+    return f"{note} (ticket {ticket})" if note else f"ticket {ticket}"
+
+
+def _with_output(note: str, output: str) -> str:
+    """Return the note, with the driver's last line of output if it does not end with that."""
+    last_line = output.rpartition("\n")[2].strip()
+    return note if note.endswith(last_line) else _joined(note, last_line)
 
 
 def _joined(*parts: str) -> str:

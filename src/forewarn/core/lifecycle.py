@@ -31,6 +31,7 @@ class Move(enum.Enum):
     FAIL = "strike"  # a sudden failure, which could not be announced
     LIST = "list"  # its group was enabled, so that guests are shown the event
     APPROVE = "approve"  # a guest, an operator or the policy has approved it
+    POSTPONE = "postpone"  # its NotBefore was moved to a later time
     READY = "ready"  # a machine has reported whether it is prepared
     LEAVE = "leave"  # some of its machines have moved away from its host
     START = "start"  # nothing holds it any more
@@ -46,6 +47,7 @@ TABLE: Mapping[tuple[Status | None, Move], Status] = {
     (None, Move.FAIL): Status.STARTED,
     (Status.SCHEDULED, Move.LIST): Status.SCHEDULED,
     (Status.SCHEDULED, Move.APPROVE): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.POSTPONE): Status.SCHEDULED,
     (Status.SCHEDULED, Move.READY): Status.SCHEDULED,
     (Status.SCHEDULED, Move.LEAVE): Status.SCHEDULED,
     (Status.SCHEDULED, Move.RETIME): Status.SCHEDULED,
@@ -60,11 +62,11 @@ TABLE: Mapping[tuple[Status | None, Move], Status] = {
     (Status.STARTED, Move.FINISH): Status.FINISHED,
 }
 
-# The moves that change what a document shows, and so its incarnation: exactly those that
-# lead from one status to another.
+# The moves that change what a document shows, and so its incarnation: those that lead from one
+# status to another, and the one that changes NotBefore.
 SHOWN: frozenset[Move] = frozenset(
-    what for (before, what), after in TABLE.items() if before is not after
-)
+    (what for (before, what), after in TABLE.items() if before is not after)
+) | {Move.POSTPONE}
 
 
 def move(event: Event, what: Move, **fields: Any) -> Event:

@@ -26,13 +26,17 @@ class Hint(enum.Enum):
     """What the caller could do about a refusal. `Refused.about` names the object concerned."""
 
     FORCE = "force"
+    REMOVE = "remove"  # give the number of machines that are removed
     SHORT_NOTICE = "short-notice"
-    SELECT = "select"  # name groups, labels or hosts
+    IGNORE_WINDOWS = "ignore-windows"
+    SELECT = "select"  # name groups, labels, machines or hosts
+    CONFLICTS = "conflicts"  # say what to do with hosts that have several update domains
     EVACUATE = "evacuate"  # or redeploy this machine first
     ACCEPT_CLOCK = "accept-clock"
     SCHEDULE_PREEMPT = "schedule-preempt"  # for this machine
     EXPLAIN_HOST = "explain-host"  # this host
     REPAIR_HOST = "repair-host"  # this host, or put the machine on another one
+    RECORD_MOVE = "record-move"  # say on which host this machine is
     CREATE_TOKEN = "create-token"
     CREATE_ADMIN_TOKEN = "create-admin-token"
     REVOKE_TOKEN = "revoke-token"  # this token
@@ -47,10 +51,11 @@ class Refused(msgspec.Struct, frozen=True):
     reason: Reason
     message: str
     hint: Hint | None = None
-    about: str = ""  # the object of the hint: name or id of a machine, host or token
+    about: str = ""  # the object of the hint: name or id of a machine, host or token, or a number
     field: str = ""  # position in a file or body, such as `groups[2].name`
     line: int | None = None  # of a file
     suggestion: str = ""  # the most similar existing name
+    others: tuple[Refused, ...] = ()  # further mistakes of the same request
 
     def __str__(self) -> str:
         """Return the message with its line and field, without the hint."""
@@ -70,6 +75,7 @@ class Values(TypedDict, total=False):
     field: str
     line: int | None
     suggestion: str
+    others: tuple[Refused, ...]
 
 
 def invalid(message: str, **values: Unpack[Values]) -> Refused:

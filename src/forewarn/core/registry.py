@@ -1,6 +1,8 @@
-"""The registry: hosts, rollouts and tokens, which belong to no group, and the changes to them.
+"""The registry: hosts, rollouts, halts, tokens and maintenance configurations, which belong to no
+group, and their changes.
 
-Decisions about a group do not depend on it. One commit can change both.
+Of these, decisions about a group depend on halts and configurations alone (`Now`). One commit can
+change both.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import msgspec
 
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
+from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import Time
+from forewarn.core.windows import MaintenanceConfiguration
 
 
 class HostPut(msgspec.Struct, frozen=True, tag="host"):
@@ -28,12 +32,29 @@ class HostRemoved(msgspec.Struct, frozen=True, tag="host-removed"):
 
 class RolloutPut(msgspec.Struct, frozen=True, tag="rollout"):
     rollout: Rollout
-    what: str = ""  # what was done to it: started, paused, resumed, aborted, ended
+    what: str = ""  # what was done to it: started, paused, resumed, skipped, aborted, ended
     by: str = ""
+    note: str = ""
 
 
 class RolloutRemoved(msgspec.Struct, frozen=True, tag="rollout-removed"):
     id: str
+
+
+PLACED = "placed"
+
+
+class HaltPut(msgspec.Struct, frozen=True, tag="halt"):
+    halt: Halt
+    what: str = ""  # PLACED, unless only its time was corrected
+    by: str = ""
+
+
+class HaltReleased(msgspec.Struct, frozen=True, tag="halt-released"):
+    id: str
+    scope: str  # what it has covered, in words
+    note: str = ""
+    by: str = ""
 
 
 class TokenPut(msgspec.Struct, frozen=True, tag="token"):
@@ -44,6 +65,23 @@ class TokenPut(msgspec.Struct, frozen=True, tag="token"):
 
 class TokenRemoved(msgspec.Struct, frozen=True, tag="token-removed"):
     id: str
+
+
+class GroupForgotten(msgspec.Struct, frozen=True, tag="group-forgotten"):
+    """A group that has had no machines for longer than the history is kept is forgotten, with the
+    numbers of its documents. It is not in the registry, but no decision changes it either."""
+
+    name: str
+
+
+class ConfigurationPut(msgspec.Struct, frozen=True, tag="configuration"):
+    configuration: MaintenanceConfiguration
+    by: str = ""
+
+
+class ConfigurationRemoved(msgspec.Struct, frozen=True, tag="configuration-removed"):
+    name: str
+    by: str = ""
 
 
 class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
@@ -67,8 +105,13 @@ Put: TypeAlias = (
     | HostRemoved
     | RolloutPut
     | RolloutRemoved
+    | HaltPut
+    | HaltReleased
     | TokenPut
     | TokenRemoved
+    | GroupForgotten
+    | ConfigurationPut
+    | ConfigurationRemoved
     | StateRestored
     | ClockAccepted
 )
@@ -78,6 +121,10 @@ class Registry(msgspec.Struct, frozen=True):
     hosts: MutableMapping[str, Host]
     rollouts: MutableMapping[str, Rollout]
     tokens: MutableMapping[str, Token]
+    halts: MutableMapping[str, Halt]  # those that stand
+    configurations: MutableMapping[str, MaintenanceConfiguration] = msgspec.field(
+        default_factory=dict
+    )
 
     def put(self, put: Put) -> None:
         """Apply a change."""
@@ -90,10 +137,24 @@ class Registry(msgspec.Struct, frozen=True):
                 self.rollouts[rollout.id] = rollout
             case RolloutRemoved(id=id):
                 self.rollouts.pop(id, None)
+            case HaltPut(halt=halt):
+                self.halts[halt.id] = halt
+            case HaltReleased(id=id):
+                self.halts.pop(id, None)
             case TokenPut(token=token):
                 self.tokens[token.id] = token
             case TokenRemoved(id=id):
                 self.tokens.pop(id, None)
+            case ConfigurationPut(configuration=configuration):
+                self.configurations[configuration.name] = configuration
+            case ConfigurationRemoved(name=name):
+                self.configurations.pop(name, None)
 
     def copy(self) -> Registry:
-        return Registry(dict(self.hosts), dict(self.rollouts), dict(self.tokens))
+        return Registry(
+            dict(self.hosts),
+            dict(self.rollouts),
+            dict(self.tokens),
+            dict(self.halts),
+            dict(self.configurations),
+        )

@@ -30,11 +30,13 @@ def beyond_commits(unknown: Duration) -> int:
 
 
 def renumbered(groups: Iterable[Group], unknown: Duration) -> dict[str, tuple[Change, ...]]:
-    """Return the changes by group, for groups that have a document. `unknown` is the time since the
-    backup was made."""
+    """Return the changes by group, for groups that have, or have had, a document. `unknown` is the
+    time since the backup was made."""
     beyond = beyond_documents(unknown)
     return {
-        group.name: (Renumbered(group.incarnation + beyond),) for group in groups if group.enabled
+        group.name: (Renumbered(max(group.incarnation, group.shown) + beyond),)
+        for group in groups
+        if group.enabled or group.shown
     }
 
 

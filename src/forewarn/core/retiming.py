@@ -18,7 +18,7 @@ from forewarn.core.changes import Change, EnablingBegan, EventMoved
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.registry import HostPut, Put, Registry, RolloutPut, TokenPut
+from forewarn.core.registry import HaltPut, HostPut, Put, Registry, RolloutPut, TokenPut
 from forewarn.core.time import Duration, Time
 
 RETIMED = "retimed"
@@ -57,6 +57,10 @@ class Correction(msgspec.Struct, frozen=True):
         return self._replaced(
             event,
             raised_at=self.past(event.raised_at),
+            postponed=tuple(
+                self._replaced(postponement, at=self.past(postponement.at))
+                for postponement in event.postponed
+            ),
             ready=tuple(self._replaced(ready, at=self.past(ready.at)) for ready in event.ready),
             approved=approved,
             started_at=self.past(event.started_at),
@@ -77,7 +81,7 @@ class Correction(msgspec.Struct, frozen=True):
         return tuple(items)
 
     def registry(self, registry: Registry, by: str) -> Iterable[Put]:
-        """Yield the changes that correct the times of hosts, rollouts and tokens."""
+        """Yield the changes that correct the times of hosts, rollouts, halts and tokens."""
         for host in registry.hosts.values():
             after = self._replaced(host, since=self.past(host.since))
             if after is not host:
@@ -92,6 +96,10 @@ class Correction(msgspec.Struct, frozen=True):
             changed = self._replaced(rollout, **times, **switches)
             if changed is not rollout:
                 yield RolloutPut(changed, RETIMED, by)
+        for halt in registry.halts.values():
+            placed = self._replaced(halt, at=self.past(halt.at))
+            if placed is not halt:
+                yield HaltPut(placed, RETIMED, by)
         for token in registry.tokens.values():
             issued_wrongly = token.created_at > self.now
             expires = self.coming(token.expires_at) if issued_wrongly else token.expires_at

@@ -1,23 +1,25 @@
 """Time in the core: whole microseconds that are passed in and never read from a clock.
 
 `Now` is all that a decision knows of the world outside its group: the instant, whether the
-endpoint has been serving without a break, and the rules in force.
+endpoint has been serving without a break, the rules in force, when maintenance is allowed, what
+operators have halted, and which machines nobody has warned of the maintenance of their host.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import msgspec
 
+from forewarn.core.halts import Halt
+from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.support.instants import Time as Time
 from forewarn.support.text import DAY as DAY
 from forewarn.support.text import HOUR as HOUR
 from forewarn.support.text import LONGEST, utc
 from forewarn.support.text import MINUTE as MINUTE
 from forewarn.support.text import SECOND as SECOND
 from forewarn.support.text import Duration as Duration
-
-Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
 
 MAX_TIME: Time = LONGEST  # 9000-01-01: a virtual clock cannot be set further
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
@@ -62,6 +64,10 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     restored: Time | None = None  # when a backup was restored, if the grace after it is not over
     untrusted: UntrustedClock | None = None  # why time alone changes nothing now
     rules: Durations = Durations()
+    halts: tuple[Halt, ...] = ()  # those that stand
+    configurations: tuple[MaintenanceConfiguration, ...] = ()  # of the fleet
+    unwarned: Mapping[str, tuple[str, ...]] = {}  # by host with planned maintenance: the machines
+    # that are on it, or may be, and to which the maintenance is not announced
 
     @property
     def served(self) -> Duration:

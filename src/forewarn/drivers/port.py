@@ -10,7 +10,7 @@ How drivers are found by name is `drivers/registry.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
@@ -46,6 +46,8 @@ class TaskMachine(msgspec.Struct, frozen=True):
     name: str
     host: str = ""
     addresses: tuple[str, ...] = ()
+    vm_id: str = ""
+    labels: Mapping[str, str] = {}  # its own, and those of its group
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -68,8 +70,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False  # a live migration
     parts: tuple[Part, ...] = ()  # the events carried out as one with this one, itself included
     hosts: tuple[str, ...] = ()  # where machines could be moved to, the best one first
+    host_labels: Mapping[str, Mapping[str, str]] = {}  # of all hosts named here that have labels
     known_hosts: frozenset[str] = frozenset()  # all hosts that a machine may be on afterwards
     duration: int = -1
+    description: str = ""  # what guests are shown
+    note: str = ""  # what operators have noted about the hosts of the machines
+    ticket: str = ""  # the operators' reference
+    rollout: str = ""  # id of the rollout that it is a step of, if any
+    step: str = ""  # the name of that step, unique in the rollout
     attempt: int = 0
     started_at: Time | None = None
     now: Time
@@ -86,6 +94,7 @@ class Veto(msgspec.Struct, frozen=True):
 class Happened(msgspec.Struct, frozen=True):
     moved: dict[str, str] = {}
     output: str = ""
+    answer: str = ""
 
 
 class NotYet(msgspec.Struct, frozen=True):
@@ -95,6 +104,7 @@ class NotYet(msgspec.Struct, frozen=True):
 class Unknown(msgspec.Struct, frozen=True):
     why: str
     output: str = ""
+    answer: str = ""
 
 
 Checked: TypeAlias = Ok | Veto

@@ -154,6 +154,8 @@ class WaitingEvents:
                 continue
             if not self._holds.windows.open(event.id, asked, sighting.exchange.t):
                 continue
+            if event.source != "User" and self._holds.windows.may_hold(sighting.caller.group):
+                continue
             clear_since = self._unannounced_until(event, sighting)
             if due:
                 free_events.append((("due", event.id), clear_since))
@@ -176,6 +178,7 @@ class WaitingEvents:
             or self._coupled(event, sighting.document, None)
             or not self._holds.joint_progress.is_single(event.id)
             or not self._holds.windows.open(event.id, sighting.exchange.asked, math.inf)
+            or (event.source != "User" and self._holds.windows.may_hold(sighting.caller.group))
             or self._unannounced_until(event, sighting) > -math.inf
         )
 

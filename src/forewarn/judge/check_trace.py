@@ -63,7 +63,7 @@ class _TraceJudge:
         answers = Answers(findings, trace.complete)
         posts, reads, unclear = self._judge_answers(answers, approvals)
         documents_seen = self._sightings(reads)
-        facts = Facts(self._fleets, findings)
+        facts = Facts(self._fleets, findings, trace.postponed)
         for sighting in documents_seen:
             facts.add(sighting)
             sightings.add(sighting)

@@ -4,7 +4,7 @@ That is the facts of an event, the order of events in a document, which groups s
 which events were Started at the same time. Each distinct document is checked once per group.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
@@ -48,7 +48,10 @@ class EventFacts:
 
 
 class Facts:
-    def __init__(self, fleets: Fleets, findings: Findings) -> None:
+    def __init__(
+        self, fleets: Fleets, findings: Findings, postponed: Mapping[str, frozenset[int]]
+    ) -> None:
+        self._postponed = postponed
         self._fleets = fleets
         self._findings = findings
         self._checked: set[tuple[str | None, bool | None, str | None, Document]] = set()
@@ -85,7 +88,9 @@ class Facts:
             if value is None:
                 continue
             first = event_facts.facts.setdefault(name, value)
-            if first != value:
+            if name == "not_before" and max(first, value) in self._postponed.get(event.id, ()):
+                event_facts.facts[name] = max(first, value)
+            elif first != value:
                 message = f"{title} was {first!r} and is {value!r}."
                 self._findings.add_seen("changed-facts", message, sighting, event.id)
         preview = sighting.document.version.preview

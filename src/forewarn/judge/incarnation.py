@@ -113,7 +113,10 @@ def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findi
         incarnation = sighting.document.incarnation
         if group is None or period is None or period[0] == 0 or incarnation in (None, 1):
             continue
-        disabled = [line.t for line in trace.disabled if line.group == group][period[0] - 1]
+        line = [line for line in trace.disabled if line.group == group][period[0] - 1]
+        if line.removed:
+            continue  # its first document has another number
+        disabled = line.t
         changes = (*trace.changes.get(group, ()), *trace.changes.get(None, ()))
         if not any(disabled - slack <= t <= sighting.exchange.t + slack for t in changes):
             message = (
@@ -144,7 +147,12 @@ def _changed_without_reason(earlier: Sighting, later: Sighting) -> bool:
         and later.document.incarnation is not None
         and earlier.document.incarnation != later.document.incarnation
         and earlier.document.array == later.document.array
+        and _not_befores(earlier.document) == _not_befores(later.document)  # or one was postponed
     )
+
+
+def _not_befores(document: Document) -> list[int | None]:
+    return [event.not_before for event in document.events or ()]
 
 
 def _judge_start(
@@ -159,6 +167,9 @@ def _judge_start(
         sighting for sighting in group if disabled is None or _follows(disabled, sighting.exchange)
     ]
     if not after:
+        return
+    if disabled is not None and disabled.removed:
+        _judge_continuation(disabled, group, after, findings)
         return
     first = after[0]
     if any(
@@ -178,6 +189,28 @@ def _judge_start(
     when = "the group was disabled" if disabled is not None else "the service began"
     message = f"The first document after {when} has incarnation {first.document.incarnation}."
     findings.add_seen("incarnation-start", message, first)
+
+
+def _judge_continuation(
+    disabled: Disabled,
+    group: Sequence[Sighting],
+    after: Sequence[Sighting],
+    findings: Findings,
+) -> None:
+    """Judge the first document of a group that was removed and created again under its name: its
+    guests may remember every number that they have been shown."""
+    shown = [
+        sighting.document.incarnation
+        for sighting in group
+        if sighting.exchange.t < disabled.t and sighting.document.incarnation is not None
+    ]
+    incarnation = after[0].document.incarnation
+    if shown and incarnation is not None and incarnation <= max(shown):
+        message = (
+            f"The group was removed and created again, and its incarnation is {incarnation}"
+            f" although guests have been shown {max(shown)}."
+        )
+        findings.add_seen("incarnation-start", message, after[0])
 
 
 def _judge_pending(group: Sequence[Sighting], facts: Facts, findings: Findings) -> None:

@@ -50,6 +50,7 @@ class FleetLine:
     complete: bool
     grace: float | None  # how long nothing starts by its NotBefore after an interruption
     speed: float = 1.0  # durations, notice among them, are divided by it
+    windowed: frozenset[str] = frozenset()  # groups whose maintenance waits for windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Disabled:
     index: int
     t: float
     group: str
+    removed: bool = False  # the group had no machines any more; a later one continues its numbers
 
     @property
     def position(self) -> tuple[float, int]:
@@ -148,6 +150,7 @@ class Trace:
     # When an event of a group took a step, as recorded; None: the group is unknown.
     changes: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
     partial: bool = False  # other clients may have approved at any time
+    postponed: Mapping[str, frozenset[int]] = field(default_factory=dict)  # NotBefore by event
 
     @property
     def grace(self) -> float | None:

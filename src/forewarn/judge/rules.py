@@ -56,7 +56,8 @@ _COURSE = {
     "incarnation-same": "One incarnation identifies one array of events.",
     "incarnation-down": "The incarnation goes down only when a group was disabled in between.",
     "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
-    "incarnation-start": "A newly enabled group starts at incarnation 1 (where changes are known).",
+    "incarnation-start": "A newly enabled group starts at incarnation 1 (where changes are known),"
+    " and one that was removed and created again above all that were shown.",
     "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
     "unscheduled-start": "A Freeze or Preempt is Scheduled before it is Started.",
     "early-start": "Without an approval no event starts before its NotBefore.",

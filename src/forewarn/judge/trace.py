@@ -105,6 +105,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     moves: dict[str, set[str]] = {}
     changes: dict[str | None, list[float]] = {}
     partial = False
+    postponed: dict[str, set[int]] = {}
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -123,7 +124,9 @@ def read_trace(records: Iterable[object]) -> Trace:
                 case "approval":
                     approvals.append(Approval(t, _text(record, "event").upper()))
                 case "disabled":
-                    disabled.append(Disabled(index, t, _text(record, "group")))
+                    disabled.append(
+                        Disabled(index, t, _text(record, "group"), record.get("removed") is True)
+                    )
                 case "up":
                     ups.append(t)
                 case "down":
@@ -141,6 +144,9 @@ def read_trace(records: Iterable[object]) -> Trace:
                 case "short-notice":
                     short_notices.add(_text(record, "event").upper())
                 case "event":
+                    if record.get("move") == "postpone":
+                        later = postponed.setdefault(_text(record, "event").upper(), set())
+                        later.add(round(_number(record, "not_before")))
                     moves.setdefault(_text(record, "event").upper(), set()).add(
                         _text(record, "move")
                     )
@@ -178,6 +184,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         {event: frozenset(names) for event, names in moves.items()},
         {group: tuple(sorted(times)) for group, times in changes.items()},
         partial,
+        {event: frozenset(times) for event, times in postponed.items()},
     )
 
 
@@ -233,7 +240,10 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
         )
     grace = None if record.get("grace") is None else _number(record, "grace")
     speed = 1.0 if record.get("speed") is None else _number(record, "speed")
-    return FleetLine(t, kinds, machines, record.get("complete") is True, grace, max(1.0, speed))
+    groups = _mapping(record.get("groups", {}))
+    windowed = frozenset(n for n, group in groups.items() if _mapping(group).get("windows") is True)
+    complete = record.get("complete") is True
+    return FleetLine(t, kinds, machines, complete, grace, max(1.0, speed), windowed)
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:

@@ -20,6 +20,12 @@ class Windows:
             windows = self._by_event.get(window.event, ())
             if window not in windows:
                 self._by_event[window.event] = (*windows, window)
+        self._groups = frozenset(name for fleet in trace.fleets for name in fleet.windowed)
+
+    def may_hold(self, group: str | None) -> bool:
+        """Return whether maintenance of the group may wait for windows that the trace does not
+        tell."""
+        return group in self._groups
 
     def open(self, id: str, since: float, until: float) -> bool:
         """Return whether the windows of the event were certainly open in all that time."""

@@ -14,6 +14,7 @@ import msgspec
 from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
+from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.guests import Guests
 from forewarn.store import port
 from forewarn.store.port import Commit, Store, StoreFailed
@@ -89,6 +90,10 @@ class Upstream(Protocol):
         """Record a request of the group that was not answered with a document."""
         ...
 
+    def unknown_caller(self, address: str) -> None:
+        """Record a request from an address that no machine has."""
+        ...
+
 
 class LocalUpstream:
     def __init__(self, guests: Guests, store: Store) -> None:
@@ -141,7 +146,15 @@ class LocalUpstream:
     def sign_of_life(self, group: str) -> None:
         self._guests.poll_index.alive(group, self.now())
 
+    def unknown_caller(self, address: str) -> None:
+        self._guests.poll_index.unknown_callers.record(address, self.now().at)
+
     # For reports of workers.
+
+    def unknown_calls(self, calls: UnknownCaller) -> None:
+        """Record requests from an address that no machine has."""
+        if self._guests.machine_index.present_at(calls.address) is None:  # it may have one now
+            self._guests.poll_index.unknown_callers.add(calls)
 
     def group_of(self, machine: str) -> str | None:
         return self._guests.machine_index.group_of(machine)

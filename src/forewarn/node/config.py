@@ -9,13 +9,18 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.control.notify.config import Notify
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Durations, Time
+from forewarn.core.fleet import Placement
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import ClockLimits
+from forewarn.service.fleet.addresses import AddressProblem, any_address, guest_addresses
 from forewarn.service.fleet.read import Fleet
+from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY
 from forewarn.store.engines import State
 
@@ -28,7 +33,7 @@ class Address(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Address:
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        if not colon or not host or "/" in host or not port.isdecimal() or int(port) > 65_535:
             raise ValueError(f"'{text}' is not HOST:PORT")
         return cls(host, int(port))
 
@@ -52,6 +57,8 @@ class Tls(msgspec.Struct, frozen=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
+    placement: Placement | None = None  # who is right if a fleet file contradicts a move
+    removal_limit: RemovalLimit | None = None  # how many machines a change may remove; None: all
     force_fleet: bool = True  # apply it even if machines with an active event are removed
     state: State | None = None  # None: nothing is stored
     migrate: bool = True  # upgrade the schema of an older state file
@@ -70,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
+    oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
     workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
     upstream: Path | None = None  # the UNIX socket between control and workers
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
@@ -81,8 +89,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     faults: bool = False  # allow fault injection
     front: bool = True  # answer ordinary polls in Front, unless requests are recorded or observed
     gates: dict[str, tuple[str, ...]] = {}  # commands of rollouts' gates, by name
+    notify: tuple[Notify, ...] = ()  # who is told what
 
     @property
     def guest_addresses(self) -> tuple[Address, ...]:
         """All addresses for guests; empty if no socket is opened at the start."""
         return () if self.metadata is None else (self.metadata, *self.more_metadata)
+
+    @property
+    def address_problem(self) -> AddressProblem:
+        """Why a machine of the inventory cannot have an address."""
+        if self.identity is not Identity.SOURCE:
+            return any_address
+        return guest_addresses([address.host for address in self.guest_addresses])

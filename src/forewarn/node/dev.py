@@ -49,6 +49,7 @@ def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Flee
             for name, define in fleet.groups.items()
         },
         fleet.hosts,
+        fleet.configurations,
     )
 
 

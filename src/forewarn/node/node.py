@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from forewarn.control.notify.config import Notify
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
@@ -37,6 +38,7 @@ from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
     control_socket,
+    follow_faults,
     guest_urls,
     has_machine_ports,
     make_driver,
@@ -46,6 +48,7 @@ from forewarn.node.wiring import (
     record_silence,
     resume,
 )
+from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.clock import Clock, Interruption, RealClock, VirtualClock
@@ -62,13 +65,16 @@ from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
+from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.guests import Guests
+from forewarn.service.platform.halts import Halts
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform, new_id
 from forewarn.service.platform.removals import Removals
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.reconciler import RolloutReconciler
 from forewarn.service.rollouts.rollouts import Rollouts
+from forewarn.service.telemetry.expiry import expiry_readings
 from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.samples import Histograms, Sample
@@ -83,6 +89,7 @@ from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
 
 if TYPE_CHECKING:
+    from forewarn.control.notify.notifications import Notifications
     from forewarn.metadata.http.front import Front
 
 LOOPBACK_HOST = "127.0.0.1"  # has a socket even if each machine has its own
@@ -127,6 +134,7 @@ class Node:
         self.control_names = config.control_names  # changed by a reload
         self.certificates: Certificates | None = None  # of the control API
         self.control_app: Any = None
+        self.notifications: Notifications | None = None  # once something is to be notified
 
     async def __aenter__(self) -> Node:
         try:
@@ -177,10 +185,12 @@ class Node:
         self.machine_index = MachineIndex(store)
         self.active_events = ActiveEvents(store)
         self.feed = Feed(store)
-        self.metrics = ServiceMetrics(store, self.feed, self.clock)
+        self.metrics = ServiceMetrics(store, self.feed, self.clock, self.poll_index)
         sightings, ends = await resume(store, self.poll_index, self.clock)
         self.clock.on_interruption(_log_interruption)
-        self.writer = Writer(store, self.clock, config.rules, self.ledger)
+        self.host_index = HostIndex(store)
+        self.host_index.load()
+        self.writer = Writer(store, self.clock, config.rules, self.ledger, self.host_index)
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         self.tokens = Tokens(store, self.writer, self.poll_index)
         self.observer = Observer() if config.observe else None
@@ -190,7 +200,6 @@ class Node:
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
-        self.host_index = HostIndex(store)
         self.executor = Executor(
             store, self.writer, driver, self.host_index, self.ledger, tasks, restored
         )
@@ -205,6 +214,7 @@ class Node:
             self.executor,
             self.poll_index,
             self.machine_index,
+            self.host_index,
             self.active_events,
             self._new_id,
             event_faults if config.faults else None,
@@ -224,11 +234,11 @@ class Node:
             self.ledger,
             tasks,
         )
+        self.halts = Halts(store, self.platform)
         self.rollouts = Rollouts(store, self.platform, self.reconciler, gates)
         self.clock_acceptance = ClockAcceptance(store, self.writer, self.clock, self.poll_index)
         self.history = History(store, self.machine_index, self.writer, config.history)
         self.machine_index.load()
-        self.host_index.load()
         self.active_events.load()
         self.metrics.fleet_counts.load()
         upstream = LocalUpstream(self.guests, store)
@@ -238,6 +248,7 @@ class Node:
             self.virtual_time = VirtualTime(
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )
+            follow_faults(self.faults, self.scheduler, catch_up)
         if config.workers:
             await self._start_hub(upstream, tasks)  # workers learn of every commit first
         callers = Callers(config.identity, config.speak_as)
@@ -264,10 +275,18 @@ class Node:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
         self.executor.resume()  # before anything new starts, so that nothing is resumed twice
         prepare = on_loopback if config.identity is Identity.TARGET else None
-        self.fleet_apply = FleetApply(store, self.writer, prepare)
+        self.fleet_apply = FleetApply(
+            store,
+            self.writer,
+            self.host_index,
+            prepare,
+            config.placement,
+            config.removal_limit,
+            config.address_problem,
+        )
         await apply_fleet(config, self.fleet_apply, self.machine_index)
         saver = Saver(store, self.poll_index, self.writer, self.history)
-        self._stack.push_async_callback(saver.save)
+        self._stack.push_async_callback(saver.save_all)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
@@ -280,11 +299,22 @@ class Node:
         tasks.start(self.health.keep_checking(tasks), "health")
         tasks.start(saver.keep_saving(), "saver")
         tasks.start(saver.keep_pruning(), "pruner")
+        await self.configure_notifications(config.notify)
         await self._listen(tasks)
         self.health.started = True
         self._stack.callback(self._begin_stop)
         if self.virtual_time is not None:
             self._stack.push_async_callback(self.virtual_time.end)
+
+    async def configure_notifications(self, tables: Sequence[Notify]) -> None:
+        """Follow the feed for these tables [[notify]], and for no others."""
+        if self.notifications is None:
+            if not tables and not await self.store.notify_positions():
+                return
+            from forewarn.control.notify.notifications import Notifications
+
+            self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
+        await self.notifications.configure(tables, self._tasks)
 
     async def _start_hub(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         """Open the socket to which workers connect."""
@@ -351,10 +381,15 @@ class Node:
             await self._listen_to_operators(address, listener, self._tasks)
             self._stack.callback(self._begin_stop)  # must run before the API's server is stopped
 
+    def accept_issuer(self, oidc: Oidc | None) -> None:
+        """Accept the tokens of another OIDC issuer, or of none."""
+        self.tokens.accept_issuer(oidc, self._tasks)
+
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
         extras.need("server", _CONTROL_API)
         listener = control_socket(self.config)
         self._stack.callback(listener.close)
+        self.tokens.accept_issuer(self.config.oidc, tasks)
         check_exposure(listener, self.config, self.tokens)
         tasks.start(keep_checking_admin_tokens(self.config, self.tokens), "admin tokens")
         if self.config.tls is not None:
@@ -377,6 +412,8 @@ class Node:
             platform=self.platform,
             hosts=self.hosts,
             rollouts=self.rollouts,
+            halts=self.halts,
+            configurations=Configurations(self.store, self.writer),
             history=self.history,
             clock_acceptance=self.clock_acceptance,
             removals=self.removals,
@@ -393,7 +430,9 @@ class Node:
             next_due=self.scheduler.next_due,
             virtual_time=self.virtual_time,
             samples=self._samples,
+            certificate_expiry=self._certificate_expiry,
             copy=self.store.copy,
+            notifications=lambda: self.notifications,
         )
         certificates = self.certificates
         tls = (lambda: certificates.context) if certificates else None
@@ -412,7 +451,12 @@ class Node:
         else:
             endpoint = self.endpoint
             yield from endpoint.counts.readings(endpoint.connections.total, self.front)
+        yield from expiry_readings(self._certificate_expiry(), self.tokens.next_expiry)
         yield from self.faults.readings() if self.faults.allowed else ()
+        yield from self.notifications.readings() if self.notifications else ()
+
+    def _certificate_expiry(self) -> Time | None:
+        return self.certificates.expires if self.certificates else None
 
     def _begin_stop(self) -> None:
         """Release everything that waits, so that requests in progress can end."""

@@ -5,9 +5,10 @@ and sockets it has, where an earlier run ended, and which fleet it starts with.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from forewarn.core import Now, Refused, Time
 from forewarn.drivers import registry
@@ -22,8 +23,11 @@ from forewarn.node.listening.sockets import (
     open_loopback,
     open_socket,
 )
+from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.clock import Clock
+from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.virtual_time import VirtualTime
+from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
@@ -57,12 +61,33 @@ def record_silence(trace: EventTrace, recorder: Recorder, virtual_time: VirtualT
 
     def unresponsive(machine: str, caller_id: str, seconds: float, by_itself: bool) -> None:
         unanswered = recorder.has_unanswered(machine)
-        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself, unanswered)
+        fault = recorder.fault_of_unanswered(machine, seconds / 2)  # a request may be late
+        trace.unresponsive(clock.at, machine, caller_id, seconds, by_itself, unanswered, fault)
 
     def responsive(machine: str, caller_id: str) -> None:
         trace.responsive(clock.at, machine, caller_id)
 
+    def failed(line: Mapping[str, Any]) -> None:
+        if line["kind"] == "exchange" and (line["status"] not in (200, 304) or "fault" in line):
+            catch_up.failed(line["machine"] or "")
+
     catch_up.on_unresponsive, catch_up.on_responsive = unresponsive, responsive
+    catch_up.unanswered = recorder.has_unanswered
+    trace.add_sink(failed)
+
+
+def follow_faults(faults: Faults, scheduler: Scheduler, catch_up: CatchUp) -> None:
+    """Let a virtual clock stop where the period of a fault ends, and wait again for clients that
+    have got errors until then."""
+
+    async def ended() -> None:
+        changed()
+
+    def changed() -> None:
+        scheduler.alarm("faults/period", faults.next_end, ended)
+        catch_up.try_again()
+
+    faults.on_change(changed)
 
 
 def make_trace(

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from forewarn.core import Group, Time, apply
-from forewarn.core.registry import Registry
+from forewarn.core.registry import GroupForgotten, Registry
 from forewarn.store.port import (
     BatchListener,
     BeforeVisible,
@@ -45,7 +45,7 @@ log = logger("forewarn")
 class BatchingStore(Store):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
-        self._registry = Registry({}, {}, {})
+        self._registry = Registry({}, {}, {}, {})
         self._seq = 0
         self._listeners: list[Listener] = []
         self._before_visible: list[BeforeVisible] = []
@@ -135,6 +135,8 @@ class BatchingStore(Store):
                     states.registry = self._registry.copy()
                 for put in batch.puts:
                     states.registry.put(put)
+                    if isinstance(put, GroupForgotten):
+                        overlay[put.name] = Group(name=put.name)
             commits.append(commit)
             decided.append((result, commit))
         if commits:
@@ -161,6 +163,8 @@ class BatchingStore(Store):
                         commit=commits[-1].seq,
                     )
             self._groups.update(overlay)
+            for name in forgotten(commits, overlay):
+                self._groups.pop(name, None)
             self._registry = states.registry
             self._seq = commits[-1].seq
             for commit in commits:
@@ -193,6 +197,12 @@ class BatchingStore(Store):
         """Return the time of the oldest commit about an event that is still active: it is kept."""
         raised = (event.raised_at for group in self._groups.values() for event in group.events)
         return min(raised, default=cutoff)
+
+
+def forgotten(commits: Sequence[Commit], after: Mapping[str, Group]) -> list[str]:
+    """Return the groups that these commits have forgotten and not created again since."""
+    names = [p.name for c in commits for p in c.puts if isinstance(p, GroupForgotten)]
+    return [name for name in names if after[name] == Group(name=name)]
 
 
 def _fail(result: asyncio.Future[Commit | None], error: Exception) -> None:

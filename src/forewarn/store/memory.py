@@ -9,11 +9,11 @@ from itertools import islice, takewhile
 import msgspec
 
 from forewarn.core import Event, Group, Time
-from forewarn.core.changes import EventMoved
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.registry import ClockAccepted, Registry, StateRestored
 from forewarn.core.retiming import Correction
-from forewarn.store.base import BatchingStore
+from forewarn.store.base import BatchingStore, forgotten
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -21,6 +21,7 @@ from forewarn.store.port import (
     Key,
     KeyedRequest,
     Mark,
+    NotifyPosition,
     PollSightings,
     StoreFailed,
 )
@@ -31,10 +32,11 @@ class Disk:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.registry = Registry({}, {}, {})
+        self.registry = Registry({}, {}, {}, {})
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # active or over, in the order they were raised
         self.sightings = PollSightings(seen={})
+        self.notify_positions: dict[str, NotifyPosition] = {}
         self.restored: Time | None = None
         self.keys: dict[tuple[str, str], KeyedRequest] = {}
         self.history: list[Record] = []
@@ -70,6 +72,8 @@ class MemoryStore(BatchingStore):
     ) -> None:
         history = HistoryWriter(before, self._registry.hosts)
         self.disk.groups.update(after)
+        for name in forgotten(commits, after):
+            self.disk.groups.pop(name, None)
         for commit in commits:
             changes = [(entry.group, entry.items) for entry in commit.entries]
             self.disk.record(history.records(commit.at, changes, commit.puts))
@@ -86,8 +90,13 @@ class MemoryStore(BatchingStore):
                 self.disk.keys[key.owner, key.name] = KeyedRequest(key, commit.seq, commit.at)
             for entry in commit.entries:
                 for item in entry.items:
-                    if isinstance(item, EventMoved):
-                        self.disk.events[item.event.id] = item.event
+                    match item:
+                        case EventMoved(event=event):
+                            self.disk.events[event.id] = event
+                        case MachineRemoved(name=name):
+                            self.disk.sightings.machines.pop(name, None)
+                        case MachinePut(machine=machine) if machine.gone:
+                            self.disk.sightings.machines.pop(machine.name, None)
 
     def _accept_clock(self, commit: Commit, accepted: ClockAccepted) -> None:
         disk, replace = self.disk, msgspec.structs.replace
@@ -103,7 +112,11 @@ class MemoryStore(BatchingStore):
         disk.keys = {name: replace(keyed, at=past(keyed.at)) for name, keyed in disk.keys.items()}
         disk.restored = past(disk.restored)
         used = {token: past(at) for token, at in disk.sightings.used.items()}
-        disk.sightings = replace(disk.sightings, used=used)
+        machines = {
+            name: replace(m, polled=past(m.polled), answered=past(m.answered))
+            for name, m in disk.sightings.machines.items()
+        }
+        disk.sightings = replace(disk.sightings, used=used, machines=machines)
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         while True:
@@ -180,13 +193,25 @@ class MemoryStore(BatchingStore):
     async def save(self, sightings: PollSightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
         used = {**self.disk.sightings.used, **sightings.used}
-        self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=(), used=used)
+        machines = {**self.disk.sightings.machines, **sightings.machines}
+        self.disk.sightings = msgspec.structs.replace(
+            sightings, seen=seen, firsts=(), used=used, machines=machines
+        )
         if sightings.firsts:  # otherwise the history need not be searched
             seen_events = {r.event for r in self.disk.history if r.what is RecordKind.SEEN}
             self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
 
     async def sightings(self) -> PollSightings:
         return msgspec.structs.replace(self.disk.sightings, restored=self.disk.restored)
+
+    async def notify_positions(self) -> Mapping[str, NotifyPosition]:
+        return dict(self.disk.notify_positions)
+
+    async def save_notify_position(self, position: NotifyPosition) -> None:
+        self.disk.notify_positions[position.name] = position
+
+    async def delete_notify_position(self, name: str) -> None:
+        self.disk.notify_positions.pop(name, None)
 
     async def copy(self, at: Time) -> Copy | None:
         del at

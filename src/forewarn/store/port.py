@@ -82,16 +82,43 @@ class Commit(msgspec.Struct, frozen=True):
     replay_notes: tuple[ReplayNote, ...] = ()
 
 
+class MachineSighting(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the client on a machine."""
+
+    polled: Time  # last
+    version: str  # api-version of that poll
+    polls: int
+    ignored: int = 0  # events of its own that it was shown, and that started unapproved
+    answered: Time | None = None  # when it last approved an event or reported that it is ready
+
+
 class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
-    """When groups and tokens were last seen. Saved now and then; what is newer may be lost."""
+    """When groups, machines and tokens were last seen. Saved now and then; what is newer may be
+    lost. Machines that are gone are forgotten by the commit that removes them."""
 
     seen: dict[str, int]  # by group, in time served
+    machines: dict[str, MachineSighting] = {}
     served_until: Time | None = None
     lost: Duration = 0
     firsts: tuple[Record, ...] = ()  # which machine saw an event first; by time, written only
     used: dict[str, Time] = {}  # by token: when it was last used
     copied: Time | None = None  # read only: the state is a copy, made then and not served since
     restored: Time | None = None  # read only: when a copy last became the state
+
+
+class NotifyPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the notifications of a table [[notify]] have been delivered."""
+
+    name: str
+    origin: str  # random: the beginning of the ids of its messages
+    after: int  # everything up to this commit is delivered
+    part: int = 0  # and so many notifications of the next one
+    sending: int | None = None  # the last commit of the combined message that is being sent
+    delivered_at: Time | None = None  # when a message was last delivered
+    skipped: int = 0  # notifications that were not sent, which has not been reported yet
+    skipped_since: Time | None = None
+    skipped_until: Time | None = None
+    lost: bool = False  # some of them are no longer stored
 
 
 Mark: TypeAlias = tuple[Time, int]  # time and number of the record that a page ended with
@@ -296,6 +323,16 @@ class Store(ABC):
 
     @abstractmethod
     async def sightings(self) -> PollSightings: ...
+
+    @abstractmethod
+    async def notify_positions(self) -> Mapping[str, NotifyPosition]:
+        """Return the stored positions by name."""
+
+    @abstractmethod
+    async def save_notify_position(self, position: NotifyPosition) -> None: ...
+
+    @abstractmethod
+    async def delete_notify_position(self, name: str) -> None: ...
 
     @abstractmethod
     async def copy(self, at: Time) -> Copy | None:

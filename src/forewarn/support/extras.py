@@ -16,7 +16,16 @@ Extra: TypeAlias = Literal["test", "server"]
 # The modules whose absence shows that an extra is not installed, by extra.
 MODULES: dict[Extra, tuple[str, ...]] = {
     "test": ("httptools", "structlog", "uvicorn", "yaml"),
-    "server": ("alembic", "httptools", "litestar", "sqlalchemy", "structlog", "uvicorn", "yaml"),
+    "server": (
+        "alembic",
+        "httptools",
+        "httpx",
+        "litestar",
+        "sqlalchemy",
+        "structlog",
+        "uvicorn",
+        "yaml",
+    ),
 }
 
 

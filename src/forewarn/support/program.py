@@ -22,6 +22,7 @@ import msgspec
 from forewarn.support.task_file import NotStarted
 
 MAX_OUTPUT = 4_096  # bytes of a program's output that are kept, the last ones
+CUT = "… "  # before what is left of an output that is longer
 MAX_ANSWER = 65_536  # bytes of the last line of its standard output
 END_GRACE = 2.0  # seconds of guard time between SIGTERM and SIGKILL
 CHUNK = 65_536  # bytes read in one go
@@ -209,7 +210,7 @@ class _Output:
 
     def text(self) -> str:
         text = visible(bytes(self._tail))
-        return f"… {text[-MAX_OUTPUT:]}" if self._cut or len(text) > MAX_OUTPUT else text
+        return f"{CUT}{text[-MAX_OUTPUT:]}" if self._cut or len(text) > MAX_OUTPUT else text
 
 
 def visible(output: bytes) -> str:

@@ -5,6 +5,7 @@ A suggestion is the most similar known name, ignoring case."""
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import string
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
@@ -89,16 +90,33 @@ def shortened(name: str) -> str:
 
 def instead_of(name: str, known: Collection[str]) -> str:
     """Return `did you mean 'web_0'?`, or the names that there are."""
-    near = nearest(name, known)
-    if near:
-        return f"did you mean '{near}'?"
-    if not known:
-        return "there is none"
-    if len(known) == 1:
-        return f"there is only {next(iter(known))}"
-    shown = nsmallest(MAX_LISTED, islice(known, MAX_SCANNED))
-    rest = len(known) - len(shown)
+    scanned = list(islice(known, MAX_SCANNED))
+    numbered = sorted((other for other in scanned if _is_numbered(other, name)), key=len)
+    if len(numbered) < 2:
+        near = nearest(name, known)
+        if near:
+            return f"did you mean '{near}'?"
+        if not known:
+            return "there is none"
+        if len(known) == 1:
+            return f"there is only {scanned[0]}"
+    names: Collection[str] = numbered if len(numbered) > 1 else known
+    shown = numbered[:MAX_LISTED] if len(numbered) > 1 else nsmallest(MAX_LISTED, scanned)
+    rest = len(names) - len(shown)
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"
+
+
+def _is_numbered(name: str, stem: str) -> bool:
+    """Return whether a name is another one with a number, such as web_0 for web."""
+    rest = name.removeprefix(stem)
+    return bool(stem) and rest != name and rest[1:].isdecimal() and rest[0] in "_-"
+
+
+@functools.cache
+def fields_of(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a kind of struct. To find them takes long, and a file may have many
+    mistakes."""
+    return msgspec.structs.fields(kind)
 
 
 class ValueProblem(NamedTuple):
@@ -120,7 +138,7 @@ def value_problem(
         return ValueProblem(key_problem, tuple(steps))
     if match := _UNKNOWN.search(error):
         key = match[1]
-        known = [field.name for field in msgspec.structs.fields(_kind_at(kind, steps))]
+        known = [field.name for field in fields_of(_kind_at(kind, steps))]
         near = nearest(key, known) or ""
         return ValueProblem(f"unknown key; {instead_of(key, known)}", (*steps, key), near)
     if match := _MISSING.search(error):
@@ -180,9 +198,10 @@ def _value_at(value: Any, steps: Iterable[str | int]) -> Any:
 
 def _kind_at(kind: Any, steps: Iterable[str | int]) -> Any:
     """Return the struct that is expected at the end of the path."""
+    kind = _struct_in(kind) or kind  # which may be optional
     for step in steps:
         if isinstance(step, str):
-            hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            hints = {field.name: field.type for field in fields_of(kind)}
             kind = _struct_in(hints.get(step)) or kind
     return kind
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from typing import TypeAlias
 
 from forewarn.support.instants import to_datetime
@@ -43,6 +44,13 @@ def utc(at: int) -> str:
     except OverflowError:  # a clock may show anything
         return f"{at // SECOND} s after 1970"
     return time.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def in_zone(time: datetime, zone: tzinfo) -> str:
+    """Format a time as in a zone and in UTC: `Sun 2026-11-15 12:13 CET (11:13Z)`."""
+    local = time.astimezone(zone)
+    in_utc = f"{time:%H:%MZ}" if local.date() == time.date() else f"{time:%Y-%m-%d %H:%MZ}"
+    return f"{local:%a %Y-%m-%d %H:%M %Z} ({in_utc})"
 
 
 def listing(names: Sequence[str]) -> str:

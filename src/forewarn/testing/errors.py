@@ -16,6 +16,7 @@ class RefusedError(Exception):
 HINTS: dict[Hint, str] = {
     Hint.FORCE: "pass force=True to override",
     Hint.SHORT_NOTICE: "pass short_notice=True to override",
+    Hint.IGNORE_WINDOWS: "pass ignore_windows=True to override",
     Hint.EVACUATE: "or pass evacuate=True",
     Hint.CLEAR_FAULTS: "clear some first",
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from forewarn.core.lifecycle import Move
 from forewarn.drivers import port
 from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.node import Node
+from forewarn.service.engine.catch_up import CatchUp
 from forewarn.store.port import Commit
 from forewarn.support import guard
 from forewarn.testing.errors import RefusedError
@@ -34,7 +35,7 @@ ENDS: Literal["ends"] = "ends"
 ANSWERED_WITHIN = 1.0  # real seconds for which an impact waits for the answer to an approval
 MAX_REASON = 500  # characters that are kept of what a machine was busy with
 
-NOT_SIMULATED = "impacts are only known of simulated machines; make the service without driver="
+NOT_SIMULATED = "impacts are only known for simulated machines; create the service without driver="
 NOT_OBSERVED = "impacts are not observed with front=True; use front=False"
 
 _in_callback: ContextVar[bool] = ContextVar("forewarn_impact", default=False)
@@ -67,6 +68,12 @@ def in_callback() -> bool:
     return _in_callback.get()
 
 
+class _Entry(NamedTuple):
+    machine: str | None  # None: every machine
+    callback: Callback
+    takes_away: bool
+
+
 class Impacts:
     """Calls the callbacks of one service, each in a thread, one after the other.
 
@@ -81,7 +88,7 @@ class Impacts:
             raise RefusedError(NOT_OBSERVED)
         self._node = node
         self._trace = node.trace
-        self._callbacks: list[tuple[str | None, Callback]] = []
+        self._callbacks: list[_Entry] = []
         self._ongoing: dict[str, port.Impact] = {}  # by event
         self._polling: set[str] = set()  # machines that were polled for when they went away
         self._approvers: dict[str, str] = {}  # machines whose approval has started an event
@@ -96,9 +103,17 @@ class Impacts:
         node.trace.add_sink(self._on_line)
         node.store.on_commit(self._on_commit)
 
-    def add(self, callback: Callback, machine: str | None = None) -> Callable[[], None]:
-        """Call this function for every impact, or for those on one machine; return how to undo."""
-        entry = machine, callback
+    def add(
+        self, callback: Callback, machine: str | None = None, *, takes_away: bool = False
+    ) -> Callable[[], None]:
+        """Call this function for every impact, or for those on one machine; return how to undo.
+
+        One that `takes_away` stops or kills every client of the machine, so that the clock does not
+        wait for it until the machine is back.
+        """
+        if not callable(callback):
+            raise TypeError(f"on_impact needs a function that takes an Impact, not {callback!r}")
+        entry = _Entry(machine, callback, takes_away)
         self._callbacks.append(entry)
         return lambda: self._callbacks.remove(entry)
 
@@ -109,10 +124,10 @@ class Impacts:
             await self._approval_answered(impact.event)
             self._ongoing[impact.event] = impact
             for machine in impact.machines:
-                if self._callbacks_for(machine):
+                if self._entries_for(machine):
                     self._leave(machine)
                     await self._call_all(machine, impact, BEGINS)
-                    self._forget(machine)  # it may have polled until the callback had returned
+                    self._disturb(machine)  # it may have polled until the callback had returned
 
     async def impact_ends(self, event: str) -> None:
         async with self._turn:
@@ -127,25 +142,32 @@ class Impacts:
     def _leave(self, machine: str) -> None:
         self.away.add(machine)
         self.returned.pop(machine, None)
-        virtual_time = self._node.virtual_time
-        if virtual_time is not None and virtual_time.catch_up.is_polling(machine):
+        if self._catch_up is not None and self._catch_up.is_polling(machine):
             self._polling.add(machine)
-        self._forget(machine)
+        self._disturb(machine)
 
-    def _forget(self, machine: str) -> None:
-        if self._node.virtual_time is not None:
-            self._node.virtual_time.catch_up.forget(machine)
+    def _disturb(self, machine: str) -> None:
+        if self._catch_up is None:
+            return
+        if any(entry.takes_away for entry in self._entries_for(machine)):
+            self._catch_up.leave(machine)
+        else:
+            self._catch_up.disturb(machine)
 
     def _return(self, machine: str) -> None:
         self.away.discard(machine)
         self.returned[machine] = guard.monotonic()
-        if machine in self._polling:
-            self._polling.discard(machine)
-            if self._node.virtual_time is not None:
-                self._node.virtual_time.catch_up.expect(machine)
+        if self._catch_up is not None:
+            self._catch_up.back(machine, expected=machine in self._polling)
+        self._polling.discard(machine)
 
-    def _callbacks_for(self, machine: str) -> list[Callback]:
-        return [callback for name, callback in self._callbacks if name in (None, machine)]
+    @property
+    def _catch_up(self) -> CatchUp | None:
+        virtual_time = self._node.virtual_time
+        return None if virtual_time is None else virtual_time.catch_up
+
+    def _entries_for(self, machine: str) -> list[_Entry]:
+        return [entry for entry in self._callbacks if entry.machine in (None, machine)]
 
     async def _call_all(
         self, machine: str, impact: port.Impact, phase: Literal["begins", "ends"]
@@ -157,8 +179,8 @@ class Impacts:
             phase=phase,
             seconds=impact.seconds if impact.seconds >= 0 else None,
         )
-        for callback in self._callbacks_for(machine):
-            activity = await self._call(callback, value)
+        for entry in self._entries_for(machine):
+            activity = await self._call(entry.callback, value)
             if activity is not None and phase == BEGINS:
                 self._trace.write(
                     "activity",

@@ -9,6 +9,7 @@ stop, and knows the addresses and the verdict. What a test can do with a service
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import threading
@@ -18,12 +19,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from forewarn.core import Machine
 from forewarn.node import Address, Node
-from forewarn.service.engine.catch_up import Stopped
+from forewarn.service.engine.catch_up import Patience, Stopped
 from forewarn.support import guard
 from forewarn.testing.errors import RefusedError
 from forewarn.testing.impacts import Impacts, in_callback
@@ -38,6 +40,7 @@ HTTP_CLIENTS = (  # modules that run while a thread sends a request and waits fo
     "socket",
     "ssl",
     "urllib",
+    "urllib3",
     "requests",
     "httpx",
     "httpcore",
@@ -46,7 +49,7 @@ HTTP_CLIENTS = (  # modules that run while a thread sends a request and waits fo
 STOP_WITHIN = 15.0  # seconds for the service's thread to end, which takes a millisecond
 NOT_YET = "this service has not started; use it inside 'with Service() as service:'"
 STOPPED = "this service has stopped; use it inside its 'with' block"
-ONCE = "a service can be started once; make another with Service()"
+ONCE = "a service can be started only once; create another with Service()"
 FORKED = (
     "this process is a fork of the one that runs the service; use its sockets"
     " (take machine.url before the fork)"
@@ -62,6 +65,9 @@ NO_ASYNCIO = f"this needs asyncio, and no asyncio event loop is running here; {I
 NOT_OBSERVED = "polls answered by the fast path are not observed; use front=False"
 
 _caller: ContextVar[str] = ContextVar("forewarn_caller", default="")
+_ids: WeakKeyDictionary[asyncio.Task[Any] | threading.Thread, str] = WeakKeyDictionary()
+_ids_lock = threading.Lock()
+_numbers = itertools.count(1)
 
 
 def caller_id() -> str:
@@ -75,7 +81,15 @@ def caller_id() -> str:
         task = asyncio.current_task()
     except RuntimeError:  # no loop in this thread
         task = None
-    return f"task {id(task)}" if task is not None else f"thread {threading.get_ident()}"
+    return _id_of(task if task is not None else threading.current_thread())
+
+
+def _id_of(caller: asyncio.Task[Any] | threading.Thread) -> str:
+    """Return an id that nobody else ever gets, unlike the number of a thread that has ended."""
+    with _ids_lock:
+        if caller not in _ids:
+            _ids[caller] = f"caller {next(_numbers)}"
+        return _ids[caller]
 
 
 def in_a_loop() -> bool:
@@ -96,19 +110,32 @@ def in_trio() -> bool:
     return trio is not None and trio.lowlevel.in_trio_run()
 
 
+def refuse_in_a_loop(call: str, instead: str = "'await service.to_thread(…)'") -> None:
+    """Refuse to wait for clients in the event loop that they may run in."""
+    why = f"{call} waits for clients, and here it would block the event loop that they may run in"
+    if in_asyncio():
+        raise RefusedError(f"{why}; use {instead}")
+    if in_trio():
+        raise RefusedError(f"{why}; {IN_TRIO}")
+
+
 def requesting() -> frozenset[str]:
     """Return the ids of the threads of this process that are sending an HTTP request now.
 
     A test may call its client step by step in its own thread, which cannot poll while it waits.
     """
+    frames = sys._current_frames()
     return frozenset(
-        f"thread {ident}"
-        for ident, frame in sys._current_frames().items()
-        if any(
-            str(frame.f_globals.get("__name__")).startswith(HTTP_CLIENTS)
-            for frame, _ in traceback.walk_stack(frame)
-        )
+        _id_of(thread)
+        for thread in threading.enumerate()
+        if thread.ident in frames
+        and any(_sends_requests(frame) for frame, _ in traceback.walk_stack(frames[thread.ident]))
     )
+
+
+def _sends_requests(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__"))
+    return any(name == module or name.startswith(f"{module}.") for module in HTTP_CLIENTS)
 
 
 @contextmanager
@@ -266,7 +293,7 @@ class Session:
         machine_index = self.node.machine_index
         place = self.call(machine_index.machine, machine)
         if place is None:
-            hint = 'there are none yet; make some: service.scale_set("web", 3)'
+            hint = 'there are none yet; add some: service.scale_set("web", 3)'
             message = machine_index.unknown_machine(machine).message
             raise RefusedError(
                 message if machine_index.count else f"no machine '{machine}': {hint}"
@@ -304,7 +331,8 @@ class Session:
         virtual_time = self.node.virtual_time
         if virtual_time is not None and timeout > 0 and not in_a_loop() and not in_callback():
             try:
-                self.run(virtual_time.let_clients_catch_up(timeout, caller_id()))
+                patience = Patience(timeout, 0.0, caller_id())
+                self.run(virtual_time.let_clients_catch_up(patience))
             except Stopped as stopped:
                 raise RefusedError(STOPPED) from stopped
         return self.call(self.node.observer.verdict)

@@ -72,6 +72,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
     tag: str
     fault: str
+    gave_up: bool  # the client closed the connection before it was answered
     line: Mapping[str, Any]
 
     @property
@@ -154,6 +155,7 @@ def exchange(line: Mapping[str, Any], done: Stamp) -> Exchange:
         status=status if isinstance(status, int) and not isinstance(status, bool) else None,
         tag=_tag(line.get("answer_headers")),
         fault=name(line.get("fault")),
+        gave_up=line.get("gave_up") is True,
         line=line,
     )
 

@@ -14,7 +14,13 @@ from typing import NamedTuple
 from forewarn.traces.exchanges import Exchange, Stamp, apart, before, passed
 from forewarn.traces.lines import printable
 from forewarn.verdict.documents import ShownDocument
-from forewarn.verdict.rules import HAMMERING_RATE, HAMMERING_SECONDS, MIN_CHANCE, MIN_INTERVALS
+from forewarn.verdict.rules import (
+    HAMMERING_RATE,
+    HAMMERING_SECONDS,
+    MIN_CHANCE,
+    MIN_INTERVALS,
+    STALLED_SECONDS,
+)
 from forewarn.verdict.values import Conduct
 
 MAX_INTERVALS = 64  # the last ones, of which the median is taken
@@ -23,6 +29,7 @@ MAX_KINDS = 64  # statuses and kinds of faults that are counted separately
 MAX_LONG_REQUESTS = 16  # that took so long that they may have prevented a poll
 MAX_CALLERS = 16  # programs that poll as one machine and are waited for separately
 OTHERS = "others"
+STALLED = "stalled"  # the fault of an answer that does not come, or only in part
 RECORDED_HEADERS = (
     "metadata",
     "user-agent",
@@ -43,11 +50,19 @@ class Unresponsive(NamedTuple):
     excused: bool  # its machine was being disturbed
     unanswered: bool  # its request was waiting for an answer
     trouble: str  # what was wrong with its last answer
+    fault: str = ""  # why it was waiting for an answer
 
     @property
     def counts(self) -> bool:
         """Whether it is held against the client."""
         return self.by_itself and not self.excused and not self.unanswered
+
+
+class Stalled(NamedTuple):
+    """That a client has waited for an answer that did not come."""
+
+    at: float
+    seconds: float  # at least
 
 
 class Client:
@@ -60,6 +75,7 @@ class Client:
         self.asked: Stamp | None = None  # time of the last poll
         self.done: Stamp | None = None  # time of the last answer to a poll
         self.trouble = ""  # what was wrong with the last answer, if it was unusable
+        self.faulty = False  # the last answer to a poll was changed by a fault
         self.documents: dict[str, ShownDocument] = {}  # the last one, by version
         self.long_requests: deque[tuple[Stamp, Stamp]] = deque(maxlen=MAX_LONG_REQUESTS)
         self.refused = 0  # answers 429 in a row
@@ -67,6 +83,9 @@ class Client:
         self.requested: Stamp | None = None  # time of the last request of any kind
         self.unresponsive: dict[str, Unresponsive] = {}  # by the id of the program that polls
         self.slow: Unresponsive | None = None  # the first time that it was waited for in vain
+        self.stalled: Stalled | None = None  # the first time that it did not give up a request
+        self.correct = False  # one of its polls was as it should be
+        self.mistaken = False  # one of its requests was refused, for which it is blamed
         self.hammered = 0.0  # highest rate, in polls a second
         self.hammered_at = 0.0
         self.paused = False  # the service or its machine was down, and it has not polled since
@@ -94,6 +113,8 @@ class Client:
         _count(self._statuses, "none" if request.status is None else str(request.status), MAX_KINDS)
         if request.fault:
             _count(self._faults, request.fault, MAX_KINDS)
+        if request.fault == STALLED:
+            self._stalled(request)
         if request.took >= MIN_CHANCE:
             self.long_requests.append((request.asked, request.done))
 
@@ -106,6 +127,7 @@ class Client:
             self._add_intervals(self.asked, self.done, request.asked, 1 + request.same)
         self.first = self.first or request.asked
         self.asked, self.done, self.paused, self.away = request.asked, request.done, False, False
+        self.faulty = bool(request.fault)
         self._measure_rate(request.asked, 1 + request.same)
 
     def approved(self, request: Exchange) -> None:
@@ -121,6 +143,8 @@ class Client:
     def stopped_responding(self, caller: str, silence: Unresponsive) -> None:
         """Note that a client was waited for in vain: since the first time, until it polls again,
         and excused only as long as that is."""
+        if silence.fault == STALLED and silence.by_itself:
+            self.stalled = self.stalled or Stalled(silence.at.t, silence.seconds)
         earlier = self.unresponsive.get(caller)
         if earlier is not None:
             if earlier.excused or earlier.unanswered:
@@ -143,6 +167,12 @@ class Client:
     def unresponsive_before(self, moment: Stamp) -> list[Unresponsive]:
         """Return how clients had been waited for in vain by then that have not polled since."""
         return [silence for silence in self.unresponsive.values() if before(silence.at, moment)]
+
+    @property
+    def always_refused(self) -> bool:
+        """Whether it never got a document because of its own mistake, which is the only finding:
+        whatever else it failed to do follows from that."""
+        return self.mistaken and not self.correct
 
     @property
     def gap(self) -> float | None:
@@ -172,6 +202,13 @@ class Client:
             statuses=dict(self._statuses),
             faults=dict(self._faults),
         )
+
+    def _stalled(self, request: Exchange) -> None:
+        """Note how a request ended that got no answer: by the client, or after a long while."""
+        if request.gave_up:
+            self.stalled = None
+        elif request.took >= STALLED_SECONDS:
+            self.stalled = self.stalled or Stalled(request.asked.t, request.took)
 
     def _add_intervals(self, asked: Stamp, done: Stamp, now: Stamp, polls: int) -> None:
         """Add the intervals of `polls` polls, which are assumed to be equally spaced."""

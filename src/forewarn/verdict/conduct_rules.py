@@ -35,6 +35,8 @@ def complaints(observed: Observed, missed: MissedEvents, now: Stamp) -> list[Com
     result: list[Complaint] = []
     events_of = observed.events_by_machine()
     for client in observed.clients.values():
+        if client.always_refused:
+            continue
         events = events_of.get(client.machine, [])
         of_client: list[Complaint] = []
         for event in events:
@@ -45,15 +47,17 @@ def complaints(observed: Observed, missed: MissedEvents, now: Stamp) -> list[Com
             if course is not None:
                 of_client += _reaction(client, event, course)
         of_client += _rate(client, events, client.machine in observed.spot)
+        of_client += _waiting(client)
         of_client += _silence(client, events, {item.event for item in of_client}, now)
-        if not observed.is_gone(client.machine) and not any(
-            item.rule in ("stopped-polling", "gave-up") for item in of_client
-        ):
-            of_client += _unresponsive(client, events)
+        if not any(item.rule in ("stopped-polling", "gave-up") for item in of_client):
+            gone = observed.is_gone(client.machine)
+            of_client += _unresponsive(client, events, gone)
         result += of_client
     for event in observed.events.values():
         result += _approved_too_early(observed, event)
-    if observed.nobody_polled:
+    if observed.nobody_polled and not any(
+        client.always_refused for client in observed.clients.values()
+    ):
         result += _nobody_polled(observed)
     return result
 
@@ -82,7 +86,7 @@ def _nobody_polled(observed: Observed) -> Iterator[Complaint]:
             continue
         message = (
             f"{event.type} {event.id[:8]} started, but no machine has polled; is the client using"
-            " this endpoint?"
+            " this endpoint? A test waits for its first poll with wait_for_poll()"
         )
         yield Complaint(
             rule="nobody-asked",
@@ -109,9 +113,20 @@ def _reaction(client: Client, event: EventCourse, course: MachineCourse) -> Iter
     ):
         message = (
             f"saw {event.type} {event.id[:8]} and neither approved it nor reported that it is"
-            " ready before it started; approve it when everything is prepared"
+            f" ready before it started{_real_time_given(course, event.started)}; approve it when"
+            " everything is prepared"
         )
         yield _complaint("no-reaction", message, client, event.started.t, event)
+
+
+def _real_time_given(course: MachineCourse, started: Stamp) -> str:
+    """Return how much time the machine had, if that is much less than the notice it was shown."""
+    if course.seen is None or course.seen.real is None or started.real is None:
+        return ""
+    real = started.real - course.seen.real
+    if real > MIN_CHANCE or started.t - course.seen.t < 2 * real:
+        return ""
+    return f", {length(round(real, 1))} of real time after it had seen it"
 
 
 def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Complaint]:
@@ -139,6 +154,17 @@ def _rate(client: Client, events: list[EventCourse], spot: bool) -> Iterator[Com
             " often"
         )
         yield _complaint("polls-seldom", message, client, client.asked.t)
+
+
+def _waiting(client: Client) -> Iterator[Complaint]:
+    """Note that a client has waited for an answer that did not come, instead of asking again."""
+    if client.stalled is not None:
+        message = (
+            f"waited for an answer that did not come for {length(client.stalled.seconds)} or more,"
+            " and did not ask again; give requests a time-out of a few seconds, or play with a"
+            " longer timeout if they have a longer one"
+        )
+        yield _complaint("no-timeout", message, client, client.stalled.at)
 
 
 def _silence(
@@ -177,10 +203,11 @@ def _still_away(event: EventCourse, asked: float, now: Stamp) -> bool:
     return apart(event.over, now) < RESTART_SECONDS + GIVEN_UP_AFTER
 
 
-def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complaint]:
-    """Complain about a client for which the clock has waited in vain."""
+def _unresponsive(client: Client, events: list[EventCourse], gone: bool) -> Iterator[Complaint]:
+    """Complain about a client for which the clock has waited in vain. One that has ended with its
+    machine is blamed only if it had stopped before it could know that it need not go on."""
     for silence in client.unresponsive.values():
-        if silence.counts:
+        if silence.counts and (not gone or _stopped_at_announcement(client, events, silence)):
             last = moment(silence.last)
             waited = (
                 f"the clock waited {length(silence.seconds)} for it"
@@ -203,12 +230,28 @@ def _unresponsive(client: Client, events: list[EventCourse]) -> Iterator[Complai
                     silence.at.t,
                 )
             return
+    if gone:
+        return
     if client.slow is not None and not client.slow.trouble and not client.hung(client.slow.at):
         message = (
             f"did not poll while the clock waited {length(client.slow.seconds)} for it, and polled"
             " again later; play with a longer timeout"
         )
         yield _complaint("slow-poll", message, client, client.slow.at.t)
+
+
+def _stopped_at_announcement(
+    client: Client, events: list[EventCourse], silence: Unresponsive
+) -> bool:
+    """Return whether a client stopped while the deletion of its machine was announced, without
+    having approved it or reported that it is ready."""
+    for event in events:
+        course = event.machine_courses.get(client.machine)
+        if event.type in DELETING and course is not None:
+            stopped = event.started is None or before(silence.at, event.started)
+            if stopped and not course.approvals and course.prepared is None:
+                return True
+    return False
 
 
 def _restarted_meanwhile(events: list[EventCourse], silence: Unresponsive) -> bool:

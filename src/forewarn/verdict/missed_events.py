@@ -70,6 +70,8 @@ def _missed(
         return None
     if client is None or client.first is None or not before(client.first, visible):
         return Missed("no client was polling when it was announced")
+    if client.always_refused:
+        return Missed("its requests were refused")
     if excuse := _excuse(client, event, course, events, until):
         return Missed(excuse)
     chance = apart(visible, until)

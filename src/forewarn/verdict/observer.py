@@ -164,8 +164,9 @@ class Observer:
         if client is None or client.requested is None:
             return
         seconds = lines.number(line.get("seconds")) or 0.0
-        if client.trouble and passed(client.requested, now) < seconds / 2:
-            return  # it does poll, and its answers are errors
+        unusable = client.trouble or client.faulty
+        if unusable and passed(client.requested, now) < seconds / 2:
+            return  # it does poll, and its answers are errors, or were changed by faults
         disturbed = any(
             event.started is not None and machine in event.machines
             for event in self._observed.active.get(client.group, {}).values()
@@ -181,6 +182,7 @@ class Observer:
             excused=disturbed,
             unanswered=line.get("unanswered") is True,
             trouble=client.trouble,
+            fault=lines.name(line.get("fault")),
         )
         client.stopped_responding(lines.name(line.get("client")), silence)
 
@@ -262,6 +264,7 @@ class Observer:
         match request.ask:
             case requests.GetDocument() | extensions.Wait():
                 client.polled(request, waited=isinstance(request.ask, extensions.Wait))
+                client.correct = True
                 self._polled(client, request)
             case requests.PostApproval():
                 client.approved(request)

@@ -181,6 +181,9 @@ class RequestRules:
                 f"approved {_event_name(event)} after it had seen it as {state}; this has no effect"
             )
             self._complain(client, request, "late-approval", message, event.id)
+        elif not counts and _started_without_approval(event, request):
+            message = f"approved {_event_name(event)} after it had started; this has no effect"
+            self._complain(client, request, "late-approval", message, event.id)
         elif event.type == FREEZE and counts and course.prepared is None:
             self._check_freeze(client, request, event)
         if course.approvals == MAX_APPROVALS:
@@ -263,6 +266,7 @@ class RequestRules:
         message: str,
         event: str = "",
     ) -> None:
+        client.mistaken |= isinstance(request.ask, Problem)
         self._complaints.add(
             rule,
             message,
@@ -297,6 +301,16 @@ def _started_by_this(event: EventCourse, request: Exchange) -> bool:
         and not event.sudden
         and (event.not_before is None or started.t < event.not_before)
         and apart(request.asked, started) >= 0
+    )
+
+
+def _started_without_approval(event: EventCourse, request: Exchange) -> bool:
+    """Return whether an event had started, since nobody approved it, before this request."""
+    return (
+        event.recorded
+        and not event.sudden
+        and event.approved is None
+        and after(request, event.started)
     )
 
 

@@ -25,12 +25,18 @@ HAMMERING_RATE = 10.0  # polls a second
 HAMMERING_SECONDS = 10.0  # seconds for which that rate has to last
 MAX_THROTTLED = 20  # answers 429 in a row ...
 THROTTLED_SECONDS = 10.0  # ... within this many seconds
+STALLED_SECONDS = 60.0  # seconds, of both clocks, for which no request should wait for an answer
 MAX_APPROVALS = 5  # of one event by one machine
 SHORT_FREEZE = 10  # seconds; a shorter pause is over before anything could be moved away
 RESTART_SECONDS = (
     300.0  # seconds in which a machine need not poll after an event was carried out on it
 )
-PREPARED_TYPES = ("Preempt", "Reboot", "Redeploy")  # after which nothing in memory is left
+PREPARED_TYPES = (  # after which nothing in memory is left
+    "Preempt",
+    "Reboot",
+    "Redeploy",
+    "Terminate",
+)
 
 
 RuleName: TypeAlias = Literal[
@@ -61,6 +67,7 @@ RuleName: TypeAlias = Literal[
     "no-reaction",
     "approved-for-others",
     "slow-poll",
+    "no-timeout",
     "preview-version",
 ]
 """The name of a rule for clients. A test compares it with `RULES`."""
@@ -107,14 +114,15 @@ RULES: Mapping[str, Rule] = {
         "An event is approved once; the service remembers the approval.", NOTE
     ),
     "no-reaction": Rule(
-        "Before its own Preempt, Reboot or Redeploy starts, a machine approves it or reports that"
-        " it is ready.",
+        "Before its own Preempt, Reboot, Redeploy or Terminate starts, a machine approves it or"
+        " reports that it is ready.",
         NOTE,
     ),
     "approved-for-others": Rule(
         "A machine approves its own events; those of other machines only if that is agreed.", NOTE
     ),
     "slow-poll": Rule("A client polls again while the clock waits for it.", NOTE),
+    "no-timeout": Rule("A request has a time-out, so that it ends even without an answer.", NOTE),
     "preview-version": Rule(
         "2017-03-01 was a preview: other times, other names, fewer types.", NOTE
     ),

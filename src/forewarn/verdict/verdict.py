@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from forewarn.support.handles import EventRef, MachineRef, id_of, name_of
+from forewarn.support.suggest import instead_of, shortened
 from forewarn.support.text import counted
 from forewarn.verdict import rendering
 from forewarn.verdict.rules import RuleName, check_rules
@@ -27,11 +28,26 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         """Whether nothing is wrong. Notes do not count."""
         return not self.wrong
 
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The names of the machines that have sent requests or had an event."""
+        names = {item.machine for item in self.conducts} | {item.machine for item in self.courses}
+        return tuple(sorted(names.union(*(item.machines for item in self.unannounced))))
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The ids of the events, in the order in which they became visible."""
+        ids = [item.event for item in self.courses] + [item.event for item in self.unannounced]
+        return tuple(dict.fromkeys(ids))
+
     def check(self, *, strict: bool = False) -> Verdict:
-        """Return the verdict, or raise AssertionError with all of it if anything is wrong.
+        """Return the verdict if nothing is wrong.
 
         Args:
             strict: Count notes as well.
+
+        Raises:
+            AssertionError: Something is wrong; the message is the whole verdict.
         """
         __tracebackhide__ = True  # pytest shows the line of the caller
         if not self.ok or (strict and self.notes):
@@ -43,8 +59,11 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
 
         Args:
             machine: The machine, or its name.
+
+        Raises:
+            LookupError: It has sent no requests and had no event.
         """
-        name = name_of(machine)
+        name = self._known_machine(machine)
         filtered = self._filter(lambda item: item.machine == name)
         unannounced = tuple(item for item in self.unannounced if name in item.machines)
         return msgspec.structs.replace(filtered, unannounced=unannounced)
@@ -54,8 +73,11 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
 
         Args:
             event: The event, or its id, of which the first characters are enough.
+
+        Raises:
+            LookupError: There is no such event.
         """
-        id = _id(event)
+        id = self._known_event(event)
         machines = {item.machine for item in self.courses if item.event.startswith(id)}
         filtered = self._filter(lambda item: item.event.startswith(id))
         conducts = tuple(item for item in self.conducts if item.machine in machines)
@@ -95,13 +117,18 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
             event: The event, or its id, of which the first characters are enough.
 
         Raises:
-            LookupError: The machine's document has not listed such an event.
+            LookupError: There is no such machine or event, or the machine's document has not
+                listed it.
         """
-        name, id = name_of(machine), _id(event)
+        name, id = self._known_machine(machine), self._known_event(event)
         for item in self.courses:
             if item.machine == name and item.event.startswith(id):
                 return item
-        raise LookupError(f"there is no event {id} of machine '{name}' in this verdict")
+        events = [item.event for item in self.courses if item.machine == name]
+        raise LookupError(
+            f"the document of machine '{name}' has not listed event {shortened(id)};"
+            f" {instead_of(id, events)}"
+        )
 
     def conduct(self, machine: MachineRef) -> Conduct:
         """Return how one machine polled.
@@ -116,21 +143,30 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         for item in self.conducts:
             if item.machine == name:
                 return item
-        raise LookupError(f"machine '{name}' has sent no requests")
-
-    def knows(self, machine: MachineRef) -> bool:
-        """Return whether a machine has sent requests or had an event.
-
-        Args:
-            machine: The machine, or its name.
-        """
-        name = name_of(machine)
-        names = {item.machine for item in self.conducts} | {item.machine for item in self.courses}
-        return name in names
+        others = instead_of(name, [item.machine for item in self.conducts])
+        raise LookupError(f"machine '{shortened(name)}' has sent no requests; {others}")
 
     def render(self) -> str:
         """Return the verdict as text, as `forewarn verdict` prints it."""
         return rendering.render(self)
+
+    def _known_machine(self, machine: MachineRef) -> str:
+        name = name_of(machine)
+        if name not in self.machines:
+            raise LookupError(
+                f"machine '{shortened(name)}' has sent no requests and had no event;"
+                f" {instead_of(name, self.machines)}"
+            )
+        return name
+
+    def _known_event(self, event: EventRef) -> str:
+        id = id_of(event).upper()
+        if not id or not any(known.startswith(id) for known in self.events):
+            raise LookupError(
+                f"there is no event '{shortened(id)}' in this verdict;"
+                f" {instead_of(id, self.events)}"
+            )
+        return id
 
     def _filter(self, matches: Any) -> Verdict:
         return Verdict(
@@ -165,7 +201,3 @@ class _MachineOnly(msgspec.Struct, frozen=True):
 
     machine: str
     event: str = ""
-
-
-def _id(event: EventRef) -> str:
-    return id_of(event).upper()

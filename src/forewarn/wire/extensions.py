@@ -56,6 +56,9 @@ class ReadinessReport(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+_report = msgspec.json.Decoder(ReadinessReport)
+
+
 # The order of the fields is the order of the keys.
 class ReadyMachine(msgspec.Struct, frozen=True, rename="pascal"):
     machine: str
@@ -108,12 +111,13 @@ def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
     """Read the body of a PUT; an empty one means ready. Any Content-Type is accepted."""
     if not body:
         return ReadinessReport()
+    text = body.removeprefix(b"\xef\xbb\xbf")
     try:
-        content = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+        msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return errors.NOT_JSON
     try:
-        report = msgspec.convert(content, ReadinessReport)
+        report = _report.decode(text)
     except msgspec.ValidationError:
         return errors.BAD_READINESS
     return errors.note_too_long(max_note) if len(report.note) > max_note else report

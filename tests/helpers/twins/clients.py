@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-PLAIN, ASYNCIO, CLIENT, LONG_POLL, SHELL = "plain", "asyncio", "client", "long-poll", "shell"
-GOOD = (PLAIN, ASYNCIO, CLIENT, LONG_POLL, SHELL)
+PLAIN, PARALLEL, ASYNCIO, SHELL = "plain", "parallel", "asyncio", "shell"
+CLIENT, LONG_POLL = "client", "long-poll"
+GOOD = (PLAIN, PARALLEL, ASYNCIO, CLIENT, LONG_POLL, SHELL)
 FOLDER = Path(__file__).parent
 EVERY = 0.02  # seconds between two polls: one second of a client in production
 
@@ -28,6 +29,10 @@ def make(name: str, endpoint: str, log: Callable[[str], None], every: float) -> 
         from helpers.twins.async_worker import AsyncWorker
 
         return AsyncWorker(endpoint, log, every)
+    if name == PARALLEL:
+        from helpers.twins.parallel_worker import ParallelWorker
+
+        return ParallelWorker(endpoint, log, every)
     if name == PLAIN:
         from helpers.twins.worker import Worker
 

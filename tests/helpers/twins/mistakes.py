@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from helpers.twins.worker import EVENTS, HARMLESS, Event, Worker
@@ -136,12 +137,27 @@ class DiesOfTimeout(Worker):
         return answer if status == 200 else None
 
 
+class HasNoTimeout(Worker):
+    """sets no time-out for its requests"""
+
+    timeout = None
+
+
 class DiesOfEmptyNotBefore(Worker):
     """parses `NotBefore` of every event, which is empty once an event has started"""
 
     def handle(self, events: list[Event]) -> None:
         events.sort(key=lambda event: parsedate_to_datetime(event["NotBefore"]))
         super().handle(events)
+
+
+class DiesOfUnknownType(Worker):
+    """looks up what to do in a table that has neither Preempt nor Terminate"""
+
+    actions: Mapping[str, bool] = {"Freeze": False, "Reboot": True, "Redeploy": True}
+
+    def disturbs(self, event: Event) -> bool:
+        return self.is_own(event) and self.actions[event["EventType"]]
 
 
 class TakesErrorForNoEvents(Worker):
@@ -234,6 +250,13 @@ class IgnoresRedeploy(Worker):
 
     def disturbs(self, event: Event) -> bool:
         return super().disturbs(event) and event["EventType"] != "Redeploy"
+
+
+class IgnoresTerminate(Worker):
+    """ignores Terminate, since the machine is deleted anyway"""
+
+    def disturbs(self, event: Event) -> bool:
+        return super().disturbs(event) and event["EventType"] != "Terminate"
 
 
 class ApprovesFreeze(Worker):
@@ -396,5 +419,5 @@ def _kebab(name: str) -> str:
 
 
 MISTAKES: dict[str, type[Worker]] = {
-    _kebab(kind.__name__): kind for kind in Worker.__subclasses__()
+    _kebab(kind.__name__): kind for kind in Worker.__subclasses__() if kind.__module__ == __name__
 }

@@ -60,6 +60,7 @@ class Twin(NamedTuple):
 FAILED = (LOST_JOB, NOT_APPROVED)
 UNAPPROVED = (NOT_APPROVED, "no-reaction")
 MISSED = (*FAILED, "no-reaction")
+SILENT = ("stopped-polling", "no-reaction")
 
 # Expectations of the shipped scenarios.
 REBOOT_APPROVED = "restart is approved by web_0 within 5 min"
@@ -83,11 +84,11 @@ IGNORED_REBOOT = {"user-reboot": Found((REBOOT_APPROVED,), (REBOOT_EARLY, "no-re
 CRASHED_IN_BAD_DAYS = {"bad-days": Found((NOT_CRASHED,), (*IN_BAD_DAYS, "gave-up"))}
 
 
-def _refused(rule: str, *besides: str) -> Twin:
+def _refused(rule: str) -> Twin:
     """A twin whose requests for events are all refused, so that no scenario begins."""
     return Twin(
         "restart",
-        Found((rule,), (*FAILED, *besides)),
+        Found((rule,), FAILED),
         {"user-reboot": Found((rule,))},
         refused=True,
     )
@@ -100,8 +101,8 @@ def _malformed(rule: str) -> Twin:
 
 
 TWINS: Mapping[str, Twin] = {
-    "omits-header": _refused("missing-header", "clock-passed"),
-    "uses-wrong-version": _refused("wrong-version", "clock-passed"),
+    "omits-header": _refused("missing-header"),
+    "uses-wrong-version": _refused("wrong-version"),
     "uses-old-version": Twin(
         "eviction",
         Found(("blind-version",), FAILED),
@@ -112,8 +113,8 @@ TWINS: Mapping[str, Twin] = {
             ),
         },
     ),
-    "uses-proxy": _refused("forwarded", "clock-passed"),
-    "misspells-path": _refused("wrong-path", "nobody-asked"),
+    "uses-proxy": _refused("forwarded"),
+    "misspells-path": _refused("wrong-path"),
     "polls-every-minute": Twin(
         "eviction",
         Found(("stopped-polling",), FAILED),
@@ -147,8 +148,12 @@ TWINS: Mapping[str, Twin] = {
     ),
     "drains-slowly": Twin(
         "restart",
-        Found(("stopped-polling",), MISSED),
-        {"user-reboot": Found(("stopped-polling", REBOOT_APPROVED), (REBOOT_EARLY, "no-reaction"))},
+        Found(("stopped-polling",), (*MISSED, "late-approval")),
+        {
+            "user-reboot": Found(
+                ("stopped-polling", REBOOT_APPROVED), (REBOOT_EARLY, "no-reaction", "late-approval")
+            )
+        },
         stops=True,
     ),
     "dies-of-error-status": Twin(
@@ -164,12 +169,26 @@ TWINS: Mapping[str, Twin] = {
         stops=True,
     ),
     "dies-of-timeout": Twin("reset", Found(("gave-up",), FAILED), CRASHED_IN_BAD_DAYS, stops=True),
+    "has-no-timeout": Twin("stalled-answer", Found(("no-timeout",)), stops=True),
     "dies-of-empty-not-before": Twin(
         "sudden-failure",
         Found(("stopped-polling",), FAILED),
         {
             "user-reboot": Found((NOT_CRASHED,), ("restart is finished", "stopped-polling")),
             "sudden-failure": Found((NOT_CRASHED,), ("failure is finished", "stopped-polling")),
+        },
+        stops=True,
+    ),
+    "dies-of-unknown-type": Twin(
+        "eviction",
+        Found(("stopped-polling",), MISSED),
+        {
+            "spot-eviction": Found(
+                (NOT_CRASHED,), (EVICTION_APPROVED, "eviction is finished", *SILENT)
+            ),
+            "scale-in": Found(
+                (NOT_CRASHED,), (SHRINKING_APPROVED, "shrinking is finished", *SILENT)
+            ),
         },
         stops=True,
     ),
@@ -211,6 +230,11 @@ TWINS: Mapping[str, Twin] = {
             "user-redeploy": Found((REDEPLOY_APPROVED,), ("no-reaction",)),
             "degraded-hardware": Found((HARDWARE_APPROVED,), ("no-reaction",)),
         },
+    ),
+    "ignores-terminate": Twin(
+        "deletion",
+        Found(("no-reaction",), FAILED),
+        {"scale-in": Found((SHRINKING_APPROVED,), ("no-reaction",))},
     ),
     "approves-freeze": Twin(
         "freeze",

@@ -49,6 +49,11 @@ def eviction(stage: Stage) -> None:
     stage.play_through(stage.machine.evict())
 
 
+def deletion(stage: Stage) -> None:
+    """The machine is deleted, with five minutes of notice."""
+    stage.play_through(stage.machine.schedule("Terminate", notice="5m"))
+
+
 def freeze(stage: Stage) -> None:
     """The machine is paused for five seconds."""
     stage.play_past(stage.machine.freeze(duration=5))
@@ -133,6 +138,13 @@ def reset(stage: Stage) -> None:
     stage.play_through(stage.machine.restart())
 
 
+def stalled_answer(stage: Stage) -> None:
+    """An answer does not come, and then the machine is restarted."""
+    fault = stage.service.faults.add("stalled", machine=stage.machine.name, method="GET", times=1)
+    until(lambda: fault.consumed == 1, LONG)
+    stage.play_through(stage.machine.restart())
+
+
 def failed_approval(stage: Stage) -> None:
     """The first approval is answered with an error, and has no effect."""
     fault = stage.service.faults.add("error", machine=stage.machine.name, method="POST", times=1)
@@ -196,6 +208,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
         redeploy,
         failing_hardware,
         eviction,
+        deletion,
         freeze,
         neighbour,
         two_at_once,
@@ -207,6 +220,7 @@ TRIALS: dict[str, Callable[[Stage], None]] = {
         bad_answers,
         broken_answers,
         reset,
+        stalled_answer,
         failed_approval,
         throttling,
         new_incarnation,

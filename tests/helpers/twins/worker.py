@@ -27,7 +27,7 @@ class Worker:
 
     api_version = "2020-07-01"
     headers: Mapping[str, str] = {"Metadata": "true"}
-    timeout = 2.0  # seconds for one request
+    timeout: float | None = 2.0  # seconds for one request
     drain_intervals = 0  # intervals between two polls that it takes to hand a job back
 
     def __init__(self, endpoint: str, log: Callable[[str], None], every: float = 1.0) -> None:

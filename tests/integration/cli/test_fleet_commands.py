@@ -116,7 +116,7 @@ def test_a_users_redeploy_moves_the_machine_to_another_host(service: Service) ->
 
 
 def test_a_spot_machine_is_evicted_and_can_be_restored(service: Service) -> None:
-    told(service, "machine", "evict", "batch_1")
+    told(service, "machine", "evict", "batch_1", "--yes")
     shown = event(service, "batch_0")
     assert facts(shown) == ("Preempt", "Scheduled", "Platform", -1, "")
     assert notice(service, shown) == timedelta(seconds=30)
@@ -129,9 +129,9 @@ def test_a_spot_machine_is_evicted_and_can_be_restored(service: Service) -> None
 
 
 def test_a_machine_is_not_restored_on_a_host_that_has_failed(service: Service) -> None:
-    told(service, "machine", "evict", "batch_1")
+    told(service, "machine", "evict", "batch_1", "--yes")
     service.clock.advance("2m")
-    told(service, "host", "fail", "h2")
+    told(service, "host", "fail", "h2", "--yes")
     says = refused(service, "machine", "restore", "batch_1")
     assert "host 'h2', which has failed" in says
     assert "forewarn host repair h2" in says
@@ -142,7 +142,7 @@ def test_a_machine_is_not_restored_on_a_host_that_has_failed(service: Service) -
 
 
 def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Service) -> None:
-    told(service, "machine", "evict", "batch_1")
+    told(service, "machine", "evict", "batch_1", "--yes")
     service.clock.advance("2m")
     told(service, "host", "degrade", "h2")
     said = typed(service, "machine", "restore", "batch_1")
@@ -152,22 +152,22 @@ def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Ser
 
 
 def test_only_spot_machines_are_evicted(service: Service) -> None:
-    says = refused(service, "machine", "evict", "web_0")
+    says = refused(service, "machine", "evict", "web_0", "--yes")
     assert "not spot" in says
     assert "event schedule Preempt web_0" in says
-    assert "no spot machine" in refused(service, "group", "evict", "web")
+    assert "no spot machine" in refused(service, "group", "evict", "web", "--yes")
     assert events(service, "web_0") == []
 
 
 def test_a_second_eviction_is_the_same_event(service: Service) -> None:
-    first = told(service, "machine", "evict", "batch_0")
-    second = told(service, "machine", "evict", "batch_0")
+    first = told(service, "machine", "evict", "batch_0", "--yes")
+    second = told(service, "machine", "evict", "batch_0", "--yes")
     assert first["id"] == second["id"]
     assert "same event" in second["notes"][0]
 
 
 def test_a_whole_scale_set_is_evicted_machine_by_machine(service: Service) -> None:
-    outcome = told(service, "group", "evict", "batch")
+    outcome = told(service, "group", "evict", "batch", "--yes")
     shown = events(service, "batch_0")
     assert [one["EventType"] for one in shown] == ["Preempt", "Preempt"]
     assert [one["Resources"] for one in shown] == [["batch_0"], ["batch_1"]]
@@ -176,7 +176,7 @@ def test_a_whole_scale_set_is_evicted_machine_by_machine(service: Service) -> No
 
 
 def test_a_delete_is_announced_where_the_scale_set_asked_for_it(service: Service) -> None:
-    told(service, "machine", "delete", "web_2")
+    told(service, "machine", "delete", "web_2", "--yes")
     shown = event(service, "web_0")
     assert facts(shown) == ("Terminate", "Scheduled", "Platform", -1, "")
     assert notice(service, shown) == timedelta(minutes=5)
@@ -197,7 +197,7 @@ def test_any_other_delete_happens_at_once_and_unannounced(
     service: Service, machine: str, witness: str, why: str
 ) -> None:
     before = service.get(witness).body
-    outcome = told(service, "machine", "delete", machine)
+    outcome = told(service, "machine", "delete", machine, "--yes")
     assert why in outcome["notes"][0]
     assert service.get(witness).body == before
     service.clock.advance("1m")
@@ -207,12 +207,12 @@ def test_any_other_delete_happens_at_once_and_unannounced(
 
 
 def test_an_unannounced_delete_cannot_be_approved(service: Service) -> None:
-    outcome = told(service, "machine", "delete", "db-b")
+    outcome = told(service, "machine", "delete", "db-b", "--yes")
     assert service.approve("db-a", outcome["id"]).status == 400
 
 
 def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service) -> None:
-    told(service, "group", "scale-in", "web", "--count", "2")
+    told(service, "group", "scale-in", "web", "--count", "2", "--yes")
     shown = events(service, "web_0")
     assert [one["Resources"] for one in shown] == [["web_2"], ["web_1"]]
     assert len({one["NotBefore"] for one in shown}) == 1
@@ -221,7 +221,7 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
     service.approve("web_0", shown[1]["EventId"])
     assert {one["EventStatus"] for one in events(service, "web_0")} == {"Started"}
     service.clock.advance("1m")
-    left = told(service, "group", "scale-in", "web", "--to", "1")
+    left = told(service, "group", "scale-in", "web", "--to", "1", "--yes")
     assert left["events"] == []
     assert "already has 1 machine" in left["notes"][0]
 
@@ -238,7 +238,7 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
 def test_a_scale_in_that_makes_no_sense(
     service: Service, words: tuple[str, ...], says: str
 ) -> None:
-    assert says in refused(service, "group", "scale-in", *words)
+    assert says in refused(service, "group", "scale-in", *words, "--yes")
     assert events(service, "web_0") == []
 
 
@@ -385,23 +385,25 @@ def test_nothing_is_moved_to_a_host_that_is_not_well_or_spoken_for(service: Serv
 
 
 def test_a_machine_fails_all_of_a_sudden(service: Service) -> None:
-    told(service, "machine", "fail", "db-b")
+    told(service, "machine", "fail", "db-b", "--yes")
     shown = event(service, "db-a")
     words = "Virtual machine has encountered a failure."
     assert facts(shown) == ("Redeploy", "Started", "Platform", -1, words)
     assert shown["NotBefore"] == ""
-    assert "not a Preempt" in refused(service, "machine", "fail", "db-c", "--type", "Preempt")
+    assert "not a Preempt" in refused(
+        service, "machine", "fail", "db-c", "--type", "Preempt", "--yes"
+    )
 
 
 def test_a_host_fails_all_of_a_sudden(service: Service) -> None:
-    told(service, "host", "fail", "h3")
+    told(service, "host", "fail", "h3", "--yes")
     assert {one["EventStatus"] for one in events(service, "split-0")} == {"Started"}
     assert [one["Resources"] for one in events(service, "split-0")] == [["split-0"], ["split-1"]]
     assert event(service, "jump")["EventType"] == "Redeploy"
     service.clock.advance("20m")
     host = told(service, "host", "show", "h3")
     assert (host["health"], host["machines"]) == ("failed", [])
-    assert "already failed" in refused(service, "host", "fail", "h3")
+    assert "already failed" in refused(service, "host", "fail", "h3", "--yes")
 
 
 def test_a_withdrawn_event_is_gone(service: Service) -> None:
@@ -424,7 +426,7 @@ def test_a_group_that_does_not_listen_is_told_of_by_the_command(service: Service
         in outcome["notes"]
     )
     service.disable("batch")
-    assert "not enabled" in told(service, "machine", "evict", "batch_0")["notes"][0]
+    assert "not enabled" in told(service, "machine", "evict", "batch_0", "--yes")["notes"][0]
 
 
 def test_a_policy_is_shown_and_changed(service: Service) -> None:
@@ -464,10 +466,10 @@ def test_a_policy_that_makes_no_sense(service: Service, words: tuple[str, ...], 
 def test_users_events_are_approved_while_all_machines_are_down(service: Service) -> None:
     told(service, "group", "policy", "split", "--all-instances-down")
     told(service, "machine", "restart", "split-1")
-    told(service, "machine", "fail", "split-0")
+    told(service, "machine", "fail", "split-0", "--yes")
     waiting = events(service, "split-0")[0]
     assert waiting["EventStatus"] == "Scheduled"
-    told(service, "machine", "fail", "split-1")
+    told(service, "machine", "fail", "split-1", "--yes")
     shown = told(service, "event", "show", waiting["EventId"])
     assert shown["approved"]["by"] == "policy: all machines are down"
     service.clock.advance("11m")
@@ -478,3 +480,86 @@ def test_hosts_are_listed_and_selected_by_label(service: Service) -> None:
     assert [host["name"] for host in told(service, "host", "list")] == ["h1", "h2", "h3"]
     assert [h["name"] for h in told(service, "host", "list", "--label", "rack!=1")] == ["h3"]
     assert "did you mean 'h1'" in refused(service, "host", "show", "h11")
+
+
+def test_apply_and_plan_tell_all_mistakes_of_a_file(service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("groups:\n- {name: g, kind: standalon, machines: []}\nhostts: []\n")
+    for words in ([], ["--plan"]):
+        refused = CliRunner().invoke(
+            app, ["apply", str(file), *words, "--url", service.control_url]
+        )
+        assert refused.exit_code == 1
+        first, second = refused.stderr.splitlines()
+        assert first.startswith(f"forewarn: {file}:2: groups[0].kind: unknown value 'standalon'")
+        assert second == f"forewarn: {file}:3: hostts: unknown key; did you mean 'hosts'?"
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (("machine", "--host", "h1"), ["batch_0", "db-a", "web_0"]),
+        (("machine", "--host", "h1", "--group", "db"), ["db-a"]),
+        (("machine", "--health", "degraded"), ["batch_2", "db-c", "jump", "split-0", "split-1"]),
+        (("machine", "--gone"), []),
+        (("machine", "--group", "jump", "--present"), ["jump"]),
+        (("machine", "--disabled"), []),
+        (("group", "--kind", "standalone"), ["jump"]),
+        (("group", "--disabled"), []),
+        (("host", "--health", "degraded"), ["h3"]),
+        (("rollout", "--state", "running"), []),
+    ],
+)
+def test_lists_are_filtered(
+    degraded: Service, listed: tuple[str, ...], expected: list[str]
+) -> None:
+    found = typed(degraded, listed[0], "list", *listed[1:], "--json")
+    assert [item["name"] for item in json.loads(found.stdout)] == expected
+
+
+@pytest.fixture(scope="module")
+def degraded() -> Iterator[Service]:
+    """One host is degraded, and so its machines are about to be redeployed."""
+    with Service(FLEET, sockets=True) as service:
+        for machine in LISTENERS:
+            service.document(machine)
+        typed(service, "host", "degrade", "h3")
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ((), 5),
+        (("--machine", "jump"), 1),
+        (("--host", "h3"), 5),
+        (("--type", "Redeploy", "--status", "Scheduled", "--source", "Platform"), 5),
+        (("--type", "Freeze"), 0),
+        (("--since", "1h"), 5),
+        (("--since", "2099-01-01T00:00:00Z"), 0),
+        (("--cause", "none"), 0),
+    ],
+)
+def test_events_are_filtered(degraded: Service, filters: tuple[str, ...], count: int) -> None:
+    found = typed(degraded, "event", "list", *filters, "--json")
+    assert len(json.loads(found.stdout)) == count
+
+
+def test_what_the_instance_metadata_tells_is_shown() -> None:
+    fleet = """
+location: north
+subscription: abc
+groups:
+  - name: web
+    kind: standalone
+    zone: "2"
+    resource_group: shop
+    machines: [{name: web, tags: {team: red}, vm_id: 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7}]
+"""
+    with Service(fleet, sockets=True) as service:
+        machine = " ".join(typed(service, "machine", "show", "web").stdout.split())
+        assert "tags team=red vm id 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7" in machine
+        group = " ".join(typed(service, "group", "show", "web").stdout.split())
+        assert "location north zone 2 resource group shop subscription abc" in group
+        (listed,) = json.loads(typed(service, "machine", "list", "--json").stdout)
+        assert listed["tags"] == {"team": "red"}

@@ -24,9 +24,10 @@ from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.token_api import FLEET, Api, api_with_token, token
 
+ROOT = Path(__file__).parents[3]
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
 
-V, OP, A = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+V, T, OP, A = Role.VIEWER, Role.TENANT, Role.OPERATOR, Role.ADMIN
 
 # Every call there is: what it needs, and whether whoever is limited is let in.
 ROLES: dict[str, tuple[Role | None, bool]] = {
@@ -46,45 +47,70 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/machines": (V, True),
     "GET /v1/machines/{name:str}": (V, True),
     "DELETE /v1/machines/{name:str}": (OP, False),
-    "POST /v1/machines/{name:str}/restart": (OP, True),
-    "POST /v1/machines/{name:str}/redeploy": (OP, True),
+    "PUT /v1/machines/{name:str}": (OP, False),
+    "PATCH /v1/machines/{name:str}": (OP, False),
+    "POST /v1/machines/{name:str}/restart": (T, True),
+    "POST /v1/machines/{name:str}/redeploy": (T, True),
     "POST /v1/machines/{name:str}/restore": (OP, True),
-    "POST /v1/machines/{name:str}/evict": (OP, True),
+    "POST /v1/machines/{name:str}/moved": (OP, False),
+    "POST /v1/machines/{name:str}/evict": (OP, False),
     "POST /v1/machines/{name:str}/delete": (OP, True),
-    "POST /v1/machines/{name:str}/fail": (OP, True),
+    "POST /v1/machines/{name:str}/fail": (OP, False),
+    "POST /v1/batch/restart": (T, True),
+    "POST /v1/batch/redeploy": (T, True),
+    "POST /v1/batch/evict": (OP, False),
+    "POST /v1/batch/delete": (OP, True),
+    "GET /v1/callers": (V, False),
     "GET /v1/groups": (V, True),
     "GET /v1/groups/{name:str}": (V, True),
     "PUT /v1/groups/{name:str}": (OP, False),
     "DELETE /v1/groups/{name:str}": (OP, False),
     "POST /v1/groups/{name:str}/disable": (OP, True),
-    "POST /v1/groups/{name:str}/evict": (OP, True),
+    "POST /v1/groups/{name:str}/evict": (OP, False),
     "POST /v1/groups/{name:str}/scale-in": (OP, True),
     "PATCH /v1/groups/{name:str}/policy": (OP, True),
+    "GET /v1/groups/{name:str}/windows": (V, True),
+    "GET /v1/maintenance": (V, False),
+    "PUT /v1/maintenance/{name:str}": (OP, False),
+    "DELETE /v1/maintenance/{name:str}": (OP, False),
     "GET /v1/hosts": (V, True),
     "GET /v1/hosts/{name:str}": (V, True),
     "PUT /v1/hosts/{name:str}": (OP, False),
     "DELETE /v1/hosts/{name:str}": (OP, False),
     "GET /v1/hosts/{name:str}/explain": (V, True),
-    "POST /v1/hosts/{name:str}/maintain": (OP, True),
-    "POST /v1/hosts/{name:str}/degrade": (OP, True),
-    "POST /v1/hosts/{name:str}/fail": (OP, True),
-    "POST /v1/hosts/{name:str}/repair": (OP, True),
+    "POST /v1/hosts/{name:str}/maintain": (OP, False),
+    "POST /v1/hosts/{name:str}/degrade": (OP, False),
+    "POST /v1/hosts/{name:str}/fail": (OP, False),
+    "POST /v1/hosts/{name:str}/repair": (OP, False),
+    "POST /v1/hosts/{name:str}/cordon": (OP, False),
+    "POST /v1/hosts/{name:str}/uncordon": (OP, False),
+    "POST /v1/hosts/{name:str}/drain": (OP, False),
+    "POST /v1/hosts/{name:str}/return": (OP, False),
     "GET /v1/events": (V, True),
     "POST /v1/events": (OP, True),
     "GET /v1/events/{id:str}": (V, True),
     "GET /v1/events/{id:str}/explain": (V, True),
-    "POST /v1/events/{id:str}/approve": (OP, True),
-    "POST /v1/events/{id:str}/cancel": (OP, True),
+    "POST /v1/events/{id:str}/approve": (T, True),
+    "POST /v1/events/{id:str}/ready": (T, True),
+    "POST /v1/events/{id:str}/postpone": (T, True),
+    "POST /v1/events/{id:str}/cancel": (T, True),
+    "POST /v1/events/cancel": (T, True),
     "POST /v1/events/{id:str}/retry": (OP, True),
     "POST /v1/events/{id:str}/finish": (OP, True),
     "GET /v1/rollouts": (V, True),
-    "POST /v1/rollouts": (OP, True),
-    "POST /v1/rollouts/plan": (V, True),
+    "POST /v1/rollouts": (OP, False),
+    "POST /v1/rollouts/plan": (V, False),
     "GET /v1/rollouts/{id:str}": (V, True),
     "GET /v1/rollouts/{id:str}/explain": (V, True),
-    "POST /v1/rollouts/{id:str}/pause": (OP, True),
-    "POST /v1/rollouts/{id:str}/resume": (OP, True),
-    "POST /v1/rollouts/{id:str}/abort": (OP, True),
+    "POST /v1/rollouts/{id:str}/pause": (OP, False),
+    "POST /v1/rollouts/{id:str}/resume": (OP, False),
+    "POST /v1/rollouts/{id:str}/skip": (OP, False),
+    "POST /v1/rollouts/{id:str}/abort": (OP, False),
+    "GET /v1/halts": (V, True),
+    "POST /v1/halts": (OP, False),
+    "GET /v1/halts/{id:str}": (V, False),
+    "POST /v1/halts/{id:str}/release": (OP, False),
+    "GET /v1/rollouts/{id:str}/steps": (V, True),
     "GET /v1/fleet": (V, False),
     "PUT /v1/fleet": (OP, False),
     "GET /v1/fleet/schema": (V, True),
@@ -93,6 +119,9 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/history/export": (V, True),
     "GET /v1/feed": (V, True),
     "GET /v1/changes": (V, True),
+    "GET /v1/notify": (V, True),
+    "GET /v1/calendar.ics": (V, True),
+    "POST /v1/notify/{name:str}/test": (OP, False),
     "GET /v1/verdict": (V, True),
     "POST /v1/verdict/forget": (OP, False),
     "GET /v1/backup": (A, False),
@@ -137,6 +166,38 @@ def test_what_every_call_needs_is_decided(service: Service) -> None:
     assert found == ROLES
 
 
+def test_the_table_of_roles_in_the_documentation_is_right(service: Service) -> None:
+    """Every command in it, and every one that a tenant may use."""
+    text = (ROOT / "docs/operate/access-control.md").read_text()
+    rows = re.findall(r"^\| (`.*`) \| (.*) \|$", text, re.MULTILINE)
+    documented = {
+        command: [column.strip() != "–" for column in columns.split("|")]
+        for commands, columns in rows
+        if columns.count("|") == 4
+        for command in re.findall("`([^`]+)`", commands)
+    }
+    declared: dict[str, list[bool]] = {}
+    for handler in routes(service).values():
+        operation, needed = operation_of(handler), authorization.role_for(handler)
+        if needed is None or not operation.commands:
+            continue
+        limited = operation.respects_limits
+        allowed = [
+            needed is V,
+            T.includes(needed) and limited,
+            OP.includes(needed) and limited,
+            OP.includes(needed),
+            True,
+        ]
+        for command in operation.commands:
+            others = declared.get(command, allowed)
+            declared[command] = [one and other for one, other in zip(allowed, others, strict=True)]
+            declared[command][1] &= not command.startswith("host ")  # of which it is shown none
+    assert documented == {command: declared[command] for command in documented}
+    tenants = {command for command, allowed in declared.items() if allowed[1] and not allowed[0]}
+    assert tenants <= set(documented)
+
+
 def test_without_tokens_local_programs_are_let_in(service: Service) -> None:
     api = Api(service.control_url)
     assert api.get("/v1/status").status == 200
@@ -179,7 +240,8 @@ def test_a_secret_is_in_one_answer_only(service: Service) -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, role: Role) -> None:
     api_with_token(service, "root", Role.ADMIN)
-    api = api_with_token(service, "somebody", role)
+    groups = ("web",) if role is Role.TENANT else ()
+    api = api_with_token(service, "somebody", role, groups=groups)
     before = service._session.node.store.seq
     for name, (needed, _) in ROLES.items():
         method, path = name.split(" ")

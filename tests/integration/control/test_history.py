@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -15,14 +16,28 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.client import client as control_client
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.routes import history as history_routes
 from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
 from forewarn.core.fleet import Host
+from forewarn.core.halts import Halt
 from forewarn.core.history import HistoryWriter, Record, RecordKind
-from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
+from forewarn.core.registry import (
+    PLACED,
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
+    HostPut,
+    HostRemoved,
+    RolloutPut,
+    StateRestored,
+    TokenPut,
+)
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
-from forewarn.core.time import DAY
+from forewarn.core.time import DAY, SECOND
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.node.settings import Settings, SettingsError, config
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.upkeep import history as service_history
@@ -125,6 +140,8 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     waiting = service.schedule("Reboot", "jump")
     service.get("jump")
     submit(service, "jump", c.Prepare(id=waiting.id, machine="jump"))
+    later = waiting._record.not_before + SECOND
+    submit(service, "jump", c.Postpone(id=waiting.id, by="test", group="jump", not_before=later))
     service.cancel(waiting)
     # A failure; an eviction, undone; a redeploy that settles what was planned for the old host.
     struck = c.Fail(id="S", type=EventType.REBOOT, machines=("jump",), by="test")
@@ -146,19 +163,29 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     submit(service, "jump", labelled)
     submit(service, "jump", msgspec.structs.replace(labelled, machines=()))
     # Hosts and rollouts.
-    for verb in (node.hosts.degrade, node.hosts.repair, node.hosts.fail):
+    for verb in (
+        node.hosts.degrade,
+        node.hosts.repair,
+        node.hosts.fail,
+        node.hosts.cordon,
+        node.hosts.uncordon,
+    ):
         service._session.run(verb("rack-3", "test"))
     put(service, HostPut(Host(name="rack-9"), "test"))
     put(service, HostPut(Host(name="rack-9", labels={"row": "1"}), "test"))
     put(service, HostRemoved("rack-9", "test"))
+    put(service, ConfigurationPut(MaintenanceConfiguration(name="nights"), "test"))
+    put(service, ConfigurationRemoved("nights", "test"))
     over = rollout(ended_at=START)
-    for what in ("started", "paused", "resumed", "aborted", "ended", "changed"):
+    for what in ("started", "paused", "resumed", "skipped", "aborted", "ended", "changed"):
         put(service, RolloutPut(over, what, "test"))
     # Tokens, and a state that was another.
     token = Token(
         id="T", name="bot", role=Role.VIEWER, digest="", created_at=START, created_by="test"
     )
     put(service, TokenPut(token, "created", "test"), TokenPut(token, "revoked", "test"))
+    halt = Halt(id="H", by="test", at=START)
+    put(service, HaltPut(halt, PLACED, "test"), HaltReleased(halt.id, halt.scope, "", "test"))
     put(service, StateRestored(1))
     found = {record.what for record in records(service)}
     only_on_a_real_clock = {
@@ -209,18 +236,38 @@ def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) 
     assert story(service, event=event.id, what=(RecordKind.SEEN,)) == [("seen", "web_0")]
 
 
-def test_a_first_sight_that_could_not_be_saved_is_saved_later(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_sight_stands_before_what_it_leads_to(service: Service) -> None:
+    """All of it happens at one instant of the virtual clock."""
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
     service.get("web_0")
-    with monkeypatch.context() as broken:
+    until(lambda: ("seen", "web_0") in story(service, event=event.id))  # without a save()
+    service.approve("web_0", event)
+    assert story(service, event=event.id)[:4] == [
+        ("raised", "test"),
+        ("seen", "web_0"),
+        ("approved", "web_0"),
+        ("started", "web_0"),
+    ]
 
-        async def fail(_sightings: Any) -> None:
-            raise OSError("no space left on device")
 
+@contextlib.contextmanager
+def unsaved(service: Service) -> Iterator[None]:
+    """No sightings can be saved meanwhile."""
+
+    async def fail(_sightings: Any) -> None:
+        raise OSError("no space left on device")
+
+    with pytest.MonkeyPatch.context() as broken:
         broken.setattr(service._session.node.store, "save", fail)
+        yield
+
+
+def test_a_first_sight_that_could_not_be_saved_is_saved_later(service: Service) -> None:
+    service.get("web_0")
+    event = service.schedule("Reboot", "web_0")
+    with unsaved(service):
+        service.get("web_0")
         with pytest.raises(OSError, match="no space"):
             save(service)
     service.clock.advance("1m")
@@ -320,7 +367,7 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
         (("--event", "ZZ"), "no event 'ZZ' in the history"),
         (("--what", "rised"), "unknown kind of record 'rised'"),
         (("--since", "yesterday"), "since: 'yesterday' is neither a time nor an age"),
-        (("--until", "2027-01-15T08:00:00"), "a time needs a time zone"),
+        (("--until", "2027-01-15T08:00:00"), "has no time zone; add Z"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_one_line(
@@ -400,7 +447,8 @@ def test_an_export_goes_into_a_pipe_and_through_a_link_and_leaves_them_what_they
 
 
 def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
-    """A first sight is written down late, with the time at which it happened."""
+    """A first sight that could not be saved is written down late, with the time at which it
+    happened."""
     client = ControlClient(service.control_url)
 
     def follow(after: int) -> list[int]:
@@ -408,10 +456,11 @@ def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
 
     service.get("web_1")
     service.schedule("Reboot", "web_0")
-    service.get("web_1")
-    service.clock.advance("1m")
-    service.schedule("Reboot", "jump")  # later than the first sight, and written before it
-    followed = follow(0)
+    with unsaved(service):
+        service.get("web_1")
+        service.clock.advance("1m")
+        service.schedule("Reboot", "jump")  # later than the first sight, and written before it
+        followed = follow(0)
     save(service)
     assert records(service)[-1].what is not RecordKind.SEEN
     (late,) = follow(followed[-1])
@@ -524,6 +573,7 @@ def test_an_export_that_breaks_off_is_no_export(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
+    monkeypatch.setattr(history_routes, "EXPORT_CHUNK", 1)
     monkeypatch.setattr(control_client, "READ_AT_ONCE", 10)
     ask = service._session.node.store.history
 

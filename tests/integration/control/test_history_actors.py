@@ -17,6 +17,7 @@ KEPT_NOWHERE = {"POST /v1/clock/advance", "POST /v1/rollouts/plan"}  # the first
 KEPT_NOWHERE |= {f"POST /v1/clock/{verb}" for verb in ("play", "resume", "pause")}  # these too
 KEPT_NOWHERE |= {"POST /v1/clock/accept"}  # it is, but takes a wrong clock: test_wrong_clock.py
 KEPT_NOWHERE |= {"POST /v1/faults", "DELETE /v1/faults", "DELETE /v1/faults/{id}"}  # and these
+KEPT_NOWHERE |= {"POST /v1/notify/{name}/test"}  # which changes nothing
 KEPT_NOWHERE |= {"POST /v1/verdict/forget"}  # which changes nothing that anybody is told
 
 
@@ -60,6 +61,11 @@ def unwell(api: Api) -> str:
     return "dune"
 
 
+def cordoned(api: Api) -> str:
+    done(api, "POST", "/v1/hosts/dune/cordon", {})
+    return "dune"
+
+
 def gone(api: Api) -> str:
     """A machine that was deleted."""
     id = done(api, "POST", "/v1/machines/web_1/delete")["id"]
@@ -79,8 +85,22 @@ def host(api: Api) -> str:
     return "empty"
 
 
+def halt(api: Api) -> str:
+    return str(done(api, "POST", "/v1/halts", {})["id"])
+
+
 def token(api: Api) -> str:
     return str(done(api, "POST", "/v1/tokens", {"name": "bot", "role": "viewer"})["id"])
+
+
+def postponable(api: Api) -> str:
+    done(api, "PATCH", "/v1/groups/web/policy", {"may_postpone": "2h, twice"})
+    return event(api)
+
+
+def configured(api: Api) -> str:
+    done(api, "PUT", "/v1/maintenance/nights", {"windows": ["22:00-04:00"]})
+    return "nights"
 
 
 def named(name: str) -> Callable[[Api], str]:
@@ -95,32 +115,51 @@ def nothing(_api: Api) -> str:
 CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
     "POST /v1/events": (nothing, {"type": "Reboot", "machines": ["web_0"]}),
     "POST /v1/events/{id}/approve": (event, None),
+    "POST /v1/events/{id}/ready": (event, {"machine": "web_0", "note": "drained"}),
+    "POST /v1/events/{id}/postpone": (postponable, {"by": 600}),
     "POST /v1/events/{id}/cancel": (event, None),
+    "POST /v1/events/cancel": (event, {"ids": [*"0123456789ABCDEF"]}),  # one of them is it
     "POST /v1/events/{id}/retry": (started, None),
     "POST /v1/events/{id}/finish": (started, {"reason": "done by hand"}),
     "POST /v1/machines/{name}/restart": (named("web_0"), None),
     "POST /v1/machines/{name}/redeploy": (named("web_0"), None),
     "POST /v1/machines/{name}/restore": (gone, None),
+    "POST /v1/machines/{name}/moved": (named("web_0"), {"host": "dune"}),
     "POST /v1/machines/{name}/evict": (named("web_0"), None),
     "POST /v1/machines/{name}/delete": (named("web_1"), None),
     "POST /v1/machines/{name}/fail": (named("web_0"), {}),
     "DELETE /v1/machines/{name}": (named("web_1"), None),
+    "PUT /v1/machines/{name}": (named("web_1"), {"host": "dune"}),
+    "PATCH /v1/machines/{name}": (named("web_1"), {"host": "dune"}),
+    "POST /v1/batch/restart": (nothing, {"machines": ["web_0"]}),
+    "POST /v1/batch/redeploy": (nothing, {"machines": ["web_0"]}),
+    "POST /v1/batch/evict": (nothing, {"machines": ["web_0"]}),
+    "POST /v1/batch/delete": (nothing, {"machines": ["web_1"]}),
     "POST /v1/groups/{name}/disable": (named("web"), None),
     "POST /v1/groups/{name}/evict": (named("web"), None),
     "POST /v1/groups/{name}/scale-in": (named("web"), {"count": 1}),
     "PATCH /v1/groups/{name}/policy": (named("web"), {"user_event_limit": 3}),
     "PUT /v1/groups/{name}": (named("new"), GROUP),
     "DELETE /v1/groups/{name}": (spare, None),
+    "PUT /v1/maintenance/{name}": (named("nights"), {"windows": ["22:00-04:00"]}),
+    "DELETE /v1/maintenance/{name}": (configured, None),
     "POST /v1/hosts/{name}/maintain": (named("dune"), {"mode": "Freeze"}),
     "POST /v1/hosts/{name}/degrade": (named("dune"), {}),
     "POST /v1/hosts/{name}/fail": (named("dune"), {}),
     "POST /v1/hosts/{name}/repair": (unwell, None),
+    "POST /v1/hosts/{name}/cordon": (named("dune"), {}),
+    "POST /v1/hosts/{name}/uncordon": (cordoned, None),
+    "POST /v1/hosts/{name}/drain": (named("dune"), {}),
+    "POST /v1/hosts/{name}/return": (cordoned, None),
     "PUT /v1/hosts/{name}": (named("empty"), {"name": "empty"}),
     "DELETE /v1/hosts/{name}": (host, None),
     "PUT /v1/fleet": (nothing, {"hosts": [], "groups": [GROUP]}),
+    "POST /v1/halts": (nothing, {"note": "smoke"}),
+    "POST /v1/halts/{id}/release": (halt, {"note": "no smoke"}),
     "POST /v1/rollouts": (nothing, ROLLOUT),
     "POST /v1/rollouts/{id}/pause": (rollout, {}),
     "POST /v1/rollouts/{id}/resume": (paused, None),
+    "POST /v1/rollouts/{id}/skip": (rollout, {"steps": [1]}),
     "POST /v1/rollouts/{id}/abort": (rollout, {}),
     "POST /v1/tokens": (nothing, {"name": "bot", "role": "viewer"}),
     "POST /v1/tokens/{id}/revoke": (token, {}),
@@ -144,7 +183,8 @@ def test_it_is_on_record_who_did_it(alice: Api, call: str) -> None:
     name = before(alice)
     since = last(alice)
     target = path.replace("{id}", name).replace("{name}", name)
-    if method == "DELETE" or call == "PUT /v1/fleet":
+    forced = method == "DELETE" and "maintenance" not in path
+    if forced or call == "PUT /v1/fleet":
         target += "?force=true"
     done(alice, method, target, body)
     records = done(alice, "GET", f"/v1/history?after_seq={since}")["records"]

@@ -36,6 +36,16 @@ def _event(service: Service) -> str:
     return service.schedule("Reboot", "web_0").id
 
 
+def _postponable(service: Service) -> str:
+    ask(service, "PATCH", "/v1/groups/web/policy", {"may_postpone": "2h, twice"})
+    return _event(service)
+
+
+def _listed(service: Service) -> str:
+    service.document("web_0")
+    return _event(service)
+
+
 def _started(service: Service) -> str:
     event = service.schedule("Reboot", "web_0")
     ask(service, "POST", f"/v1/events/{event.id}/approve")
@@ -61,6 +71,10 @@ def _degraded(service: Service) -> None:
     ask(service, "POST", "/v1/hosts/host-a/degrade", {})
 
 
+def _cordoned(service: Service) -> None:
+    ask(service, "POST", "/v1/hosts/host-a/cordon", {})
+
+
 def _enabled(service: Service) -> None:
     service.document("web_0")
     service.clock.advance("1h")
@@ -75,6 +89,11 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/machines/{name}/delete": (nothing, "/v1/machines/web_1/delete", None),
     "POST /v1/machines/{name}/fail": (nothing, "/v1/machines/web_1/fail", {"type": "Reboot"}),
     "POST /v1/machines/{name}/restore": (_gone, f"/v1/machines/{SPOT}/restore", None),
+    "POST /v1/machines/{name}/moved": (nothing, "/v1/machines/web_0/moved", {"host": "host-b"}),
+    "POST /v1/batch/restart": (nothing, "/v1/batch/restart", {"machines": ["web_0", "web_1"]}),
+    "POST /v1/batch/redeploy": (nothing, "/v1/batch/redeploy", {"machines": ["web_0", "web_1"]}),
+    "POST /v1/batch/evict": (nothing, "/v1/batch/evict", {"machines": [SPOT]}),
+    "POST /v1/batch/delete": (nothing, "/v1/batch/delete", {"machines": ["web_0", "web_1"]}),
     "POST /v1/groups/{name}/evict": (nothing, "/v1/groups/web/evict", None),
     "POST /v1/groups/{name}/scale-in": (nothing, "/v1/groups/web/scale-in", {"count": 1}),
     "POST /v1/groups/{name}/disable": (_enabled, "/v1/groups/web/disable", None),
@@ -82,13 +101,20 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/hosts/{name}/degrade": (nothing, "/v1/hosts/host-a/degrade", {"note": "fan"}),
     "POST /v1/hosts/{name}/fail": (nothing, "/v1/hosts/host-a/fail", {"note": "power"}),
     "POST /v1/hosts/{name}/repair": (_degraded, "/v1/hosts/host-a/repair", None),
+    "POST /v1/hosts/{name}/cordon": (nothing, "/v1/hosts/host-a/cordon", {"note": "fan"}),
+    "POST /v1/hosts/{name}/uncordon": (_cordoned, "/v1/hosts/host-a/uncordon", None),
+    "POST /v1/hosts/{name}/drain": (nothing, "/v1/hosts/host-a/drain", {}),
+    "POST /v1/hosts/{name}/return": (_cordoned, "/v1/hosts/host-a/return", None),
     "POST /v1/events/{id}/approve": (_event, "/v1/events/{}/approve", None),
+    "POST /v1/events/{id}/ready": (_listed, "/v1/events/{}/ready", {"machine": "web_0"}),
+    "POST /v1/events/{id}/postpone": (_postponable, "/v1/events/{}/postpone", {"by": 600}),
     "POST /v1/events/{id}/cancel": (_event, "/v1/events/{}/cancel", None),
     "POST /v1/events/{id}/retry": (_started, "/v1/events/{}/retry", None),
     "POST /v1/events/{id}/finish": (_started, "/v1/events/{}/finish", {"reason": "by hand"}),
     "POST /v1/rollouts": (nothing, "/v1/rollouts", ROLLOUT),
     "POST /v1/rollouts/{id}/pause": (_rollout, "/v1/rollouts/{}/pause", {"reason": "noise"}),
     "POST /v1/rollouts/{id}/resume": (_paused, "/v1/rollouts/{}/resume", None),
+    "POST /v1/rollouts/{id}/skip": (_rollout, "/v1/rollouts/{}/skip", {"steps": [1]}),
     "POST /v1/rollouts/{id}/abort": (_rollout, "/v1/rollouts/{}/abort", {"reason": "wrong"}),
 }
 

@@ -43,7 +43,7 @@ def test_the_fleet_is_counted_along_with_every_change(service: Service) -> None:
     assert before['forewarn_groups{enabled="false"}'] == len(client.groups())
     assert before['forewarn_hosts{health="healthy"}'] == len(client.hosts())
     service.get("web_0")
-    client.evict("web_2")
+    client.on_machine("evict", "web_2")
     service.clock.advance("5m")
     client.on_host("fail", "host-c", {})
     after = now(service)
@@ -108,7 +108,7 @@ def test_commits_and_control_calls_are_measured(service: Service) -> None:
     service.schedule("Reboot", "web_0")
     client.status()
     with pytest.raises(ControlError):
-        client.evict("nobody")
+        client.on_machine("evict", "nobody")
     after = now(service)
     assert after["forewarn_commits_total"] > before["forewarn_commits_total"]
     assert after["forewarn_commit"] == service._session.node.store.seq
@@ -133,7 +133,7 @@ def test_a_store_that_fails_is_counted_and_seen() -> None:
     with Service(SAMPLE, sockets=True, front=True, store=store) as service:
         store.fails = True
         with pytest.raises(ControlError, match="no space left"):
-            ControlClient(service.control_url).evict("web_2")
+            ControlClient(service.control_url).on_machine("evict", "web_2")
         found = now(service)
         assert found["forewarn_commit_failures_total"] == 1
         assert found["forewarn_store_failing"] == 1
@@ -251,10 +251,12 @@ def test_every_metric_is_documented_and_every_documented_one_exists(service: Ser
         re.findall(r"^\| `((?:forewarn|process)_[a-z_]+)(?:\{[a-z_,]*\})?` \|", text, re.M)
     )
     exposed = set(re.findall(r"^# TYPE (\S+) ", scraped(service), re.M))
-    with_workers = {
-        name for name in documented if name.startswith(("forewarn_workers", "forewarn_worker_"))
+    not_here = {  # there are neither workers nor tables [[notify]]
+        name
+        for name in documented
+        if name.startswith(("forewarn_workers", "forewarn_worker_", "forewarn_notify_"))
     }
-    assert documented - with_workers == exposed - with_workers
+    assert documented - not_here == exposed - not_here
 
 
 def test_the_documented_labels_are_those_there_are(service: Service) -> None:
@@ -274,5 +276,7 @@ def test_the_documented_labels_are_those_there_are(service: Service) -> None:
         for name, labels in re.findall(r"^\| `(forewarn_\w+)\{([a-z_,]*)\}` \|", text, re.M)
     }
     assert {n: names for n, names in found.items() if n.startswith("forewarn_") and names} == {
-        name: labels for name, labels in said.items() if not name.startswith("forewarn_worker_")
+        name: labels
+        for name, labels in said.items()
+        if not name.startswith(("forewarn_worker_", "forewarn_notify_"))
     }

@@ -20,10 +20,10 @@ from forewarn.core import events as core_events
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import Health
-from forewarn.core.rollouts.lanes import MAX_SELECTED
 from forewarn.core.rollouts.progress import StepState, WaitKind
-from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
+from forewarn.core.rollouts.selection import MAX_SELECTED
 from forewarn.core.time import SECOND
+from forewarn.core.window_syntax import MAX_WINDOWS
 from forewarn.service.faults import validate
 from forewarn.service.faults.kinds import FaultKind as FaultKind
 from forewarn.service.platform.hosts import MaintenanceMode
@@ -115,10 +115,24 @@ def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by(docume
         assert _property(document, shape, name)[key] == limit, (shape, name)
 
 
-def test_most_fields_are_explained_where_they_are_declared(document: Any) -> None:
-    shapes = document["components"]["schemas"].values()
-    fields = [field for shape in shapes for field in shape.get("properties", {}).values()]
-    assert sum("description" in field for field in fields) > len(fields) / 2
+def test_every_field_and_parameter_is_explained_where_it_is_declared(document: Any) -> None:
+    fields = {
+        f"{shape}.{name}": field
+        for shape, schema in document["components"]["schemas"].items()
+        for name, field in schema.get("properties", {}).items()
+    }
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+    parameters = [
+        f"{name}: {parameter['name']}"
+        for name, operation in operations(document)
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    ]
+    assert parameters == []
+    # The same name says what it means where it stands.
+    described = {fields[f"{shape}.group"]["description"] for shape in ("Machine", "Event")}
+    assert len(described) == 2
+    assert fields["Course.in_time"]["description"].startswith("Whether the machine saw it before")
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

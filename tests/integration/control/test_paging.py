@@ -82,6 +82,28 @@ def test_pages_of_any_size_are_the_whole(service: Service) -> None:
             assert [one[key] for page in found for one in page] == whole, (path, limit)
 
 
+def test_the_steps_of_a_rollout_come_in_pages_and_by_state_and_lane(service: Service) -> None:
+    body = {"type": "Reboot", "hosts": ["*"], "conflicts": "split", "canary": ["h2"]}
+    id = ask(service, "POST", "/v1/rollouts", body).body["id"]
+    service._session.settle()
+    path = f"/v1/rollouts/{id}/steps"
+    found = [
+        (s["number"], s["lane"], s["wave"], s["state"]) for s in ask(service, "GET", path).body
+    ]
+    assert found[0] == (1, "h2", 1, "announced")
+    assert {(lane, wave) for _, lane, wave, _ in found[1:]} == {("h1", 2), ("h10", 2)}
+    for limit in (1, 2):
+        paged = [s["number"] for page in pages(service, f"{path}?limit={limit}") for s in page]
+        assert paged == [number for number, *_ in found]
+    assert [s["lane"] for s in ask(service, "GET", f"{path}?state=announced").body] == ["h2"]
+    assert {s["lane"] for s in ask(service, "GET", f"{path}?host=h1").body} == {"h1"}
+    assert ask(service, "GET", f"{path}?state=no").status == 400
+    plan = ask(service, "POST", "/v1/rollouts/plan?steps=1", body).body
+    assert (len(plan["steps"]), plan["steps_total"]) == (1, len(found))
+    assert (plan["hosts"], plan["machines"], plan["waves"]) == (3, 5, [1, 2])
+    assert plan["conflicts"][0]["host"] == "h1"
+
+
 def test_tokens_come_in_pages_too(service: Service) -> None:
     secret = ask(service, "POST", "/v1/tokens", {"name": "a", "role": "admin"}).body["token"]
     bearer = f"Bearer {secret}"
@@ -95,6 +117,17 @@ def test_tokens_come_in_pages_too(service: Service) -> None:
         target = told.next
     assert found == whole
     assert len(whole) == 4
+
+
+def test_callers_that_are_no_machine_come_in_pages_too(service: Service) -> None:
+    for number in range(4):
+        service._session.node.poll_index.unknown_callers.record(f"10.9.9.{number}", 1)
+    found, target = [], "/v1/callers?limit=3"
+    while target:
+        page = ask(service, "GET", target)
+        found.append([one["address"] for one in page.body])
+        target = page.next
+    assert found == [["10.9.9.0", "10.9.9.1", "10.9.9.2"], ["10.9.9.3"]]
 
 
 def test_a_page_goes_on_where_the_last_one_ended_though_that_is_gone(service: Service) -> None:
@@ -257,4 +290,4 @@ def test_faults_come_in_the_order_in_which_they_were_added(service: Service) -> 
 def test_every_list_is_paged() -> None:
     lists = {name for name, one in OPERATIONS.items() if one.id.startswith("list")}
     assert all(OPERATIONS[name].paged for name in lists)
-    assert len(lists) == 7
+    assert len(lists) == 11

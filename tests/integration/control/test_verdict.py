@@ -100,7 +100,7 @@ def test_junit_is_written_beside_what_is_printed(service: Service, tmp_path: Pat
     assert suite.get("failures") == "1"
     nowhere = typed("--junit", str(tmp_path / "no" / "where.xml"), service=service)
     assert nowhere.stderr.startswith("forewarn: ")
-    assert "No such file" in nowhere.stderr
+    assert "does not exist" in nowhere.stderr
 
 
 def test_a_service_can_begin_anew(service: Service) -> None:

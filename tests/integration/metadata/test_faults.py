@@ -40,7 +40,7 @@ def service(shared: Service) -> Iterator[Service]:
         if event.status == "Scheduled":
             event.cancel()
         else:
-            event.until_over()
+            event.until_over(play=False)
 
 
 @pytest.fixture

@@ -590,7 +590,7 @@ def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Gues
 # Where they are told.
 
 
-FLEET = "groups: [{name: one, kind: standalone, machines: [{name: one, addresses: [127.0.0.1]}]}]"
+FLEET = "groups: [{name: one, kind: standalone, machines: [{name: one, addresses: [10.0.0.1]}]}]"
 
 
 def test_every_limit_is_shown_by_its_name(service: Service, guest: Guest) -> None:

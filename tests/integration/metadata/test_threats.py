@@ -248,8 +248,8 @@ cat >> "$0.told"
 
 
 def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> None:
-    """A program has one argument, the verb, and hears of names on its standard input; what people
-    write as prose it does not hear at all."""
+    """A program has one argument, the verb. Names and what operators write are JSON on its standard
+    input; what guests write it does not hear at all."""
     carry = tmp_path / "carry"
     carry.write_text(f"#!/bin/sh\n{WRITES_DOWN}")
     carry.chmod(0o755)
@@ -271,8 +271,13 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
         "FOREWARN_VERB=perform",
         f"FOREWARN_EVENT={event.id}",
         "FOREWARN_TYPE=Reboot",
+        "FOREWARN_GROUP=web0",
+        "FOREWARN_TICKET=",
+        "FOREWARN_ROLLOUT=",
+        "FOREWARN_STEP=",
     }
     told = Path(f"{carry}.told").read_text()
     assert "web0_0" in told
-    assert "touch" not in told
+    tasks = [json.loads(line) for line in told.splitlines()]
+    assert {(task["description"], task["note"]) for task in tasks} == {(prose, "")}
     assert not (tmp_path / "pwned").exists()

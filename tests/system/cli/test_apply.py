@@ -116,7 +116,7 @@ def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -
 
 
 def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, file: Path) -> None:
-    said(service, "host", "fail", "b")
+    said(service, "host", "fail", "b", "--yes")
     file.write_text(FLEET.replace("host: a}", "host: b}"))
     words = "host 'b' has failed, and no event announces this to web_0"
     assert words in told(service, "apply", file, "--plan")["warnings"][0]

@@ -103,7 +103,7 @@ def test_an_event_from_schedule_to_its_end(service: Service) -> None:
     explained = typed(service, "event", "explain", event["id"]).stdout
     assert "its notice has not passed" in explained
     assert "seen by web_1" in explained
-    approved = told(service, "event", "approve", event["id"][:8])
+    approved = told(service, "event", "approve", event["id"][:8], "--yes")
     assert approved["status"] == "Started"
     told(service, "clock", "advance", "5m")
     over = told(service, "event", "show", event["id"])
@@ -172,17 +172,17 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("event schedule Reboot web_9", "no machine 'web_9'; did you mean 'web_"),
         ("event schedule Reboot web_0 sql-0", "one group"),
         ("event schedule Reboot web_0 web_1", "one update domain"),
-        ("event schedule Reboot web_0 web_0", "named twice"),
+        ("event schedule Reboot web_0 web_0", "has 'web_0' twice"),
         (
             "event schedule Explode web_0",
             "expected one of Freeze, Reboot, Redeploy, Preempt, Terminate",
         ),
         ("event schedule Reboot web_0 --notice 5m", "pass --short-notice to override"),
-        ("event schedule Reboot web_0 --notice 1000d", "at most 90 d"),
+        ("event schedule Reboot web_0 --notice 1000d", "(90 d)"),
         ("event schedule Reboot web_0 --not-before 2020-01-01T00:00:00Z", "in the past"),
         ("event schedule Reboot web_0 --not-before 2099-01-01T00:00:00Z", "too far"),
         ("event schedule Reboot web_0 --notice 1h --not-before 2027-01-16T00:00:00Z", "not both"),
-        ("event schedule Reboot web_0 --duration -2", "-1 for unknown"),
+        ("event schedule Reboot web_0 --duration -2", "at least -1"),
         ("event schedule Reboot web_0 --source Aliens", "expected one of Platform, User"),
         (
             "event schedule Freeze web_0 --source User",
@@ -347,7 +347,7 @@ def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path:
     with urllib.request.urlopen(request) as answer:
         assert answer.read() == b"web_1"
     for type, machine in (("Reboot", "web_0"), ("Freeze", "web_1")):
-        run("event", "approve", run("event", "schedule", type, machine)["id"])
+        run("event", "approve", run("event", "schedule", type, machine)["id"], "--yes")
     run("clock", "advance", "30m")
     assert run("event", "list") == []
     assert dev.stop() == 0

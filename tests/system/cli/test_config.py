@@ -197,20 +197,20 @@ def test_a_certificate_must_fit_its_key_and_be_valid(
     assert soon == f"? tls_certificate: {other[0]} expires in 2 days"
     (tmp_path / "old").mkdir()
     old = certificate(tmp_path / "old", days=-1, begins=-9)
-    assert found(*old) == [f"! tls_certificate: {old[0]} has expired"]
+    assert found(*old) == [f"? tls_certificate: {old[0]} has expired, so clients refuse it"]
     (tmp_path / "new").mkdir()
     new = certificate(tmp_path / "new", days=90, begins=9)
-    assert found(*new) == [f"! tls_certificate: {new[0]} is not valid yet"]
+    assert found(*new) == [f"? tls_certificate: {new[0]} is not valid yet, so clients refuse it"]
     assert found(pair[0], f"{tmp_path}/gone") == [
         f"! tls_certificate: {tmp_path}/gone: No such file or directory"
     ]
     (tmp_path / "nonsense").write_text("nonsense")
     (nonsense,) = found(str(tmp_path / "nonsense"), pair[1])
     assert "cannot be used" in nonsense
-    Path(other[1]).chmod(0o640)
-    assert f"? tls_key: {other[1]} can be read by other users: chmod 600 {other[1]}" in found(
-        *other
-    )
+    Path(pair[1]).chmod(0o640)  # the service's group may read it
+    assert found(*pair) == []
+    Path(other[1]).chmod(0o644)
+    assert f"? tls_key: {other[1]} can be read by all users: chmod o= {other[1]}" in found(*other)
     (name,) = found(*pair, control_names=["a.example", "b.example"])
     assert "is not valid for 'b.example', but for a.example" in name.replace(
         "'a.example'", "a.example"

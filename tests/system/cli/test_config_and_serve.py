@@ -91,6 +91,17 @@ def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:
     assert f"control = 127.0.0.1:{port}: this is an address for guests" in check
 
 
+def test_machines_on_loopback_are_refused_where_guests_come_from_elsewhere(tmp_path: Path) -> None:
+    settings = write_settings(tmp_path)
+    text = settings.read_text().replace('metadata = "127.0.0.1:0"', 'metadata = "169.254.1.2:80"')
+    settings.write_text(text)
+    check, serve = both(tmp_path, settings)
+    assert check == serve
+    for line, address in ((5, "127.0.0.1"), (6, "127.0.0.2")):
+        assert f"fleet.yaml:{line}: groups[0].machines" in check
+        assert f"'{address}' is a loopback address" in check
+
+
 def test_a_damaged_state_is_found_unless_a_service_is_at_work_on_it(tmp_path: Path) -> None:
     settings = write_settings(tmp_path)
     state = tmp_path / "state/forewarn.db"
@@ -103,6 +114,23 @@ def test_a_damaged_state_is_found_unless_a_service_is_at_work_on_it(tmp_path: Pa
     check, serve = both(tmp_path, settings)
     assert f"{state} is damaged (" in check
     assert check.partition("state: ")[2] == serve.removeprefix("forewarn: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "file", "why"),
+    [
+        ("record", "state", "is a directory"),
+        ("workers = 1\nupstream", "forewarn.toml", "is not a socket"),
+    ],
+)
+def test_what_is_in_the_way_of_a_file_is_found(
+    tmp_path: Path, setting: str, file: str, why: str
+) -> None:
+    settings = write_settings(tmp_path, f'{setting} = "{tmp_path}/{file}"\n')
+    check, serve = both(tmp_path, settings)
+    assert f"{tmp_path}/{file} " in check
+    assert why in check
+    assert f"{tmp_path}/{file}: " in serve
 
 
 # What may be as it is meant to be.

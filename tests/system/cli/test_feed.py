@@ -437,7 +437,7 @@ def live(service: Service) -> None:
     service.approve("web_1", event)
     service.clock.advance("20m")
     service.cancel(service.schedule("Freeze", "web_1"))
-    client.evict("web_2")
+    client.on_machine("evict", "web_2")
     service.clock.advance("5m")
     client.on_host("degrade", "host-b", {})
     service.schedule("Reboot", "sql-0")

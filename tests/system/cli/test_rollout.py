@@ -57,7 +57,9 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
     id = told(service, "start", *what, *how, "--description", "New kernel.")["id"]
     shown = told(service, "show", id[:6].lower())
     assert shown["state"] == "running"
-    assert [(s["lane"], s["update_domain"], s["state"]) for s in shown["steps"]] == [
+    assert shown["steps_by_state"] == {"waiting": 3, "announced": 2}
+    steps = told(service, "show", id, "--all")
+    assert [(s["lane"], s["update_domain"], s["state"]) for s in steps] == [
         ("web", 0, "announced"),
         ("web", 1, "waiting"),
         ("sql", 0, "announced"),
@@ -75,6 +77,7 @@ def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
 def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move_it(
     service: Service,
 ) -> None:
+    service.get("web_0")
     id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     said = typed(service, "explain", id).stdout
     assert "it is under way; 0 of 2 steps are over" in said
@@ -108,7 +111,7 @@ def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
 def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> None:
     result = typed(service, verb, "--type", "Reboot")
     assert result.exit_code == 2
-    assert "--group, --label or --host" in result.stderr
+    assert "--group, --label, --machine, --host or --host-label" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -135,6 +138,64 @@ def test_what_cannot_be_is_refused_in_one_line(
         assert result.exit_code == 1
         assert complaint in result.stderr
         assert len(result.stderr.splitlines()) == 1
+
+
+def crowded(count: int) -> str:
+    """A fleet with so many hosts, each with three machines of two groups; on every tenth host two
+    update domains of one group meet."""
+    hosts = ", ".join(f"{{name: h{i}, labels: {{row: r{i % 3}}}}}" for i in range(count))
+    machines = [
+        f"{{name: web-{i}, update_domain: {i % 5}, host: h{i}}}, "
+        f"{{name: more-{i}, update_domain: {(i + (i % 10 == 0)) % 5}, host: h{i}}}"
+        for i in range(count)
+    ]
+    others = [f"{{name: db-{i}, update_domain: {i % 5}, host: h{i}}}" for i in range(count)]
+    return (
+        f"hosts: [{hosts}]\ngroups:\n"
+        f"  - {{name: web, kind: availability-set, machines: [{', '.join(machines)}]}}\n"
+        f"  - {{name: db, kind: availability-set, machines: [{', '.join(others)}]}}\n"
+    )
+
+
+def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
+    with Service(crowded(60), sockets=True) as service:
+        hosts: tuple[str, ...] = ("--type", "Reboot", "--host", "*")
+        refused = typed(service, "start", *hosts)
+        assert refused.exit_code == 1
+        lines = refused.stderr.splitlines()
+        assert len(lines) == 1 + 6 + 1
+        assert lines[1].split()[:2] == ["h0", "web"]
+        assert "6 hosts of this rollout hold machines of several update domains" in lines[-1]
+        assert "pass --conflicts split" in lines[-1]
+        plan = typed(service, "plan", *hosts).stdout
+        assert "180 machines, 2 groups, 60 hosts" in plan
+        assert "it would be refused: 6 hosts" in plan
+        assert len(plan.splitlines()) < 20
+
+        hosts += ("--conflicts", "split", "--at-once", "30", "--canary", "h7", "--ticket", "CHG-7")
+        plan = typed(service, "plan", *hosts).stdout
+        assert "waves" in plan
+        assert "estimated end: 2027-01-15" in plan
+        assert len(plan.splitlines()) < 20
+        assert len(typed(service, "plan", *hosts, "--all").stdout.splitlines()) > 66
+        assert "h7" in typed(service, "plan", *hosts, "--lane", "h7").stdout
+
+        id = told(service, "start", *hosts)["id"]
+        service.clock.advance("26m")
+        shown = typed(service, "show", id)
+        assert "wave       2 of 2" in shown.stdout
+        assert "30 announced" in shown.stdout
+        assert "CHG-7" in shown.stdout
+        assert len(shown.stdout.splitlines()) < 25
+        assert f"forewarn rollout show {id[:8]} --all" in shown.stdout
+        explained = typed(service, "explain", id).stdout
+        assert "- event: 30 (h0, h1, h10 and 27 more): announced" in explained
+        assert len(explained.splitlines()) < 60
+        assert "- event: h3: host h3" in typed(service, "explain", id, "--host", "h3").stdout
+        assert len(told(service, "show", id, "--state", "waiting")) == 35
+        assert typed(service, "skip", id, "--host", "h59", "--reason", "old").exit_code == 0
+        assert told(service, "show", id, "--host", "h59")[0]["state"] == "skipped"
+        assert typed(service, "skip", id).exit_code == 2
 
 
 def test_an_unknown_rollout_is_refused_by_every_verb(service: Service) -> None:
@@ -173,10 +234,10 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     Console(file=out, width=120, force_terminal=False).print(rollout_watch.picture(found))
     lines = out.getvalue().splitlines()
     assert lines[0] == f"Reboot rollout {id} of group web, group sql, group shop"
-    assert [line.split()[0] for line in lines[1:4]] == ["all", "web", "sql"]
+    assert lines[1].split()[0] == "all"
     assert "2/7" in lines[1]
-    assert "1/2" in lines[2]
-    assert any(line.startswith("web: domain 1 (web_1, web_3)") for line in lines)
+    assert lines[2] == "3 waiting, 2 announced, 2 done"
+    assert any(line.startswith("2 (web, sql): announced") for line in lines)
     assert any("shop: waiting for their turn; at most 2 at once" in line for line in lines)
 
 

@@ -233,7 +233,7 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
     [
         (["run", "spot-evction"], 2, "did you mean 'spot-eviction'?"),
         (["run", "storm", "--speed", "0"], 2, "the speed must be a number from"),
-        (["run", "storm", "--clock", "sun"], 2, "--clock must be 'real' or 'virtual'"),
+        (["run", "storm", "--clock", "sun"], 2, "'sun' is not 'real' or 'virtual'"),
         (
             ["run", "storm", "--clock", "virtual", "--speed", "60"],
             2,
@@ -344,7 +344,7 @@ def test_somebody_interrupts_it(program: list[str], how: signal.Signals) -> None
     started = int(running.line(60))
     process.send_signal(how)
     assert process.wait(60) == 130
-    assert "interrupted; nothing was judged\n" in running.stderr
+    assert "interrupted; the scenario has no result\n" in running.stderr
     assert not Path(f"/proc/{started}").exists()
 
 

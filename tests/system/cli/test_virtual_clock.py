@@ -11,8 +11,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -44,12 +47,14 @@ class Played:
     def __init__(self, room: Path) -> None:
         env = {**os.environ, "XDG_RUNTIME_DIR": str(room)}
         ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-        self.service = Forked(
-            [*FOREWARN, "dev", "--clock", "virtual", *ports],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=env,
-        )
+        self.log = room / "stderr"
+        with self.log.open("wb") as log:
+            self.service = Forked(
+                [*FOREWARN, "dev", "--clock", "virtual", *ports],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=env,
+            )
         assert self.service.stdout is not None
         ready = json.loads(self.service.stdout.readline().partition(b" ")[2])
         self.url = ready["control"]
@@ -107,6 +112,17 @@ def test_a_client_in_another_process_sees_all_of_twenty_five_minutes(played: Pla
     assert len({line["date"] for line in played.seen}) == 3  # it was announced at once
 
 
+def test_the_log_has_the_time_of_the_clock_alone(played: Played) -> None:
+    now = datetime.fromisoformat(played.told("clock", "advance", "3d")["now"])
+    address = played.told("machine", "show", "web_1")["metadata_url"]
+    with pytest.raises(HTTPError, match="400"):
+        urlopen(f"{address}/metadata/scheduledevents", timeout=20)
+    until(lambda: "was refused" in played.log.read_text())
+    advanced, refused = played.log.read_text().splitlines()[-2:]
+    assert advanced.startswith(f"{now:%Y-%m-%d %H:%M:%SZ}  the virtual clock was advanced")
+    assert refused.startswith(f"{now:%H:%M:%S}  warning: a request was refused")
+
+
 def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
     shown = len(played.seen)
     played.told("event", "schedule", "Reboot", "web_0")
@@ -128,7 +144,7 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
         ),
         (
             ["resume", "--speed", "nan"],
-            "Invalid value for --speed: invalid speed nan; pass a positive number",
+            "invalid value for '--speed': invalid speed nan; pass a positive number",
         ),
         (["resume", "--speed", "90000"], "must be above 0 and at most 86400, not 90000"),
         (["play", "soon"], "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),

@@ -127,7 +127,7 @@ def test_a_dask_worker_leaves_before_its_spot_machine_does(site: Site) -> None:
     worker = site.client(site.web_2, "run_dask.py", "0.2")
     worker.expect(180, ready=True)  # it imports half of PyPI
     event = site.operator("event", "schedule", "Preempt", "web_2")
-    site.operator("event", "approve", event["id"])
+    site.operator("event", "approve", event["id"], "--yes")
     worker.expect(60, closed="spot", data_survived=True)
     assert worker.wait() == 0
 

@@ -147,6 +147,17 @@ def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: Clea
     assert root.run("test", "-e", "/usr/lib/forewarn").returncode == 1
     root.done("test", "-e", "/var/lib/forewarn/kept")
     root.done("test", "-e", SETTINGS)
+    # A state on a file system of its own goes, and what it is mounted on stays.
+    root.done("mount", "-t", "tmpfs", "tmpfs", "/var/lib/forewarn")
+    root.done("sh", "-c", "mkdir /var/lib/forewarn/deep; touch /var/lib/forewarn/deep/state")
+    purged = root.run("sh", "/var/lib/dpkg/info/forewarn.postrm", "purge")
+    assert (purged.returncode, purged.stderr) == (
+        0,
+        "forewarn: /var/lib/forewarn is a mount point and stays\n",
+    )
+    assert root.done("ls", "-A", "/var/lib/forewarn") == ""
+    root.done("umount", "/var/lib/forewarn")
+    root.done("test", "-e", "/var/lib/forewarn/kept")
     root.done("dpkg", "--purge", "forewarn")
     for path in ("/var/lib/forewarn", "/etc/forewarn", "/usr/share/doc/forewarn"):
         assert root.run("test", "-e", path).returncode == 1, path

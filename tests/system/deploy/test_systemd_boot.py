@@ -1,5 +1,5 @@
 """The service's units in a real systemd: its sockets are opened before it, the second port only if
-somebody enables it, and a restart refuses no poll on either."""
+somebody enables it, and a restart refuses no poll on either. A reload with wrong settings fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
+from helpers.polls import until
 from helpers.process import Running
 from helpers.systemd_boot import BootedSystemd
 
@@ -20,6 +21,7 @@ DEPLOY = ROOT / "deploy/systemd"
 SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
 SOCKETS = ["forewarn-metadata.socket", "forewarn-control.socket"]
 GUEST = "10.0.0.10"
+SETTINGS_FILE = Path("/etc/forewarn/forewarn.toml")
 
 SETTINGS = f"""
 fleet = "fleet.yaml"
@@ -55,21 +57,21 @@ for _ in sys.stdin:
 """
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[BootedSystemd]:
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]:
     units = {}
     for name in (SERVICE, *SOCKETS, OPTIONAL):
         unit = (DEPLOY / name).read_text().replace("[Unit]", "[Unit]\nDefaultDependencies=no")
         unit = unit.replace(" network.target local-fs.target", "")
         unit = re.sub(  # by way of a shell, since systemd looks for it without that capability
-            r"ExecStart=/usr/bin/forewarn (.*)",
-            rf"ExecStart=/bin/sh -c 'exec {sys.executable} -m forewarn \1'{READABLE}",
+            r"(Exec\w+)=/usr/bin/forewarn (.*)",
+            rf"\1=/bin/sh -c 'exec {sys.executable} -m forewarn \2'",
             unit,
-        )
+        ).replace("[Service]", f"[Service]{READABLE}")
         # The unit's own lines come after those of the test, and would win.
         unit = re.sub(r"(?m)^(CapabilityBoundingSet|AmbientCapabilities)=\n", "", unit)
         units[name] = re.sub(r"(?m)^(ProtectHome|PrivateUsers)=yes\n", "", unit)
-    machine = BootedSystemd(tmp_path, units)
+    machine = BootedSystemd(tmp_path_factory.mktemp("systemd"), units)
     try:
         machine.done("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/var/lib")
         machine.done("ip", "link", "set", "lo", "up")
@@ -121,9 +123,39 @@ def test_the_second_port_is_handed_over_once_it_is_enabled_and_outlives_a_restar
             poller.ask()
         machine.done("systemctl", "restart", SERVICE)
         assert [poller.answers() for _ in range(3)] == [["200", "200"]] * 3
-        status = machine.done("systemctl", "show", "-P", "StatusText", SERVICE)
-        assert f"http://{METADATA_ADDRESS}:80, http://{METADATA_ADDRESS}:8080" in status
+        both = f"http://{METADATA_ADDRESS}:80, http://{METADATA_ADDRESS}:8080"
+        assert both in status_text(machine)
     finally:
         assert poller.running.process.stdin
         poller.running.process.stdin.close()
         poller.running.wait()
+
+
+def test_a_reload_with_settings_that_cannot_be_used_fails_and_changes_nothing(
+    machine: BootedSystemd,
+) -> None:
+    file = Path(f"/proc/{machine.pid}/root/etc/forewarn/forewarn.toml")
+    check = (sys.executable, "-m", "forewarn", "config", "check", "--config", str(SETTINGS_FILE))
+    machine.done("systemctl", "start", SERVICE)
+    try:
+        file.write_text(f"{SETTINGS}silence = 'long'\n")
+        assert machine.run("systemctl", "reload", SERVICE).returncode != 0
+        assert machine.states(SERVICE) == ["active"]
+        # Somebody who sends the signal by hand is told by the status.
+        machine.done("systemctl", "kill", "--signal=HUP", "--kill-whom=main", SERVICE)
+        until(lambda: "the previous ones stay in force" in status_text(machine))
+        assert "silence" in status_text(machine)
+        # What systemd hands over is not what these settings need.
+        file.write_text(f"{SETTINGS}workers = 2\n")
+        assert "1 socket called 'metadata'" in (refused := machine.run(*check)).stderr
+        assert refused.returncode == 1
+        file.write_text(f"{SETTINGS}silence = '20h'\n")
+        machine.done("systemctl", "reload", SERVICE)
+        until(lambda: "guests at" in status_text(machine))
+        assert "the service runs as forewarn" in machine.run(*check).stderr
+    finally:
+        file.write_text(SETTINGS)
+
+
+def status_text(machine: BootedSystemd) -> str:
+    return machine.done("systemctl", "show", "-P", "StatusText", SERVICE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,8 @@ from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.example_clients import example_clients, missing_names, program, snippets
+from helpers.forked_programs import fork_programs
+from helpers.languages import LANGUAGES, are_here
 from helpers.netns import require
 
 LONGEST = "bad-days"  # a client that backs off takes more than a minute for it
@@ -31,9 +32,12 @@ def play(name: str, argv: Sequence[str], output: list[str], *, impact: bool = Fa
     return run_scenario(scenario, program=runner, timeout=TIMEOUT, first_poll_timeout=TIMEOUT)
 
 
-def test_every_client_that_is_shown_passes_every_scenario(tmp_path: Path) -> None:
+def test_every_client_that_is_shown_passes_every_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All at once, because nearly all of the time they wait. README's client is also stopped and
     restarted as its machine is."""
+    fork_programs(monkeypatch)
     clients = example_clients(tmp_path)
     assert len(clients) >= 8
     assert clients[0].name.startswith("README.md:")
@@ -54,8 +58,9 @@ def test_every_client_that_is_shown_passes_every_scenario(tmp_path: Path) -> Non
     assert not failed, "\n\n".join(failed)
 
 
-def test_a_client_for_node_is_among_them() -> None:
-    require(shutil.which("node"), "Node 18 or newer: apt-get install nodejs")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_client_in_another_language_is_among_them(language: str) -> None:
+    require(are_here(language), LANGUAGES[language].needs)
 
 
 def test_a_page_leaves_only_named_functions_to_the_reader() -> None:
@@ -83,12 +88,13 @@ with Client() as client:
     ("scenario", "which", "fails"),
     [
         ("live-migration", "mine=True", "migration is never approved"),
-        ("user-redeploy", "min_freeze=10", "redeploy is approved by one of its own"),
+        ("user-redeploy", "min_freeze=10", "neighbour is never approved"),
     ],
 )
 def test_without_either_of_the_two_words_a_client_fails(
     scenario: str, which: str, fails: str
 ) -> None:
+    """One that is really started."""
     source = WATCHES_ALL.format(which=which)
     result = play(scenario, [sys.executable, "-c", source], [])
     assert any(one.expected.startswith(fails) for one in result.expectations if not one.ok)

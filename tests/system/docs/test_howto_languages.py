@@ -13,29 +13,11 @@ from pathlib import Path
 import pytest
 
 from helpers.doc_snippets import Block, Reader, blocks
+from helpers.languages import EXAMPLES, GO_ENVIRONMENT, LANGUAGES, tools
 from helpers.netns import needs_root, require
 from helpers.paths import ROOT
 
 PAGES = ROOT / "docs" / "test" / "howto"
-EXAMPLES = ROOT / "examples" / "clients"
-FENCES = {"go": "go", "node": "js", "csharp": "csharp"}  # what a block of code is called
-NEEDS = {
-    "go": "Go: apt-get install gccgo",
-    "node": "Node 18 or newer: apt-get install nodejs",
-    "csharp": "Mono: apt-get install mono-mcs libmono-system-net-http4.0-cil"
-    " libmono-system-runtime-serialization4.0-cil",
-}
-
-
-def tools(language: str) -> Mapping[str, str | None]:
-    """The programs that a page calls, and where they are; None is not here."""
-    if language == "go":
-        # gccgo comes with its standard library compiled. Any other Go compiles net/http first,
-        # for more than a minute, and is taken only where there is no other.
-        found = sorted(Path("/usr/bin").glob("go-[0-9]*"))
-        return {"go": str(found[-1]) if found else shutil.which("go")}
-    wanted = ("mcs", "mono") if language == "csharp" else (language,)
-    return {tool: shutil.which(tool) for tool in wanted}
 
 
 def strays(page: str, fence: str, example: Path) -> Iterator[str]:
@@ -58,31 +40,30 @@ class Follower(Reader):
         bin.mkdir()
         for tool, place in places.items():
             (bin / tool).symlink_to(str(place))
-        env = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
-        super().__init__(room, path=f"{bin}:{Path(sys.executable).parent}", env=env)
+        super().__init__(room, path=f"{bin}:{Path(sys.executable).parent}", env=GO_ENVIRONMENT)
 
     def do(self, block: Block) -> None:
         if block.language == "console":
             super().do(block)
 
 
-@pytest.mark.parametrize("language", FENCES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_code_that_is_shown_stands_in_the_example(language: str) -> None:
     page = (PAGES / f"{language}.md").read_text("utf-8")
-    assert list(strays(page, FENCES[language], EXAMPLES / language)) == []
+    assert list(strays(page, LANGUAGES[language].fence, EXAMPLES / language)) == []
 
 
-@pytest.mark.parametrize("language", FENCES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_typed_does_what_is_said(language: str, tmp_path: Path) -> None:
     needs_root()
     places = tools(language)
-    require(all(places.values()), NEEDS[language])
+    require(all(places.values()), LANGUAGES[language].needs)
     room = tmp_path / "room"
     shutil.copytree(EXAMPLES / language, room)
     Follower(room, places).read(PAGES / f"{language}.md")
 
 
-@pytest.mark.parametrize("language", FENCES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_every_link_leads_somewhere(language: str) -> None:
     text = (PAGES / f"{language}.md").read_text("utf-8")
     for target in re.findall(r"\]\((?!https?:|#)([^)#]*)", text):

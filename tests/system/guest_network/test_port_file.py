@@ -55,7 +55,21 @@ def test_what_was_known_is_flushed_even_when_nobody_is_left(tmp_path: Path) -> N
     said = run(tmp_path, "")
     assert said.returncode == 0
     assert "add element" not in said.stdout
-    assert said.stdout.count("flush set") == 10
+    assert said.stdout.count("flush set") == 12
+    assert said.stdout.count("flush map") == 3
+
+
+def test_a_file_without_machines_needs_no_inventory(tmp_path: Path) -> None:
+    said = run(tmp_path, "host 10.0.0.1\nlearn\n", inventory="nonsense")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "add element bridge forewarn unregistered { ether : goto learning }" in said.stdout
+
+
+def test_while_ports_are_learned_one_of_an_unknown_machine_is_only_watched(tmp_path: Path) -> None:
+    said = run(tmp_path, f"vnet0 {A} web_0\nvnet1 {B} who\nlearn\n")
+    assert said.returncode == 0
+    assert elements(said.stdout, "bridge forewarn registered") == ['"vnet0"']
+    assert "note: vnet1 is only watched: no machine 'who' in the inventory\n" in said.stderr
 
 
 def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -> None:

@@ -131,3 +131,45 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
         finished = Counter(event.cause for event in events if event.status is Status.FINISHED)
         assert set(finished.values()) <= {1}  # no step was carried out twice
     assert any(len(events) > 1 for events in record.rollouts.values())
+
+
+async def halted_and_killed(directory: Path) -> list[str]:
+    """Place a halt, kill the service again and again, and release it; return what became of an
+    approved event after each start."""
+    statuses = []
+    async with Victim(directory) as victim:
+        operator = LoadGenerator(20_27, victim.metadata, victim.control)
+
+        async def asked(method: str, path: str, body: object = None) -> dict[str, str]:
+            status, answer = await operator.control(method, path, body)
+            assert status in (200, 201), answer
+            decoded: dict[str, str] = json.loads(answer)
+            return decoded
+
+        await victim.start()
+        halt = await asked("POST", "/v1/halts", {"note": "fire"})
+        assert await victim.end(signal.SIGKILL) == -signal.SIGKILL
+        await victim.start()
+        body = {"type": "Reboot", "machines": ["web_0"]}
+        path = f"/v1/events/{(await asked('POST', '/v1/events', body))['id']}"
+        await asked("POST", f"{path}/approve")
+        for _ in range(3):
+            statuses.append((await asked("GET", path))["status"])
+            assert await victim.end(signal.SIGKILL) == -signal.SIGKILL
+            await victim.start()
+        assert not (directory / "state.db.impacts").read_text()  # no driver was asked for anything
+        await asked("POST", f"/v1/halts/{halt['id']}/release", {})
+        assert await victim.end(signal.SIGKILL) == -signal.SIGKILL
+        await victim.start()
+        async with asyncio.timeout(30):
+            while (status := (await asked("GET", path))["status"]) == "Scheduled":
+                pass
+        statuses.append(status)
+        assert await victim.end(signal.SIGTERM) == 0
+    return statuses
+
+
+def test_a_halt_stands_until_it_is_released_whoever_dies_meanwhile(tmp_path: Path) -> None:
+    *before, after = asyncio.run(halted_and_killed(tmp_path))
+    assert before == ["Scheduled"] * 3
+    assert after in ("Started", "Finished")

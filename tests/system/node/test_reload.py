@@ -137,6 +137,9 @@ def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -
 # What it brings about, in a service of our own.
 
 
+GUESTS = FLEET.replace("127.0.0.", "10.0.0.")  # of an endpoint that is not on loopback
+
+
 class Reloaded:
     def __init__(self, directory: Path, service: Service, before: str = "") -> None:
         self._file = directory / "serve.toml"
@@ -260,6 +263,9 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "observe": "observe = true",
     "faults": "faults = true",
     "enable_delay": 'enable_delay = "1s"',
+    "notify": '[[notify]]\nname = "a"\ncloudevents = { url = "http://127.0.0.1:9" }',
+    "max_removals": 'max_removals = "5"',
+    "placement": 'placement = "file"',
     "silence": 'silence = "1h"',
     "start_grace": 'start_grace = "10m"',
     "max_clock_step": 'max_clock_step = "10m"',
@@ -272,6 +278,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "log_level": 'log_level = "error"',
     "traces": 'traces = "http://127.0.0.1:4318"',
     "gates": '[gates]\nwell = ["sh"]',
+    "oidc": '[oidc]\nissuer = "http://127.0.0.1:1"\naudience = "forewarn"\n'
+    '[[oidc.access]]\nmember_of = "ops"\nrole = "admin"',
 }
 
 
@@ -282,7 +290,7 @@ def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_tak
     alone, whichever setting it is."""
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     assert set(OTHERS) == fields - {"driver_options"} | {"command"}
-    tmp_path.joinpath("fleet.yaml").write_text(FLEET)
+    tmp_path.joinpath("fleet.yaml").write_text(GUESTS)
     Authority(tmp_path).issue("127.0.0.1", into=Tls(tmp_path / "a.pem", tmp_path / "a.key"))
     with Service(FLEET, sockets=True) as service:
         for key, text in OTHERS.items():
@@ -301,11 +309,11 @@ def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_tak
 
 def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
-    fleet.write_text(FLEET)
+    fleet.write_text(GUESTS)
     with Service(FLEET) as service:
         reload = Reloaded(tmp_path, service)
         service.schedule("Reboot", "web-0")
-        fleet.write_text(FLEET.replace("web-0", "web-9"))
+        fleet.write_text(GUESTS.replace("web-0", "web-9"))
         report = reload('fleet = "fleet.yaml"')
         (problem,) = report.problems
         assert "is not applied, the inventory stays as it was" in problem

@@ -103,7 +103,7 @@ def test_sockets_that_are_meant_for_another_process_are_left_alone() -> None:
 
 def test_each_worker_needs_a_socket_of_its_own() -> None:
     check_socket_count(2, 2, "127.0.0.1:80")
-    says = r"1 sockets .* for 127.0.0.1:80 to 3 workers.*ReusePort=yes and 3 times"
+    says = r"1 socket .* for 127.0.0.1:80 handed over to 3 workers.*ReusePort=yes and 3 times"
     with pytest.raises(CannotListen, match=says):
         check_socket_count(3, 1, "127.0.0.1:80")
 
@@ -142,7 +142,9 @@ def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_w
         for fd in (*all_opened.metadata_fds[0], *all_opened.metadata_fds[1]):
             os.close(fd)
         os.close(all_opened.control_fd)
-        with pytest.raises(CannotListen, match=rf"1 sockets .* for {second} to 2 workers"):
+        with pytest.raises(
+            CannotListen, match=rf"1 socket .* for {second} handed over to 2 workers"
+        ):
             open_all(config, HandedOverSockets((fds[0], fds[1], fds[3])), anywhere=False)
     finally:
         for listener in listeners:

@@ -109,7 +109,7 @@ def test_too_few_or_too_many_sockets_are_refused_with_what_to_write(
         for one in sockets:
             one.close()
     assert "ReusePort=yes" in service.said_so_far()
-    assert f"{workers} workers" in service.said_so_far()
+    assert f"{workers} worker" in service.said_so_far()
 
 
 def test_a_handed_over_address_must_be_as_confined_as_one_of_our_own(tmp_path: Path) -> None:

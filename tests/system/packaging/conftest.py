@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -18,11 +19,21 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory that contains both."""
     if built := os.environ.get("FOREWARN_DIST"):
         return ROOT / built
-    out = tmp_path_factory.mktemp("dist")
-    ended = subprocess.run(
-        [ROOT / "tools/build-dist", PROJECT, out], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run = run.parent  # of all processes of this run: it is built by the first
+    out, unfinished = run / "dist", run / "unfinished-dist"
+    with (run / "dist.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            ended = subprocess.run(
+                [ROOT / "tools/build-dist", PROJECT, unfinished],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+            unfinished.rename(out)
     return out
 
 

@@ -29,7 +29,7 @@ from forewarn.control.schema.core import BACKUP_HEADER
 from forewarn.core import Event, EventType, Refused, Status
 from forewarn.core.history import RecordKind
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
-from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, MINUTE
 from forewarn.drivers.port import (
     Again,

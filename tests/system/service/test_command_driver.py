@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core import Event, Status
+from forewarn.core.access import Role
 from forewarn.core.changes import EventMoved
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import CommandOptions, Program
@@ -22,6 +23,7 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_OUTPUT
 from forewarn.testing import SAMPLE, EventType, RefusedError, Service
 from helpers.forked_cli import Forked
+from helpers.token_api import api_with_token
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
@@ -59,16 +61,16 @@ def now(service: Service, event: Event) -> Event:
     return found
 
 
-def notes(service: Service, event: Event) -> list[str]:
+def outputs(service: Service, event: Event) -> list[str]:
     """What the history has of what the driver said."""
 
     async def read() -> list[str]:
         return [
-            item.note
+            item.output
             async for commit in service._session.node.store.commits(0)
             for entry in commit.entries
             for item in entry.items
-            if isinstance(item, EventMoved) and item.event.id == event.id and item.note
+            if isinstance(item, EventMoved) and item.event.id == event.id and item.output
         ]
 
     return service._session.run(read())
@@ -85,17 +87,37 @@ def test_a_program_carries_an_event_out_and_its_words_are_in_the_history(tmp_pat
     with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         assert now(service, event).status is Status.FINISHED
-        (note,) = notes(service, event)
-        assert sorted(note.split()) == ["err", "out"]
+        (output,) = outputs(service, event)
+        assert sorted(output.split()) == ["err", "out"]
     assert carry.calls == ["check", "perform"]
+
+
+def test_people_read_the_note_and_programs_the_answer(tmp_path: Path) -> None:
+    moved = """echo connecting >&2; echo moved; echo '{"moved": {"web_0": "host-c"}}'"""
+    carry = Carry(tmp_path, f'[ "$1" = check ] || {{ {moved}; }}')
+    with Service(SAMPLE, sockets=True, driver=carry.driver()) as service:
+        event = started(service, type="Redeploy")
+        query = ("history", "--event", event.id, "--what", "finished")
+        record = json.loads(typed(service, *query, "--json"))
+        assert record["note"] in ("carried out: moved", "carried out: connecting")
+        assert record["output"].split() in (["connecting", "moved"], ["moved", "connecting"])
+        assert record["answer"] == {"moved": {"web_0": "host-c"}}
+        assert "host-c" not in typed(service, *query, "--output")
+        assert "\n  connecting\n" in typed(service, *query, "--output")
+        root = api_with_token(service, "root", Role.ADMIN)
+        tenant = api_with_token(service, "team", Role.TENANT, groups=("web",))
+        path = f"/v1/history?event={event.id}&what=finished"
+        assert root.get(path).json()["records"] == [record]
+        (shown,) = tenant.get(path).json()["records"]
+        assert shown == record | {"output": "", "answer": {}}
 
 
 def test_the_history_has_only_the_last_of_much_output(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "yes | head -c 1000000; echo the end")
     with Service(SAMPLE, driver=carry.driver()) as service:
-        (note,) = notes(service, started(service))
-        assert note.endswith("the end")
-        assert len(note) <= MAX_OUTPUT + 2
+        (output,) = outputs(service, started(service))
+        assert output.endswith("the end")
+        assert len(output) <= MAX_OUTPUT + 2
 
 
 def test_a_failed_attempt_is_repeated_after_pauses_that_double(tmp_path: Path) -> None:
@@ -111,7 +133,7 @@ def test_a_failed_attempt_is_repeated_after_pauses_that_double(tmp_path: Path) -
         attempt = now(service, event).attempt
         assert attempt is not None
         assert attempt.note == "no power"
-        assert notes(service, event) == ["no power"] * 5
+        assert outputs(service, event) == ["no power"] * 5
 
 
 def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
@@ -159,7 +181,7 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -
             " the driver does not know what happened: the program cannot tell"
             " (exit code 40): no trace"
         )
-        assert notes(service, event) == ["half way\nno trace"]
+        assert outputs(service, event) == ["half way\nno trace"]
         assert "half way" in typed(service, "event", "explain", event.id)
         (tmp_path / "works").touch()
         typed(service, "event", "retry", event.id)
@@ -198,7 +220,7 @@ def test_if_it_happened_although_the_program_broke_down_it_is_not_done_again(
     with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         assert now(service, event).status is Status.FINISHED
-        assert notes(service, event) == ["performed\nobserveed"]
+        assert outputs(service, event) == ["performed\nobserveed"]
     assert carry.calls == ["check", "perform", "observe"]
 
 

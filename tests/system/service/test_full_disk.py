@@ -151,8 +151,8 @@ def test_a_full_disk_stops_decisions_and_nothing_else_and_only_while_it_is_full(
 ) -> None:
     assert night.poll() == []
     event = night.schedule()
-    before = night.poll()
     disk.fill()
+    before = night.poll()  # that it has been seen cannot be saved, and is tried again
     for _ in range(30):
         assert night.approve(event) == 500
         with pytest.raises(ControlError, match=r"could not be stored and has not happened: .*full"):

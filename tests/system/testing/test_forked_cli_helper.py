@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,57 @@ def test_a_command_says_and_returns_the_same(tmp_path: Path) -> None:
 
 def test_what_only_a_real_start_can_do_is_refused() -> None:
     with pytest.raises(ValueError, match="by subprocess"):
-        Forked([*FOREWARN, "--version"], start_new_session=True)
+        Forked([*FOREWARN, "--version"], process_group=0)
     with start([*FOREWARN, "--version"], start_new_session=True, stdout=subprocess.DEVNULL) as real:
         assert type(real) is subprocess.Popen
         assert real.wait(60) == 0
+
+
+PROGRAM = """
+import atexit, json, os, signal, sys, threading, time
+
+atexit.register(print, "at exit")
+print(__name__, __file__, sys.argv, sys.path[0], sys.modules["__main__"].__file__)
+print(os.getcwd(), os.environ.get("NAME"), os.getsid(0) == os.getpgid(0) == os.getpid())
+print(sys.stdin.read(), signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+threading.Thread(target=lambda: (time.sleep(0.01), print("a thread"))).start()
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(3)", "sys.exit('a reason')", "os.kill(os.getpid(), 15)"]
+)
+@pytest.mark.parametrize("options", [[], ["-S"]])
+def test_a_program_does_the_same(end: str, options: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(end=end))
+    argv = [sys.executable, *options, str(file), "one", "two"]
+    ends = []
+    for kind in (Forked, subprocess.Popen):
+        with kind(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={"NAME": "value"},
+            start_new_session=True,
+        ) as process:
+            ends.append((*process.communicate("typed", timeout=60), process.returncode))
+    forked, started = ends
+    assert forked == started
+    assert ("at exit" in forked[0]) is ("kill" not in end)
+
+
+def test_an_error_of_a_program_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("print('before')\nraise LookupError('nothing')\n")
+    ended = run([sys.executable, file], capture_output=True)
+    assert (ended.returncode, ended.stdout) == (1, "before\n")
+    assert f'File "{file}", line 2, in <module>' in ended.stderr
+    assert ended.stderr.endswith("LookupError: nothing\n")
 
 
 def _typed(words: str, room: Path) -> subprocess.Popen[str]:

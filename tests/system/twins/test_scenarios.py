@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.testing import scenarios
+from helpers.forked_programs import fork_programs
 from helpers.netns import require
 from helpers.twins import clients
 from helpers.twins.play import findings, play
@@ -22,6 +23,12 @@ PROGRAMS = [
 PAIRS = [(mistake, name) for mistake, twin in TWINS.items() for name in twin.scenarios]
 
 
+@pytest.fixture
+def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_programs(monkeypatch)
+
+
+@pytest.mark.usefixtures("forked_programs")
 @pytest.mark.parametrize("name", scenarios.names())
 @pytest.mark.parametrize("client", PROGRAMS)
 def test_a_good_program_passes(client: str, name: str, tmp_path: Path) -> None:
@@ -32,6 +39,7 @@ def test_a_good_program_passes(client: str, name: str, tmp_path: Path) -> None:
     assert findings(result) == set(), str(result.verdict)
 
 
+@pytest.mark.usefixtures("forked_programs")
 @pytest.mark.parametrize(("mistake", "name"), PAIRS)
 def test_a_mistake_is_found_for_the_right_reason(mistake: str, name: str, tmp_path: Path) -> None:
     twin = TWINS[mistake]
@@ -49,6 +57,7 @@ def test_every_shipped_scenario_finds_a_mistake() -> None:
 
 
 def test_the_command_line_comes_to_the_same_result() -> None:
+    """With programs that are really started."""
     words = ["scenario", "run", "user-reboot", "--"]
     good = CliRunner().invoke(app, [*words, *clients.command(clients.PLAIN)])
     assert good.exit_code == 0, good.output

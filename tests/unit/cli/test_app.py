@@ -16,7 +16,8 @@ def test_a_name_that_does_not_exist_gets_the_one_that_may_be_meant(
 ) -> None:
     result = CliRunner().invoke(app, [typed, "--json"])
     assert result.exit_code == 2
-    assert f"No such command '{typed}'. Did you mean '{command}'?" in result.stderr
+    meant = f"no such command '{typed}'. Did you mean '{command}'?"
+    assert result.stderr == f"forewarn: {meant} See 'root --help'.\n"
 
 
 def test_what_a_command_was_called_before_is_not_its_name_now() -> None:

@@ -91,3 +91,35 @@ def test_a_file_that_is_not_text(
     path.write_bytes(b"GIF89a\xff\x00")
     says = said(capsys, monkeypatch, *command, str(path))
     assert says == f"forewarn: {path}: not UTF-8 text (byte 7)"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["scenario", "run", "user-reboot"], "--timeline"),
+        (["scenario", "run", "user-reboot"], "--junit"),
+        (["scenario", "run", "user-reboot"], "--record"),
+        (["verdict"], "--junit"),
+        (["timeline", "trace.jsonl"], "--output"),
+    ],
+)
+def test_a_file_in_a_directory_that_does_not_exist_is_refused_at_the_start(
+    command: list[str],
+    option: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "none" / "report.html"
+    words = [*command, option, str(path), *(["--", "true"] if "run" in command else [])]
+    says = " ".join(said(capsys, monkeypatch, *words).split())
+    assert option in says
+    assert "does not exist" in says
+
+
+@pytest.mark.parametrize("command", ["conformance", "verdict"])
+def test_a_file_that_is_no_trace_is_called_so(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = said(capsys, monkeypatch, command, __file__)
+    assert says.startswith(f"forewarn: {__file__}: this is not a trace")

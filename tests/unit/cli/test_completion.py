@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
 import typer
 import typer.main
+from typer.testing import CliRunner
 
 from forewarn.cli import completion
 from forewarn.cli.app import app
 from helpers import write_man_page
+from helpers.paths import ROOT
 
 
 def test_the_packaged_scripts_are_those_of_the_command() -> None:
@@ -40,6 +50,82 @@ def test_every_name_of_something_in_the_service_is_completed() -> None:
         if param.name in named and getattr(param, "_custom_shell_complete", None) is None
     ]
     assert missing == []
+
+
+# Options whose values are free: text, numbers, times, durations, addresses, programs, files.
+FREE_VALUES = {
+    "speed", "metadata", "control", "throttle", "enable_delay", "driver_command", "gate",
+    "if_match", "since", "until", "limit", "after_seq", "after", "every", "for_", "timeout",
+    "endpoint", "files",
+    "min_freeze", "exec_", "title", "count", "to", "user_event_limit", "terminate_notice", "notice",
+    "not_before", "description", "duration", "note", "reason", "at_once", "window", "gate_http",
+    "gate_command", "gate_timeout", "bake", "lasts", "times", "from_", "probability", "seed",
+    "seconds", "status", "expires", "wait", "react", "busy_check", "name", "command", "by", "url",
+    "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
+    "max_failures", "deadline", "step", "remove",
+    "blackout", "may_postpone",
+}  # fmt: skip
+
+
+def _completed_by_its_type(param: Any) -> bool:
+    kind = param.type_descriptor.annotation
+    return isinstance(kind, type) and issubclass(kind, Path | enum.Enum)
+
+
+def test_every_option_with_known_values_is_completed() -> None:
+    """Whatever is neither completed, nor a flag, nor a file or directory, takes free values."""
+    options = {
+        f"{' '.join(path)} {param.name}": param
+        for path, command in write_man_page.commands(typer.main.get_command(app))
+        for param in command.params
+        if not getattr(param, "is_flag", False)
+        and not _completed_by_its_type(param)
+        and getattr(param, "_custom_shell_complete", None) is None
+    }
+    own_labels = {"agent test label", "record machine"}  # not those of a service
+    assert {
+        name
+        for name in options
+        if name not in own_labels and name.rpartition(" ")[2] not in FREE_VALUES
+    } == set()
+
+
+def values(
+    complete: Callable[[str], Iterable[completion.Suggestion]], incomplete: str
+) -> list[str]:
+    return [value for value, _ in complete(incomplete)]
+
+
+def test_values_are_suggested_one_or_several() -> None:
+    assert values(completion.one_of("real", "virtual"), "v") == ["virtual"]
+    assert values(completion.rules, "missing") == ["missing-header"]
+    assert values(completion.record_kinds, "raised,start") == ["raised,started"]
+    assert values(completion.some_of("Reboot", "Redeploy"), "Reboot,Re") == ["Reboot,Redeploy"]
+
+
+def test_machines_of_a_file_are_suggested(tmp_path: Path) -> None:
+    context = typer.Context(typer.main.get_command(app))
+    context.params = {"fleet": None, "scenario": "user-reboot"}
+    assert ("web_0", "") in completion.machines_of_fleet(context, "web")
+    assert ("web_0", "") in completion.machines_of_scenario(context, "")
+    context.params = {"fleet": tmp_path / "none.yaml", "scenario": "none"}
+    assert list(completion.machines_of_fleet(context, "")) == []
+    assert list(completion.machines_of_scenario(context, "")) == []
+
+
+def test_the_install_lines_of_the_help_work_as_typed(tmp_path: Path) -> None:
+    help = CliRunner().invoke(app, ["completion", "--help"], env={"COLUMNS": "100"}).output
+    lines = [line.strip() for line in help.splitlines() if ">" in line or "mkdir" in line]
+    assert len(lines) == 6
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": path}
+    subprocess.run(["bash", "-euc", "\n".join(lines)], env=environment, check=True, timeout=60)
+    assert (tmp_path / ".zfunc/_forewarn").read_text() == completion.script("zsh")
+    fish = tmp_path / ".config/fish/completions/forewarn.fish"
+    assert fish.read_text() == completion.script("fish")
+    assert "forewarn completion bash" in (tmp_path / ".bashrc").read_text()
+    for line in lines:
+        assert line in (ROOT / "docs/reference/commands.md").read_text()
 
 
 def test_without_a_service_there_are_no_suggestions() -> None:

@@ -19,9 +19,9 @@ def token(id: str = "a", **rest: int | None) -> Token:
 
 
 def test_each_role_includes_those_before_it() -> None:
-    order = [Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+    order = [Role.VIEWER, Role.TENANT, Role.OPERATOR, Role.ADMIN]
     for n, one in enumerate(order):
-        assert [one.includes(other) for other in order] == [n >= m for m in range(3)]
+        assert [one.includes(other) for other in order] == [n >= m for m in range(len(order))]
 
 
 @pytest.mark.parametrize(

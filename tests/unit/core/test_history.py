@@ -240,7 +240,7 @@ def test_rollouts_say_what_was_done_to_them(what: str) -> None:
     if what in ("changed", "something new"):
         note = what
     kind = f"rollout-{what}" if what in ROLLOUT else "rollout-changed"
-    assert beside(RolloutPut(rollout, what, "ann")) == [(kind, "ann", "7", note)]
+    assert beside(RolloutPut(rollout, what, "ann", "because")) == [(kind, "ann", "7", note)]
     assert beside(RolloutRemoved("7")) == []  # it is forgotten, which is nothing that happened
 
 

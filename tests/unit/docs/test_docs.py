@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from forewarn.control.routes import history as control_history
 from forewarn.control.schema import fleet
 from forewarn.control.server import acceptor, connections
 from forewarn.control.server import protocol as operators
-from forewarn.core import events, labels
+from forewarn.core import events, labels, window_syntax
 from forewarn.core.deciding import decide
 from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
-from forewarn.core.rollouts import lanes, window_syntax
+from forewarn.core.rollouts import selection, waves
 from forewarn.core.time import DAY, MAX_SPEED, MIN_SPEED
 from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT
 from forewarn.drivers.command.options import CommandOptions
@@ -32,13 +33,15 @@ from forewarn.judge import RULES
 from forewarn.node.listening import certificates
 from forewarn.node.settings import Settings, validate, values
 from forewarn.service.access import tokens
+from forewarn.service.access.oidc import AccessRule, Oidc
 from forewarn.service.engine import clock
 from forewarn.service.fleet import build, read, shapes
 from forewarn.service.indexes import polls
 from forewarn.service.rollouts import gates, request, rollouts
 from forewarn.service.upkeep import history
-from forewarn.support import program, yaml_events
+from forewarn.support import program
 from forewarn.support.text import in_words
+from forewarn.support.yaml import events as yaml_events
 from forewarn.testing import Service
 from forewarn.wire import extensions
 from helpers.paths import ROOT
@@ -71,6 +74,19 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
     assert f"| `command.{field.name}` | {default} |" in _settings()
 
 
+@pytest.mark.parametrize("table", [Oidc, AccessRule], ids=["oidc", "oidc.access"])
+def test_every_setting_about_an_issuer_is_documented(table: type[msgspec.Struct]) -> None:
+    place = "oidc.access" if table is AccessRule else "oidc"
+    for field in msgspec.structs.fields(table):
+        default = field.default
+        if field.name == "access":
+            continue
+        if isinstance(default, tuple):
+            default = json.dumps(list(default)) if default else ""
+        shown = "none" if field.required or not default else f"`{default}`"
+        assert f"| `{place}.{field.name}` | {shown} |" in _settings()
+
+
 LIMITS = {
     "How far ahead an event can be announced": f"{events.MAX_NOTICE // DAY} days",
     "Machines in one request for an event": f"{events.MAX_EVENT_MACHINES:,}",
@@ -98,8 +114,10 @@ LIMITS = {
     "Keys of one mapping in a fleet file": f"{yaml_events.MAX_KEYS:,}",
     "Nesting of lists and mappings in a fleet file": str(yaml_events.MAX_DEPTH),
     "Size of a host that is put on its own": f"{control_fleet.MAX_HOST_BYTES // MIB} MiB",
-    "Steps of a rollout": f"{lanes.MAX_STEPS:,}",
-    "Groups, labels and hosts that a rollout names": str(lanes.MAX_SELECTED),
+    "Names or labels of one kind that a rollout selects or excludes": f"{selection.MAX_SELECTED:,}",
+    "Waves of a rollout, without the canary": str(waves.MAX_WAVES),
+    "Labels by which a rollout is ordered": str(request.MAX_ORDER_LABELS),
+    "Longest expected duration of a step": in_words(request.MAX_LASTS),
     "Groups or hosts that a rollout works on at the same time": f"{request.MAX_AT_ONCE:,}",
     "Rollouts under way": str(rollouts.MAX_RUNNING),
     "Rollouts kept in all; the oldest that are over are forgotten": f"{rollouts.MAX_ROLLOUTS:,}",
@@ -123,7 +141,6 @@ LIMITS = {
     "History records in one page": f"{control_history.MAX_HISTORY_PAGE:,}",
     "Machines, groups, hosts, rollouts or tokens in one page": f"{paging.MAX_PAGE:,}",
     "Length of an `Idempotency-Key`": f"{idempotency.MAX_KEY} characters",
-    "Tokens; the oldest that are no longer valid make room": f"{tokens.MAX_TOKENS:,}",
     "Length of a token's name": f"{tokens.MAX_TOKEN_NAME} characters",
     "Groups that one token can be limited to": str(tokens.MAX_TOKEN_GROUPS),
     "Longest lifetime of a token that expires": f"{tokens.MAX_TOKEN_LIFE // DAY:,} d",

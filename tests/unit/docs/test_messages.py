@@ -32,6 +32,7 @@ ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  #
 ANSWERED |= {"ValueProblem"}  # about values in files
 ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer", "GateResult"}  # drivers, gates, control
 ANSWERED |= {"Problem"}  # of /healthz
+ANSWERED |= {"DeliveryFailed"}  # of notifications
 TELLING = {
     "_log",
     "_log_error",
@@ -50,7 +51,9 @@ TELLING = {
 }
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
 WORDING = {  # files whose functions put into words what others tell
+    "control/notify/config.py",
     "control/http/parameters.py",
+    "control/openapi/limits.py",
     "core/deciding/removals.py",
     "core/labels.py",
     "core/time.py",
@@ -59,6 +62,7 @@ WORDING = {  # files whose functions put into words what others tell
     "node/node.py",
     "node/settings/driver_tables.py",
     "node/open_files.py",
+    "service/fleet/addresses.py",
     "support/extras.py",
     "support/suggest.py",
     "service/telemetry/health.py",
@@ -79,6 +83,7 @@ PASSING = {  # what looks like a message to us, and why it is none
     "… is not a directory; remove it": "the same",
     "… can be written to by other users; run chmod 700 …": "the same",
     "answered already": "the answer is what is told",
+    'Basic realm="forewarn", charset="UTF-8"': "a header",
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
     "there is only …": "a part of others",
@@ -97,7 +102,8 @@ EXAMPLES = {  # one for each way of telling something, so that we notice when we
     "this needs the role …; token '…' has …",  # of who asks
     "a request with the … '…' is under way; try again in a moment",  # of a request
     "… is in use by …; stop that or choose another file",  # an exception of ours
-    "… is in use; choose another port, or port 0 for any that is free",  # in a helper's words
+    # in a helper's words
+    "… is in use; choose another port (--metadata, --control), or port 0 for any that is free",
     "the speed must be a number from … to …",  # wrong usage
     "…: unknown key; …",  # a setting, with its place before it
     "… expires in … days",  # of the machine around

@@ -141,6 +141,10 @@ def test_no_signature_names_what_is_inside() -> None:
             ["A.f(a) is not described", "A.f(b) is not annotated", "A.f(b) is not described"],
         ),
         (
+            'class A:\n  """A."""\n  def f(self) -> None:\n    """F."""\n    raise E("no")',
+            ["A.f raises E, which is not described"],
+        ),
+        (
             'class A:\n  """A."""\n  x: int\n  """X."""\n  def f(self, a: int) -> None:\n'
             '    """F.\n\n    Args:\n        a: One.\n    """\n  def _g(self): pass',
             [],
@@ -216,8 +220,23 @@ def _function_problems(
             yield f"{name}({parameter.arg}) is not annotated"
         if text and parameter.arg not in described:
             yield f"{name}({parameter.arg}) is not described"
+    for error in sorted({*_raised(node)}):
+        if text and not re.search(
+            rf"^Raises:\n(?: +.*\n)*? +{error}: \S", f"{text}\n", re.MULTILINE
+        ):
+            yield f"{name} raises {error}, which is not described"
     if unknown := described - {parameter.arg for parameter in parameters}:
         yield f"{name} has no parameter {', '.join(sorted(unknown))}"
+
+
+def _raised(node: ast.AST) -> Iterator[str]:
+    """Yield the exceptions that a function raises itself, or when the service refuses."""
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=error))):
+                yield error
+            case ast.Call(func=ast.Name(id="event_from" | "events_from")):
+                yield "RefusedError"
 
 
 def _annotations(module: ModuleType) -> Iterator[tuple[str, str, str]]:

@@ -484,6 +484,12 @@ BROKEN: dict[str, list[Build]] = {
             .see(T0 + 2, 6)
         ),
         lambda: Recording(complete=True, begun=False).see(T0, 2),
+        lambda: (
+            Recording(complete=True)
+            .see(T0, 5, event())
+            .note({"kind": "disabled", "t": T0 + 1, "group": "web", "removed": True})
+            .see(T0 + 2, 1)
+        ),
     ],
     # What may and may not pass for a change of the id, or for short notice, is in recordings/.
     "changed-id": [

@@ -134,6 +134,16 @@ def test_a_disabled_group_starts_over_and_keeps_what_is_pending() -> None:
     )
 
 
+def test_a_group_that_is_removed_and_created_again_continues_its_numbers() -> None:
+    honest(
+        Recording(complete=True)
+        .see(T0, 1)
+        .see(T0 + 1, 2, event())
+        .note({"kind": "disabled", "t": T0 + 100, "group": "web", "removed": True})
+        .see(T0 + 200, 3)
+    )
+
+
 def test_a_day_of_silence_starts_over_without_a_word() -> None:
     honest(Recording().see(T0, 17).see(T0 + 90_000, 1).see(T0 + 90_001, 1))
 

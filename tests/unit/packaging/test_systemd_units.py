@@ -76,7 +76,7 @@ def test_the_service_is_exposed_as_little_as_promised(directory: Path) -> None:
 def test_every_service_is_valid_and_confined(tmp_path: Path, shipped: Path) -> None:
     assert {UNITS / "forewarn.service", NETWORK} <= set(SHIPPED)
     text = shipped.read_text()
-    for program in ("/usr/bin/forewarn", "/usr/sbin/nft"):
+    for program in ("/usr/bin/forewarn", "/usr/sbin/nft", "/usr/local/sbin/forewarn-ports"):
         text = text.replace(program, "/bin/true")
     (tmp_path / shipped.name).write_text(text)
     for name in NAMES[1:]:
@@ -181,7 +181,9 @@ def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(pag
 def test_the_service_can_do_what_it_is_asked() -> None:
     service = unit("forewarn.service")["Service"]
     assert service["Type"] == "notify"
-    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"  # the last of two lines
+    check = service["ExecStart"].replace(" serve ", " config check ")
+    assert f"\nExecReload={check}\nExecReload=" in (UNITS / "forewarn.service").read_text()
     settings = gather(ROOT / "deploy/forewarn.toml").settings
     assert settings.state.startswith(f"/var/lib/{service['StateDirectory']}/")
     assert settings.upstream.startswith(f"/run/{service['RuntimeDirectory']}/")

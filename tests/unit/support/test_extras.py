@@ -10,8 +10,8 @@ from helpers.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULE_OF = {"pyyaml": "yaml"}
-# uvloop is not for every system; time-machine has a message of its own where it is used.
-NOT_CHECKED = {"uvloop", "time-machine"}
+# uvloop is not for every system; the others have messages of their own where they are used.
+NOT_CHECKED = {"uvloop", "time-machine", "pyjwt"}
 
 
 def requirements(extra: str) -> dict[str, str]:

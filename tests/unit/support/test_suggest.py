@@ -57,3 +57,8 @@ def test_what_resembles_nothing_is_told_the_first_few_there_are() -> None:
     assert instead_of("zzz", ["b", "a"]) == "there are a, b"
     assert instead_of("zzz", ["a"]) == "there is only a"
     assert instead_of("zzz", []) == "there is none"
+
+
+def test_numbered_names_are_listed_for_the_name_without_a_number() -> None:
+    assert instead_of("web", ["web_10", "web_2", "db"]) == "there are web_2, web_10"
+    assert instead_of("web", ["web_2", "db"]) == "did you mean 'web_2'?"

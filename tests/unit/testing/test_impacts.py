@@ -323,7 +323,7 @@ class OtherDriver(Driver):
 def test_impacts_of_machines_that_are_not_simulated_are_refused() -> None:
     with Service(driver=OtherDriver()) as service, pytest.raises(RefusedError) as refused:
         service.on_impact(lambda _: None)
-    assert "only known of simulated machines" in str(refused.value)
+    assert "only known for simulated machines" in str(refused.value)
 
 
 def test_whoever_reports_ready_after_approving_approved_too_early(service: Service) -> None:

@@ -57,7 +57,7 @@ def test_a_client_without_the_header_is_told_so(web: Machine) -> None:
     with pytest.raises(RefusedError) as refused:
         web.wait_for_poll(timeout=0)
     assert str(refused.value) == (
-        "'web_0' was not polled for within 0 s: web_0 sent 30 requests, all refused (400 ×30):"
+        "no client polled as 'web_0' within 0 s: web_0 sent 30 requests, all refused (400 ×30):"
         " GET /metadata/scheduledevents came with no Metadata header and was refused;"
         " send Metadata: true"
     )

@@ -200,7 +200,7 @@ def test_beginning_anew_keeps_what_is_going_on_and_holds_nothing_against_anybody
     verdict = world.verdict()
     assert verdict.complaints == ()
     assert verdict.course("web_0", standing).statuses == ("Scheduled",)
-    assert not verdict.about(over).courses
+    assert over not in verdict.events
     assert verdict.conduct("web_0").polls == 0
     world.poll()
     assert world.verdict().conduct("web_0").polls == 1

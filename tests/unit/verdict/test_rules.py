@@ -206,6 +206,48 @@ def test_what_is_done_wrong_is_told_and_nothing_else(
     assert service.verdict().ok == (complaint.severity == NOTE)
 
 
+@pytest.mark.parametrize(
+    ("target", "headers", "rule"),
+    [
+        (ASK, {}, "missing-header"),
+        (PLACE, HEADER, "wrong-version"),
+        (ASK, {**HEADER, "X-Forwarded-For": "10.0.0.1"}, "forwarded"),
+        ("/metadata/latest/scheduledevents", HEADER, "wrong-path"),
+        ("/metadata/scheduled-events", HEADER, "wrong-path"),
+    ],
+)
+def test_a_client_whose_requests_are_all_refused_is_blamed_for_that_alone(
+    target: str, headers: dict[str, str], rule: str
+) -> None:
+    with Service(FLEET) as service:
+        service.request("web_0", "GET", target, headers)
+        service.schedule("Reboot", "web_0")
+        service.clock.advance("2h")
+        service.request("web_0", "GET", target, headers)
+        assert [complaint.rule for complaint in service.verdict().complaints] == [rule]
+
+
+def test_the_events_of_a_client_whose_requests_are_all_refused_are_not_held_against_it() -> None:
+    with Service(FLEET) as service:
+        service.document("web_1")
+        service.request("web_0", "GET", ASK)
+        event = service.schedule("Reboot", "web_0")
+        service.document("web_1")
+        service.clock.advance("2h")
+        verdict = service.verdict()
+        assert [complaint.rule for complaint in verdict.complaints] == ["missing-header"]
+        assert verdict.course("web_0", event).excuse == "its requests were refused"
+
+
+def test_a_client_that_is_refused_once_is_still_blamed_for_what_it_missed(
+    service: Service,
+) -> None:
+    no_header(service)
+    wound_past(service)
+    rules = {complaint.rule for complaint in service.verdict().complaints}
+    assert rules == {"missing-header", "clock-passed"}
+
+
 def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     visible = service.clock.now.timestamp()

@@ -541,6 +541,23 @@ def test_one_whose_request_is_not_answered_cannot_poll() -> None:
     assert world.verdict().course("web_0", id).excuse == "its request was not answered"
 
 
+def test_one_that_waits_for_an_answer_instead_of_asking_again_has_no_time_out() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world, unanswered=True, fault="stalled")
+    (note,) = world.verdict().complaints
+    assert (note.rule, note.severity) == ("no-timeout", "note")
+    assert "waited for an answer that did not come for 5 s or more" in note.message
+
+
+def test_one_that_gives_up_a_request_has_a_time_out() -> None:
+    world = World()
+    world.poll_for(5)
+    given_up(world, unanswered=True, fault="stalled")
+    world.poll(status=None, fault="stalled", gave_up=True)
+    assert rules(world.verdict()) == set()
+
+
 @pytest.mark.parametrize("type", ["Reboot", "Redeploy", "Freeze"])
 def test_one_that_stops_with_its_machine_is_expected_back(type: str) -> None:
     world = World()

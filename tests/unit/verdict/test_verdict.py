@@ -99,6 +99,24 @@ def test_a_verdict_can_be_narrowed_down(world: World) -> None:
         verdict.conduct("db")
 
 
+def test_what_is_not_in_a_verdict_is_refused_with_the_names_that_are(world: World) -> None:
+    verdict = world.verdict()
+    assert verdict.machines == ("web_0", "web_1")
+    (event,) = verdict.events
+    with pytest.raises(LookupError, match=r"machine 'web_10' .*; did you mean 'web_1'\?"):
+        verdict.of("web_10")
+    with pytest.raises(LookupError, match=r"machine 'db' .*; there are web_0, web_1"):
+        verdict.course("db", event)
+    with pytest.raises(
+        LookupError, match=f"no event 'FFFF' in this verdict; there is only {event}"
+    ):
+        verdict.about("ffff")
+    with pytest.raises(LookupError, match="no event ''"):
+        verdict.about("")
+    with pytest.raises(LookupError, match="no event 'FFFF'"):
+        verdict.course("web_0", "ffff")
+
+
 def test_junit_has_a_case_for_every_course_and_every_machine(world: World) -> None:
     suites = ElementTree.fromstring(junit(world.verdict()))
     (suite,) = suites

@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.agent.hooks.options import Stage
 from forewarn.agent.system import durable
-from forewarn.support import guard
+from forewarn.support import guard, secret_file
 
 MAX_INPUT = 1 << 20  # bytes on standard input
 MARGIN = 1.0  # seconds reserved for reporting the outcome before the agent ends the command
@@ -126,21 +126,9 @@ def wait(seconds: float) -> None:
 def read_secret(path: str, what: str) -> bytes:
     """Return the content of a file with a secret, which never appears in an error."""
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise Failure(f"{what} {path} cannot be read: {error.strerror}") from None
-
-
-def secret_file_problems(path: str, what: str) -> list[str]:
-    """Return what is wrong with a file that contains a secret."""
-    try:
-        mode = Path(path).stat().st_mode
-        Path(path).open("rb").close()
-    except OSError as error:
-        return [f"{what} {path} cannot be read: {error.strerror}"]
-    if os.name == "posix" and mode & 0o007:
-        return [f"{what} {path} is readable by every user of this machine; chmod o= {path}"]
-    return []
+        return secret_file.read_secret(path, what)
+    except secret_file.SecretUnreadable as error:
+        raise Failure(str(error)) from None
 
 
 def _seconds_left(call: Call, environ: Mapping[str, str]) -> float:

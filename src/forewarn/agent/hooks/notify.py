@@ -9,18 +9,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from forewarn.agent.hooks import wording
-from forewarn.agent.hooks.contract import Failure, Run, read_secret, secret_file_problems
+from forewarn.agent.hooks.contract import Failure, Run, read_secret
 from forewarn.agent.hooks.options import Notify
-
-MISSING = "Apprise is not installed: pip install 'forewarn[notify]'"
-_SCHEMA = re.compile(r"([A-Za-z][A-Za-z0-9]{0,30})://")
+from forewarn.support import apprise_urls
+from forewarn.support.secret_file import secret_file_problems
 
 
 def act(run: Run, options: Notify) -> list[str]:
@@ -30,7 +27,7 @@ def act(run: Run, options: Notify) -> list[str]:
     lines, problems = [], []
     with _silent():
         for number, target in enumerate(_targets(options), 1):
-            label = _label(number, target)
+            label = apprise_urls.label(number, target)
             if number in sent:
                 lines.append(f"{label}: already sent")
             elif not run.left():
@@ -51,31 +48,20 @@ def act(run: Run, options: Notify) -> list[str]:
 def check(options: Notify) -> list[str]:
     problems = secret_file_problems(options.urls_file, "urls_file") if options.urls_file else []
     try:
-        library = _library()
         targets = _targets(options)
-    except Failure as failure:
+        with _silent():
+            found = [apprise_urls.url_problem(*pair) for pair in enumerate(targets, 1)]
+    except (Failure, apprise_urls.AppriseMissing) as failure:
         return [*problems, str(failure)]
-    with _silent():
-        for number, target in enumerate(targets, 1):
-            if library.Apprise.instantiate(target, suppress_exceptions=True) is None:
-                problems.append(
-                    f"{_label(number, target)} is not a URL that Apprise supports; see"
-                    " https://github.com/caronc/apprise/wiki"
-                )
-    return problems
+    return problems + [problem for problem in found if problem]
 
 
 def _deliver(target: str, title: str, body: str, run: Run) -> bool:
-    library = _library()
-    kinds = library.NotifyType
-    kind = kinds.INFO if run.call.stage in ("finished", "withdrawn", "undo") else kinds.WARNING
-    service = library.Apprise.instantiate(target, suppress_exceptions=True)
-    if service is None:
-        return False
-    notifier = library.Apprise()
-    notifier.add(service)
-    # Descriptions of events come from others: they are text, not markup or names of files.
-    return bool(notifier.notify(body=body, title=title, notify_type=kind, body_format="text"))
+    kind = "info" if run.call.stage in ("finished", "withdrawn", "undo") else "warning"
+    try:
+        return apprise_urls.deliver(target, title, body, kind)
+    except apprise_urls.AppriseMissing as error:
+        raise Failure(str(error)) from None
 
 
 def _details(run: Run) -> Iterator[str]:
@@ -91,16 +77,10 @@ def _targets(options: Notify) -> list[str]:
     if not options.urls_file:
         return options.urls
     text = read_secret(options.urls_file, "urls_file").decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines()]
-    targets = [line for line in lines if line and not line.startswith("#")]
+    targets = apprise_urls.urls_in(text)
     if not targets:
         raise Failure(f"urls_file {options.urls_file} contains no URL; write one on each line")
     return targets
-
-
-def _label(number: int, target: str) -> str:
-    match = _SCHEMA.match(target)
-    return f"address {number} ({match[1]})" if match else f"address {number}"
 
 
 def _sent_before(run: Run) -> list[int]:
@@ -114,14 +94,6 @@ def _save_sent(run: Run, sent: list[int]) -> None:
 
 def _record(run: Run) -> str:
     return f"notify-{run.call.stage}"
-
-
-def _library() -> Any:
-    try:
-        import apprise
-    except ImportError:
-        raise Failure(MISSING) from None
-    return apprise
 
 
 @contextlib.contextmanager

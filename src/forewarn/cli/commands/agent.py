@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import Json
 from forewarn.support.text import either_of
 from forewarn.wire.versions import TYPE_NAMES
@@ -26,7 +27,9 @@ ConfigFile = Annotated[
 OwnConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="Configuration file with rules and hooks (TOML).", show_default=False
+        "--config",
+        help="Configuration file with rules and hooks (TOML). Default: as for 'forewarn agent'.",
+        show_default=False,
     ),
 ]
 DEFAULT_CONFIG = Path("/etc/forewarn/agent.toml")
@@ -68,19 +71,29 @@ def check(context: typer.Context, config: OwnConfigFile = None, json: Json = Fal
 @app.command("test")
 def explain(
     context: typer.Context,
-    type: Annotated[str, typer.Argument(help=f"Event type: {either_of(TYPE_NAMES)}.")],
+    type: Annotated[
+        str,
+        typer.Argument(
+            help=f"Event type: {either_of(TYPE_NAMES)}.",
+            autocompletion=completion.one_of(*TYPE_NAMES),
+        ),
+    ],
     source: Annotated[
-        str, typer.Option(help="Source of the event: Platform or User.")
+        str,
+        typer.Option(
+            help="Source of the event: Platform or User.",
+            autocompletion=completion.one_of("Platform", "User"),
+        ),
     ] = "Platform",
     duration: Annotated[
         str | None, typer.Option(help="Duration of the impact, e.g. 9s. Default: unknown.")
     ] = None,
-    notice: Annotated[str, typer.Option(help="Time until its NotBefore.")] = "15m",
+    notice: Annotated[str, typer.Option(help="Time until the NotBefore of the event.")] = "15m",
     peer: Annotated[
         bool, typer.Option("--peer", help="The event is for another machine of the group.")
     ] = False,
     label: Annotated[
-        list[str] | None, typer.Option(help="Label of this machine, as KEY=VALUE. Repeatable.")
+        list[str] | None, typer.Option(help="Label of this machine. Repeatable.")
     ] = None,
     config: OwnConfigFile = None,
     json: Json = False,

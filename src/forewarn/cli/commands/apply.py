@@ -15,7 +15,18 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, fail, print_json, print_notes, refusal, say, service
+from forewarn.cli import completion
+from forewarn.cli.output import (
+    Json,
+    Url,
+    fail,
+    fail_all,
+    print_json,
+    print_notes,
+    refusal,
+    say,
+    service,
+)
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
 from forewarn.support.text import not_utf8
@@ -34,11 +45,27 @@ def apply(
     force: Annotated[
         bool, typer.Option("--force", help="Also remove machines that have an active event.")
     ] = False,
+    remove: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Confirm that this many machines are removed. Required above the service's limit"
+            " (max_removals); --plan shows the number.",
+        ),
+    ] = None,
     if_match: Annotated[
         str | None,
         typer.Option(
             "--if-match",
             help="Apply only if the fleet still has this version, as printed by --plan.",
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            help="Who is right about the hosts of machines that are known to have moved: the file,"
+            " or what was reported. Default: the service's setting.",
+            autocompletion=completion.one_of("file", "reported"),
         ),
     ] = None,
     schema: Annotated[
@@ -70,9 +97,20 @@ def apply(
         try:
             with _progress(client):
                 etag = if_match.strip('"') if if_match else None
-                difference = client.apply(text, plan=plan, force=force, if_match=etag)
+                difference = client.apply(
+                    text,
+                    plan=plan,
+                    force=force,
+                    placement=placement,
+                    remove=remove,
+                    if_match=etag,
+                )
         except ControlError as error:
-            fail(refusal(error, str(file) if error.problem and error.problem.line else ""))
+            problem = error.problem
+            if problem is None or problem.line is None:
+                fail(refusal(error))
+            others = [f"{file}:{other.line}: {other.detail}" for other in problem.errors]
+            fail_all([refusal(error, str(file)), *others])
     if json:
         print_json(difference)
     else:
@@ -82,6 +120,8 @@ def apply(
 def _show(difference: FleetDifference, file: Path) -> None:
     if not difference.total:
         say("nothing to change")
+        print_notes(difference.warnings[:SHOWN_ITEMS])
+        _show_conflicts(difference)
         return
     shown: dict[tuple[str, str], int] = {}
     for item in difference.items:
@@ -98,6 +138,7 @@ def _show(difference: FleetDifference, file: Path) -> None:
     ]
     say(f"{'would be: ' if difference.planned else ''}{', '.join(counts)}")
     print_notes(difference.warnings[:SHOWN_ITEMS])
+    _show_conflicts(difference)
     if difference.planned and difference.blocked_by:
         for blocker in difference.blocked_by[:SHOWN_ITEMS]:
             say(
@@ -105,9 +146,32 @@ def _show(difference: FleetDifference, file: Path) -> None:
                 f" {blocker.type} {blocker.event} ({blocker.status})"
             )
         say(f"this plan would be refused; to apply it anyway: forewarn apply {file} --force")
+    if (excess := difference.refused_for) is not None:
+        say(
+            f"this plan would be refused: it removes {excess.count} machines, and at most"
+            f" {excess.allowed} may be removed without giving their number; if that is intended:"
+            f" forewarn apply {file} --remove {excess.count}"
+        )
     if difference.etag:
         tag = difference.etag.strip('"')
         say(f"to apply exactly this plan: forewarn apply {file} --if-match {tag}", err=True)
+
+
+def _show_conflicts(difference: FleetDifference) -> None:
+    """Show which machines are elsewhere than the file says, and how to settle that."""
+    for conflict in difference.conflicts[:SHOWN_ITEMS]:
+        say(
+            f"conflict: the file has machine '{conflict.machine}' on {conflict.file}, but it is"
+            f" known to be on {conflict.known}, where it stays"
+        )
+    count = len(difference.conflicts) + difference.omitted_conflicts
+    if count > SHOWN_ITEMS:
+        say(f"conflict: … {count} machines in total")
+    if count:
+        say(
+            "to say where a machine is: forewarn machine moved NAME --to HOST; to say who is right:"
+            " forewarn apply FILE --placement file, or reported"
+        )
 
 
 def _totals(difference: FleetDifference) -> Iterator[tuple[str, str, int]]:
@@ -116,6 +180,7 @@ def _totals(difference: FleetDifference) -> Iterator[tuple[str, str, int]]:
         ("host", difference.hosts),
         ("group", difference.groups),
         ("machine", difference.machines),
+        ("maintenance configuration", difference.maintenance),
     ]
     for what, counts in parts:
         for action in SIGNS:

@@ -47,11 +47,29 @@ def advance(by: By, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
-def play(by: By, json: Json = False, url: Url = None) -> None:
+def play(
+    by: By,
+    timeout: Annotated[
+        str, typer.Option(help="Real time for which a machine that polls is waited for.")
+    ] = "5s",
+    react: Annotated[
+        str,
+        typer.Option(
+            help="Real time that a machine gets once for each of its own events, to approve it or"
+            " to report that it is ready."
+        ),
+    ] = "1s",
+    json: Json = False,
+    url: Url = None,
+) -> None:
     """Advance a virtual clock, and wait at every change until all clients have polled it."""
-    duration = parsed(parse_duration, by, "DURATION")
+    request = s.PlayRequest(
+        by=parsed(parse_duration, by, "DURATION") / SECOND,
+        timeout=parsed(parse_duration, timeout, "--timeout") / SECOND,
+        reaction_time=parsed(parse_duration, react, "--react") / SECOND,
+    )
     with service(url) as client:
-        _show(client.play(duration / SECOND), json)
+        _show(client.play(request), json)
 
 
 @app.command()

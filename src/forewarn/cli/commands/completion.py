@@ -27,7 +27,18 @@ def completion(
         ),
     ],
 ) -> None:
-    """Print a shell completion script. For bash, add to ~/.bashrc:
-    eval "$(forewarn completion bash)"
+    """Print a shell completion script. To install it for bash, zsh or fish:
+
+    echo 'eval "$(forewarn completion bash)"' >> ~/.bashrc
+
+    mkdir -p ~/.zfunc
+
+    forewarn completion zsh > ~/.zfunc/_forewarn
+
+    echo 'fpath+=~/.zfunc; autoload -Uz compinit; compinit' >> ~/.zshrc
+
+    mkdir -p ~/.config/fish/completions
+
+    forewarn completion fish > ~/.config/fish/completions/forewarn.fish
     """
     typer.echo(script(shell), nl=False)

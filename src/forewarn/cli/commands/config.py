@@ -105,6 +105,7 @@ def show(
 
 def _values(loaded: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
     """Return every setting with its value, and each key of a table as a setting of its own."""
+    from forewarn.control.notify.config import without_secrets
     from forewarn.node.settings.driver_tables import options_type
 
     values: dict[str, Any] = msgspec.to_builtins(loaded.settings)
@@ -117,6 +118,10 @@ def _values(loaded: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
         gates = {f"gates.{name}": command for name, command in values.pop("gates").items()}
         values |= gates
         programs |= gates.keys()
+
+    if values["notify"] is not None:
+        tables = values.pop("notify")
+        values |= {f"notify.{n}": without_secrets(table) for n, table in enumerate(tables)}
 
     def hide(key: str) -> bool:
         return key in programs and not arguments

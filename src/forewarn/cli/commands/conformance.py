@@ -25,7 +25,7 @@ def conformance(
     """Check whether a recorded service kept its promises to its guests.
 
     Reports early starts, lost approvals, leaks and other violations, and exits with 1 if there are
-    any. To check what clients did, use forewarn verdict."""
+    any. To check what clients did, use 'forewarn verdict'."""
     from forewarn import judge
 
     if rules:
@@ -40,6 +40,11 @@ def conformance(
         judgement = judge.judge(_records(files))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
+    if not judgement.exchanges and judgement.unreadable:
+        fail(
+            f"{', '.join(map(str, files))}: this is not a trace, nor a text with documents in it;"
+            " pass a file that was written with --record"
+        )
     if not judgement.exchanges:
         fail("the trace contains no requests, so there is nothing to check")
     if judgement.unreadable > len(files):  # a service that is killed may leave one incomplete line

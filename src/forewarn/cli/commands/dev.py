@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.commands.service_options import (
     Control,
     FleetFile,
@@ -35,19 +36,26 @@ def dev(
         float, typer.Option(help="Divide durations, such as the notice, by this number.")
     ] = 1.0,
     clock: Annotated[
-        str, typer.Option(help="'real', or 'virtual': time only moves with 'forewarn clock'.")
+        str,
+        typer.Option(
+            help="The service's clock. A virtual one only moves with 'forewarn clock'.",
+            autocompletion=completion.one_of("real", "virtual"),
+        ),
     ] = "real",
     as_: Annotated[
         str | None,
         typer.Option(
-            "--as", help="Machine for requests from loopback addresses that no machine has."
+            "--as",
+            help="Machine for requests from loopback addresses that no machine has.",
+            autocompletion=completion.machines_of_fleet,
         ),
     ] = None,
     addresses: Annotated[
         str,
         typer.Option(
             help="How machines are told apart: each by its own address ('loopback'), each by its"
-            " own port on 127.0.0.1 ('ports'), or by whichever this system offers ('auto')."
+            " own port on 127.0.0.1 ('ports'), or by whichever this system offers ('auto').",
+            autocompletion=completion.one_of("auto", "loopback", "ports"),
         ),
     ] = "auto",
     metadata: Metadata = None,
@@ -56,17 +64,19 @@ def dev(
     record: Record = None,
     throttle: Annotated[
         int,
-        typer.Option(help="Maximum number of requests per machine and second. 0: no limit.", min=0),
+        typer.Option(
+            help="Maximum number of requests per machine and second; 0 for no limit.", min=0
+        ),
     ] = 0,
     enable_delay: Annotated[
         str, typer.Option(help="Delay before a group's first response.")
     ] = "0s",
     driver_command: Annotated[
-        str | None, typer.Option(help="Program that carries events out, with its arguments.")
+        str | None, typer.Option(help="Program that carries out events, with its arguments.")
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=PROGRAM: a gate command for rollouts. Repeatable."),
+        typer.Option(help="Gate command for rollouts. Repeatable."),
     ] = None,
     observe: Annotated[
         bool,
@@ -87,7 +97,7 @@ def dev(
             f"'{addresses}' is not 'auto', 'loopback' or 'ports'", param_hint="--addresses"
         )
     if clock not in ("real", "virtual"):
-        raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
+        raise typer.BadParameter(f"'{clock}' is not 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     delay = parsed(parse_duration, enable_delay, "--enable-delay")

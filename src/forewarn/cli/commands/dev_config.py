@@ -11,7 +11,7 @@ import typer
 
 from forewarn import __version__
 from forewarn.cli.commands.dev_requests import RefusedRequestLog
-from forewarn.cli.output import fail
+from forewarn.cli.output import fail, fail_all
 from forewarn.core.time import Durations
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.drivers.registry import COMMAND, DriverConfig
@@ -52,7 +52,7 @@ def configure(
     try:
         machines = on_loopback(read.load(fleet) if fleet else sample_fleet())
     except FleetError as error:
-        fail(str(error))
+        fail_all(str(error).splitlines())
     first, *more = _guest_addresses(metadata)
     return Config(
         fleet=machines,

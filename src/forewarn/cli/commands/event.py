@@ -1,17 +1,19 @@
-"""`forewarn event`: list, show, schedule, approve, cancel, explain, retry, finish."""
+"""`forewarn event`: list, show, schedule, approve, ready, cancel, explain, retry, finish."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
+    fail_all,
     parsed,
     print_clock,
     print_fields,
@@ -24,17 +26,28 @@ from forewarn.cli.output import (
 )
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
-from forewarn.core.events import EventType, TypeTraits, types_that
+from forewarn.core.events import EventType, Source, Status, TypeTraits, types_that
 from forewarn.core.time import SECOND
-from forewarn.support.text import either_of, parse_duration
+from forewarn.support.instants import NoZone, parse_datetime
+from forewarn.support.text import counted, in_words, listing, parse_duration
+from forewarn.wire.versions import TYPE_NAMES
+
+# What an operator can do about an event, by the kind of the advice.
+ADVICE = {
+    "approve": "to start it now, without waiting for its machines, run:"
+    " forewarn event approve {event}",
+    "retry": "if it did not happen, run: forewarn event retry {event}",
+    "finish": "if it did happen, run: forewarn event finish {event} --reason …",
+    "accept-clock": "if the wall clock is right, run: forewarn clock accept",
+}
 
 app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)
 
 
-def type_names(trait: Callable[[TypeTraits], bool]) -> str:
-    """Return the names of the event types with a trait, as alternatives, for help texts."""
-    return either_of([type.value for type in types_that(trait)])
+def type_names(trait: Callable[[TypeTraits], bool]) -> list[str]:
+    """Return the names of the event types with a trait."""
+    return [type.value for type in types_that(trait)]
 
 
 def _id(text: str) -> str:
@@ -43,6 +56,12 @@ def _id(text: str) -> str:
     return text
 
 
+IgnoreWindows = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-windows", help="Let it start outside maintenance windows and during blackouts."
+    ),
+]
 Id = Annotated[
     str,
     typer.Argument(
@@ -51,13 +70,57 @@ Id = Annotated[
         autocompletion=completion.events,
     ),
 ]
+Ticket = Annotated[
+    str, typer.Option(help="Reference for operators, e.g. a change request. Guests do not see it.")
+]
+
+
+OfGroup = Annotated[
+    str | None, typer.Option(help="Only events of this group.", autocompletion=completion.groups)
+]
+OfMachine = Annotated[
+    str | None,
+    typer.Option(help="Only events of this machine.", autocompletion=completion.machines),
+]
+OfHost = Annotated[
+    str | None,
+    typer.Option(
+        help="Only events of the maintenance of this host.", autocompletion=completion.hosts
+    ),
+]
+OfType = Annotated[
+    str | None,
+    typer.Option(help="Only events of this type.", autocompletion=completion.members(EventType)),
+]
+OfSource = Annotated[
+    str | None,
+    typer.Option(help="Only events from this source.", autocompletion=completion.members(Source)),
+]
+OfRollout = Annotated[
+    str | None,
+    typer.Option(help="Only events of this rollout.", autocompletion=completion.rollouts),
+]
 
 
 @app.command("list")
 def list_(
-    group: Annotated[
+    group: OfGroup = None,
+    machine: OfMachine = None,
+    host: OfHost = None,
+    type: OfType = None,
+    status: Annotated[
         str | None,
-        typer.Option(help="Only events of this group.", autocompletion=completion.groups),
+        typer.Option(
+            help="Only events with this status.",
+            autocompletion=completion.members(Status),
+        ),
+    ] = None,
+    source: OfSource = None,
+    rollout: OfRollout = None,
+    cause: Annotated[str | None, typer.Option(help="Only events with this cause.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only events announced since then: 2h (ago), or 2027-01-15T08:00:00Z."),
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
     limit: Annotated[
@@ -67,14 +130,16 @@ def list_(
     url: Url = None,
 ) -> None:
     """List events that are scheduled or have started."""
+    filters = {"group": group, "machine": machine, "host": host, "type": type, "status": status}
+    filters |= {"source": source, "rollout": rollout, "cause": cause, "raised_since": since}
     with service(url) as client:
-        events = client.events(group=group, past=all, limit=limit)
+        events = client.events(limit=limit, past=all, **filters)
         if json:
             print_json(events)
             return
-        of_group = f" of group '{group}'" if group else ""
+        matching = " that matches" if any(filters.values()) else ""
         active = "" if all else " is scheduled or has started; --all lists those that are over"
-        print_events(events, if_empty=f"no event{of_group}{active or ' is stored'}")
+        print_events(events, if_empty=f"no event{matching}{active or ' is stored'}")
         print_clock(client)
 
 
@@ -101,7 +166,12 @@ def schedule(
         ),
     ] = None,
     type: Annotated[
-        str | None, typer.Option("--type", help="Event type, instead of the first argument.")
+        str | None,
+        typer.Option(
+            "--type",
+            help="Event type, instead of the first argument.",
+            autocompletion=completion.one_of(*TYPE_NAMES),
+        ),
     ] = None,
     machine: Annotated[
         list[str] | None,
@@ -125,12 +195,18 @@ def schedule(
             "--short-notice", help="Allow less notice than is documented for this event type."
         ),
     ] = False,
+    ignore_windows: IgnoreWindows = False,
     description: Annotated[str, typer.Option(help="Description in the machines' document.")] = "",
     duration: Annotated[
-        int, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
+        int, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")
     ] = -1,
+    ticket: Ticket = "",
     source: Annotated[
-        str, typer.Option(help="Source of the event: Platform or User.")
+        str,
+        typer.Option(
+            help="Source of the event: Platform or User.",
+            autocompletion=completion.one_of("Platform", "User"),
+        ),
     ] = "Platform",
     json: Json = False,
     url: Url = None,
@@ -154,8 +230,10 @@ def schedule(
         notice=None if notice_us is None else notice_us / SECOND,
         not_before=parsed(parse_time, not_before, "--not-before"),
         short_notice=short_notice,
+        ignore_windows=ignore_windows,
         description=description,
         duration=duration,
+        ticket=ticket,
         source=source,
     )
     with service(url) as client:
@@ -163,17 +241,136 @@ def schedule(
 
 
 @app.command()
-def approve(id: Id, json: Json = False, url: Url = None) -> None:
+def approve(
+    id: Id,
+    ignore_windows: IgnoreWindows = False,
+    yes: Yes = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
     """Approve an event as an operator, so that it can start before its notice has passed."""
     with service(url) as client:
-        print_outcome(client.on_event("approve", id), json, client)
+        if not yes and (shortened := _shortened(client.event(id), client.status().clock.now)):
+            confirm(shortened)
+        print_outcome(client.approve(id, ignore_windows=ignore_windows), json, client)
+
+
+def _shortened(event: s.Event, now: datetime) -> str:
+    """Return whose notice an approval takes away; empty if there is none left."""
+    left = round((event.not_before - now).total_seconds())
+    if event.status != "Scheduled" or event.approved is not None or left <= 0:
+        return ""
+    host = f" (maintenance of host {event.host})" if event.host else ""
+    return (
+        f"{event.type} of {listing(event.machines)} in group {event.group}{host} would start before"
+        f" the promised time: its remaining notice of {in_words(left * SECOND)} (until"
+        f" {time_text(event.not_before)}) is cut short to none"
+    )
 
 
 @app.command()
-def cancel(id: Id, json: Json = False, url: Url = None) -> None:
-    """Cancel an event that has not started."""
+def ready(
+    id: Id,
+    machine: Annotated[
+        str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
+    ],
+    note: Annotated[str, typer.Option(help="Note for the history.")] = "",
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Report that the machine is not ready after all.")
+    ] = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Report that a machine is ready for an event, if it does not report that itself."""
+    request = s.ReadyRequest(machine=machine, ready=not withdraw, note=note)
     with service(url) as client:
-        print_outcome(client.on_event("cancel", id), json, client)
+        print_outcome(client.on_event("ready", id, request), json, client)
+
+
+@app.command()
+def postpone(
+    id: Id,
+    by: Annotated[str | None, typer.Option(help="How long to postpone it, e.g. 30m.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="New start time, instead of --by, e.g. 2030-01-31T18:00:00Z."),
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Postpone an event that has not started, as far as the policy of its group allows."""
+    if (by is None) == (until is None):
+        raise typer.BadParameter("pass either --by or --until")
+    duration = parsed(parse_duration, by, "--by")
+    request = s.PostponeRequest(
+        by=None if duration is None else duration / SECOND,
+        until=parsed(parse_time, until, "--until"),
+    )
+    with service(url) as client:
+        print_outcome(client.on_event("postpone", id, request), json, client)
+
+
+@app.command()
+def cancel(
+    id: Annotated[
+        str | None,
+        typer.Argument(
+            help="ID of the event, or a prefix of it. Without it, select events with options.",
+            autocompletion=completion.events,
+        ),
+    ] = None,
+    group: OfGroup = None,
+    machine: OfMachine = None,
+    host: OfHost = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Only events of machines with these labels, e.g. tier=web,!canary.",
+            autocompletion=completion.machine_labels,
+        ),
+    ] = None,
+    type: OfType = None,
+    source: OfSource = None,
+    rollout: OfRollout = None,
+    reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    yes: Yes = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Cancel an event that has not started, or all that match the options, after showing them."""
+    filters = {"group": group, "machine": machine, "host": host, "type": type}
+    filters |= {"source": source, "rollout": rollout}
+    selected = any(value is not None for value in (*filters.values(), label))
+    filters["status"] = "Scheduled"
+    if (id is not None) is selected:
+        raise typer.BadParameter("pass the ID of an event, or options that select events")
+    with service(url) as client:
+        if id is not None:
+            print_outcome(client.on_event("cancel", _id(id)), json, client)
+            return
+        events = client.events(limit=1, **filters)
+        if label is not None:
+            labelled = {found.name for found in client.machines(label=label)}
+            events = [event for event in events if not labelled.isdisjoint(event.machines)]
+        if not events:
+            say("no scheduled event matches")
+            return
+        if not yes:
+            print_events(events)
+            groups = list(dict.fromkeys(event.group for event in events))
+            confirm(
+                f"{counted(len(events), 'event')} of {counted(len(groups), 'group')} would be"
+                f" cancelled: {listing(groups)}"
+            )
+        request = s.CancelRequest(ids=[event.id for event in events], reason=reason)
+        cancelled = client.cancel_events(request)
+        if json:
+            print_json(cancelled)
+        else:
+            say(f"{counted(len(cancelled.events), 'event')} cancelled")
+            print_clock(client)
+        if cancelled.refused:
+            fail_all([f"not cancelled: {why}" for why in cancelled.refused])
 
 
 @app.command()
@@ -187,12 +384,26 @@ def retry(id: Id, json: Json = False, url: Url = None) -> None:
 def finish(
     id: Id,
     reason: Annotated[str, typer.Option(help="Reason, for the history.")],
+    moved: Annotated[
+        list[str] | None,
+        typer.Option(help="Machine that is on another host now, and that host. Can be repeated."),
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Declare a started event finished, whatever its driver reports."""
+    request = s.FinishRequest(reason=reason, moved=dict(map(_move, moved or ())))
     with service(url) as client:
-        print_outcome(client.on_event("finish", id, s.FinishRequest(reason=reason)), json, client)
+        print_outcome(client.on_event("finish", id, request), json, client)
+
+
+def _move(text: str) -> tuple[str, str]:
+    machine, equals, host = text.partition("=")
+    if not (machine and equals and host):
+        raise typer.BadParameter(
+            f"'{text}' is not a machine and its host, such as web-0=h3", param_hint="--moved"
+        )
+    return machine, host
 
 
 @app.command()
@@ -214,6 +425,9 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
             say("no machine has polled it yet")
         if event.ready:
             say(f"ready: {', '.join(event.ready)}")
+        _print_listeners(explanation)
+        for advice in explanation.advice:
+            say(ADVICE[advice.kind].format(event=advice.event))
         print_clock(client)
 
 
@@ -225,9 +439,24 @@ def _print_explanation(explanation: s.Explanation) -> None:
     elif event.approved and event.status == "Scheduled":
         say(f"approved by {event.approved.by} at {time_text(event.approved.at)}, but waiting")
     print_holds(explanation.holds)
-    if event.status == "Started":
-        say(f"if it did not happen, run: forewarn event retry {event.id}")
-        say(f"if it is over, run: forewarn event finish {event.id} --reason …")
+
+
+def _print_listeners(explanation: s.Explanation) -> None:
+    """Print who will not see an event, because nobody there polls."""
+    event, silent = explanation.event, explanation.not_listening
+    never = [name for name, last in silent.items() if last is None]
+    if never:
+        say(f"not warned, because nobody there has ever polled: {listing(never)}")
+    since = [f"{name} (last {time_text(last)})" for name, last in silent.items() if last]
+    if since:
+        say(f"not warned, because nobody there polls any more: {listing(since)}")
+    if event.approved:
+        return
+    if explanation.unheard:
+        starts = f"at {time_text(event.not_before)}, if nothing else holds it"
+        say(f"nobody in group '{event.group}' will approve it; it starts {starts}")
+    elif silent:
+        say(f"other machines of group '{event.group}' poll and can approve it")
 
 
 def print_holds(holds: list[s.Hold]) -> None:
@@ -274,7 +503,7 @@ def print_events(events: list[s.Event], if_empty: str = "") -> None:
     print_table(
         ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
         [_row(event) for event in events],
-        minor=("SOURCE", "APPROVED BY", "GROUP", "STATUS", "MACHINES", "TYPE"),
+        minor=("SOURCE", "APPROVED BY", "GROUP", "MACHINES", "STATUS", "TYPE"),
         if_empty=if_empty,
     )
 
@@ -291,8 +520,10 @@ def _show(event: s.Event) -> None:
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
             *([("host", event.host)] if event.host else []),
-            ("not before", time_text(event.not_before)),
-            ("description", event.description),
+            ("not before", f"{time_text(event.not_before)}{_postponed(event)}"),
+            *([("windows", "ignored, by an operator")] if event.ignore_windows else []),
+            ("description", event.description or "none"),
+            *([("ticket", event.ticket)] if event.ticket else []),
             ("impact", _impact(event.duration)),
             ("raised", f"by {event.raised_by} at {time_text(event.raised_at)}"),
             ("approved", approved),
@@ -300,6 +531,14 @@ def _show(event: s.Event) -> None:
             ("ended", f"{time_text(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
         ]
     )
+
+
+def _postponed(event: s.Event) -> str:
+    if not event.postponed:
+        return ""
+    first, last = event.postponed[0], event.postponed[-1]
+    times = counted(len(event.postponed), "time")
+    return f", postponed {times} from {time_text(first.before)}, last by {last.by}"
 
 
 def _status(event: s.Event, held: str) -> str:
@@ -325,9 +564,10 @@ def _row(event: s.Event) -> tuple[str, ...]:
 
 
 def parse_time(text: str) -> datetime:
-    """Parse the value of an option that is a time; without a zone it is UTC."""
+    """Parse the value of an option that is a time."""
     try:
-        time = datetime.fromisoformat(text)
+        return parse_datetime(text)
+    except NoZone:
+        raise
     except ValueError:
         raise ValueError(f"'{text}' is not a time; write 2030-01-31T18:00:00Z") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -15,12 +15,13 @@ from forewarn.cli.output import (
     print_fields,
     print_json,
     print_table,
+    say,
     service,
     time_text,
 )
 from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
-from forewarn.support.text import in_words, parse_duration
+from forewarn.support.text import counted, in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -41,7 +42,13 @@ def add(
         list[str] | None,
         typer.Option(help="Only for this group. Repeatable.", autocompletion=completion.groups),
     ] = None,
-    method: Annotated[str, typer.Option(help="Only for this method: GET or POST.")] = "",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Only for this method: GET or POST.",
+            autocompletion=completion.one_of("GET", "POST"),
+        ),
+    ] = "",
     times: Annotated[
         int | None,
         typer.Option(help="Number of requests or events. Default: until the fault is cleared."),
@@ -53,7 +60,7 @@ def add(
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", help="End after this time on the service's clock, e.g. 30s."),
+        typer.Option("--for", help="Stay active for this long on the service's clock, e.g. 30s."),
     ] = None,
     probability: Annotated[
         float, typer.Option(help="Probability for each request or event, e.g. 0.1.")
@@ -138,6 +145,8 @@ def clear(
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
     _show(cleared, json, "there were no faults to remove")
+    if cleared and not json:
+        say(f"{counted(len(cleared), 'fault')} removed")
 
 
 @app.command()

@@ -23,7 +23,10 @@ def feed(
     ] = None,
     what: Annotated[
         str | None,
-        typer.Option(help="Only these kinds of changes, separated by commas: raised,started,…"),
+        typer.Option(
+            help="Only these kinds of changes, separated by commas: raised,started,…",
+            autocompletion=completion.record_kinds,
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many commits.")] = None,
     json: Annotated[

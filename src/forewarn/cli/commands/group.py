@@ -1,4 +1,4 @@
-"""`forewarn group`: list, show, disable, policy, evict, scale-in."""
+"""`forewarn group`: list, show, windows, disable, policy, evict, scale-in."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.event import print_outcomes
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
+    coverage_text,
     parsed,
     print_clock,
     print_fields,
@@ -18,10 +20,14 @@ from forewarn.cli.output import (
     print_table,
     say,
     service,
+    time_text,
 )
+from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
+from forewarn.core.fleet import GroupKind
 from forewarn.core.time import SECOND
-from forewarn.support.text import in_words, parse_duration
+from forewarn.support.text import counted, in_words, listing, parse_duration
+from forewarn.wire.versions import TYPE_NAMES
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=completion.groups)]
@@ -31,14 +37,27 @@ Name = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=c
 def list_(
     label: Annotated[
         str | None,
-        typer.Option(help="Only groups of machines with these labels, e.g. tier=web,!canary."),
+        typer.Option(
+            help="Only groups of machines with these labels, e.g. tier=web,!canary.",
+            autocompletion=completion.machine_labels,
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Only groups of this kind.",
+            autocompletion=completion.members(GroupKind),
+        ),
+    ] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Only enabled groups.")
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """List all groups, and whether Scheduled Events are enabled for them."""
     with service(url) as client:
-        groups = client.groups(label)
+        groups = client.groups(label=label, kind=kind, enabled=enabled)
         if json:
             print_json(groups)
             return
@@ -49,16 +68,17 @@ def list_(
                 "yes" if group.enabled else "no",
                 str(group.incarnation or ""),
                 str(len(group.machines)),
+                str(group.coverage.listening),
                 str(len(group.events)),
             )
             for group in groups
         ]
         print_table(
-            ("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "EVENTS"),
+            ("GROUP", "KIND", "ENABLED", "INCARNATION", "MACHINES", "LISTENING", "EVENTS"),
             rows,
             minor=("INCARNATION", "KIND"),
             if_empty="no group matches"
-            if label
+            if label or kind or enabled is not None
             else "there are no groups; add some with 'forewarn apply FLEET.yaml'",
         )
         print_clock(client)
@@ -79,18 +99,63 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("enabled", "yes" if group.enabled else "no: none of its machines polls"),
                 ("incarnation", str(group.incarnation) if group.enabled else "none"),
                 ("machines", ", ".join(group.machines)),
+                ("coverage", coverage_text(group.coverage)),
                 ("labels", ", ".join(f"{k}={v}" for k, v in group.labels.items()) or "none"),
+                ("location", group.location or "none"),
+                ("zone", group.zone or "none"),
+                ("resource group", group.resource_group or "none"),
+                ("subscription", group.subscription or "none"),
                 ("events", ", ".join(group.events) or "none"),
                 *_policy(group),
+                ("maintenance", _next_times(client.group_windows(name))),
             ]
         )
         print_clock(client)
 
 
 @app.command()
-def evict(name: Name, json: Json = False, url: Url = None) -> None:
+def windows(name: Name, json: Json = False, url: Url = None) -> None:
+    """Show when maintenance of a group may start."""
+    with service(url) as client:
+        allowed = client.group_windows(name)
+        if json:
+            print_json(allowed)
+            return
+        if not allowed.configurations:
+            say(f"maintenance of group '{name}' may start at any time")
+        else:
+            state = "may start now" if allowed.open else "may not start now"
+            limits = ", ".join(allowed.configurations)
+            say(f"maintenance of group '{name}' {state}; limited by: {limits}")
+            print_table(
+                ("OPENS", "CLOSES"),
+                [
+                    (time_text(time.opens) or "always", time_text(time.closes) or "never")
+                    for time in allowed.times
+                ],
+                if_empty="it may not start at all: no time is left by the windows and blackouts",
+            )
+        print_clock(client)
+
+
+def _next_times(allowed: s.GroupWindows) -> str:
+    if not allowed.configurations:
+        return "at any time"
+    if not allowed.times:
+        return "at no time: none is left by the windows and blackouts"
+    first = allowed.times[0]
+    if allowed.open:
+        return f"now, until {time_text(first.closes)}" if first.closes else "now"
+    return f"from {time_text(first.opens)} until {time_text(first.closes)}"
+
+
+@app.command()
+def evict(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
     """Evict all spot machines of a group or scale set: a Preempt for each."""
     with service(url) as client:
+        if not yes and (spot := [m.name for m in _members(client, name) if m.spot]):
+            what = f"{counted(len(spot), 'spot machine')} of {name}"
+            confirm(f"{what} would be evicted: {listing(spot)}")
         print_outcomes(client.evict_group(name), json, client)
 
 
@@ -99,6 +164,7 @@ def scale_in(
     name: Name,
     count: Annotated[int | None, typer.Option(help="Number of machines to delete.")] = None,
     to: Annotated[int | None, typer.Option(help="Number of machines to keep.")] = None,
+    yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -106,7 +172,22 @@ def scale_in(
     if (count is None) == (to is None):
         raise typer.BadParameter("pass either --count or --to")
     with service(url) as client:
+        if not yes and (members := _members(client, name)):
+            leaving = len(members) - (to or 0) if count is None else count
+            confirm(
+                f"{leaving} of the {counted(len(members), 'machine')} of {name} would be deleted,"
+                " those with the highest numbers first",
+            )
         print_outcomes(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
+
+
+def _members(client: ControlClient, name: str) -> list[s.Machine]:
+    """Return the machines of a group, or of all groups of a scale set, that exist."""
+    groups = client.groups()
+    named = [g.name for g in groups if g.name == name] or [
+        g.name for g in groups if g.scale_set == name
+    ]
+    return [machine for group in named for machine in client.machines(group=group, gone=False)]
 
 
 @app.command()
@@ -117,13 +198,37 @@ def policy(
     ] = None,
     auto_approve: Annotated[
         str | None,
-        typer.Option(help="Event types to approve automatically: Reboot,Redeploy or 'none'."),
+        typer.Option(
+            help="Event types to approve automatically: Reboot,Redeploy or 'none'.",
+            autocompletion=completion.some_of(*TYPE_NAMES, "none"),
+        ),
     ] = None,
     all_instances_down: Annotated[
         bool | None, typer.Option(help="Approve user events while all machines are down.")
     ] = None,
     terminate_notice: Annotated[
         str | None, typer.Option(help="Notice of a deletion: 5m to 15m, or 'off'.")
+    ] = None,
+    window: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Window in which maintenance may start, e.g. 'sat,sun 22:00-04:00 Europe/Berlin',"
+            " or 'none'. Can be repeated."
+        ),
+    ] = None,
+    blackout: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Blackout during which no maintenance may start, e.g. '2026-12-20 to 2027-01-06',"
+            " or 'none'. Can be repeated."
+        ),
+    ] = None,
+    may_postpone: Annotated[
+        str | None,
+        typer.Option(
+            help="By how much, and how often, each event may be postponed, e.g. '2h, twice', or"
+            " 'off'."
+        ),
     ] = None,
     json: Json = False,
     url: Url = None,
@@ -141,6 +246,12 @@ def policy(
         off = terminate_notice.lower() == "off"
         notice = None if off else parsed(parse_duration, terminate_notice, "--terminate-notice")
         request.terminate_notice = None if notice is None else notice / SECOND
+    if window is not None:
+        request.windows = [] if window == ["none"] else window
+    if blackout is not None:
+        request.blackouts = [] if blackout == ["none"] else blackout
+    if may_postpone is not None:
+        request.may_postpone = None if may_postpone.lower() == "off" else may_postpone
     with service(url) as client:
         group = client.set_policy(name, request)
         if json:
@@ -162,12 +273,15 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
     limit, notice = group.user_event_limit, group.terminate_notice
     return [
         ("user events", "no limit" if limit is None else f"at most {limit} at a time"),
-        ("approved automatically", ", ".join(group.auto_approve) or "nothing"),
-        ("while all are down", "approved" if group.all_instances_down else "not approved"),
+        ("approved automatically", ", ".join(group.auto_approve) or "none"),
+        ("if all machines are down", "approved" if group.all_instances_down else "not approved"),
         (
             "notice of deletions",
             "none" if notice is None else in_words(round(notice * SECOND)),
         ),
+        ("windows", "; ".join(group.windows) or "at any time"),
+        ("blackouts", "; ".join(group.blackouts) or "none"),
+        ("may postpone", group.may_postpone or "nothing"),
     ]
 
 

@@ -48,7 +48,10 @@ def history(
     ] = None,
     what: Annotated[
         str | None,
-        typer.Option(help="Only these kinds of entries, separated by commas: raised,approved,…"),
+        typer.Option(
+            help="Only these kinds of entries, separated by commas: raised,approved,…",
+            autocompletion=completion.record_kinds,
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -64,6 +67,9 @@ def history(
     export: Annotated[
         Path | None, typer.Option(help="Write all matching entries to this file, as JSON lines.")
     ] = None,
+    output: Annotated[
+        bool, typer.Option("--output", help="Also print the driver's output.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines instead of a table.")
     ] = False,
@@ -94,9 +100,12 @@ def history(
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:
-                _show(client.last_records(query, limit or LINES))
+                records = client.last_records(query, limit or LINES)
             else:
-                _show(list(client.history_after(query, after_seq, limit or LINES)))
+                records = list(client.history_after(query, after_seq, limit or LINES))
+            _show(records)
+            if output:
+                _show_outputs(records)
             print_clock(client)
 
 
@@ -177,6 +186,15 @@ def _show(records: list[HistoryRecord]) -> None:
         minor=("NOTE", "EVENT", "BY"),
         if_empty="no matching entries",
     )
+
+
+def _show_outputs(records: list[HistoryRecord]) -> None:
+    for record in records:
+        if record.output:
+            say("")
+            say(f"{time_text(record.at)}  {record.what}  {_about(record)}  {record.event}")
+            for line in record.output.splitlines():
+                say(f"  {line}")
 
 
 def _about(record: HistoryRecord) -> str:

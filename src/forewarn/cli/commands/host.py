@@ -1,4 +1,5 @@
-"""`forewarn host`: list, show, explain, maintain, degrade, fail, repair."""
+"""`forewarn host`: list, show, explain, maintain, degrade, fail, repair, cordon, uncordon, drain,
+return."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import parse_time, print_holds, print_outcomes, type_names
+from forewarn.cli.commands.event import (
+    IgnoreWindows,
+    Ticket,
+    parse_time,
+    print_holds,
+    print_outcomes,
+    type_names,
+)
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -21,8 +30,9 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.schema import core as s
+from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
-from forewarn.support.text import parse_duration
+from forewarn.support.text import counted, either_of, listing, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 HOST_TYPES = type_names(lambda traits: traits.host_maintenance)
@@ -33,21 +43,32 @@ Note = Annotated[str, typer.Option(help="Note for the history.")]
 @app.command("list")
 def list_(
     label: Annotated[
-        str | None, typer.Option(help="Only hosts with these labels, e.g. rack=1,!old.")
+        str | None,
+        typer.Option(
+            help="Only hosts with these labels, e.g. rack=1,!old.",
+            autocompletion=completion.host_labels,
+        ),
+    ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            help="Only hosts with this health.",
+            autocompletion=completion.members(Health),
+        ),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """List all hosts with their health and number of machines."""
     with service(url) as client:
-        hosts = client.hosts(label)
+        hosts = client.hosts(label=label, health=health)
         if json:
             print_json(hosts)
             return
         rows = [
             (
                 host.name,
-                host.health,
+                host.health + (", cordoned" if host.cordoned else ""),
                 time_text(host.since),
                 str(len(host.machines)),
                 str(len(host.events)),
@@ -59,7 +80,7 @@ def list_(
             ("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"),
             rows,
             minor=("LABELS", "EVENTS", "MACHINES"),
-            if_empty="no host matches" if label else "there are no hosts",
+            if_empty="no host matches" if label or health else "there are no hosts",
         )
         print_clock(client)
 
@@ -77,7 +98,8 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
             [
                 ("host", host.name),
                 ("health", f"{host.health}{since}"),
-                ("note", host.note),
+                ("note", host.note or "none"),
+                ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
                 ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
                 ("machines", ", ".join(host.machines) or "none"),
                 ("events", ", ".join(host.events) or "none"),
@@ -90,7 +112,12 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 def maintain(
     name: Name,
     mode: Annotated[
-        str, typer.Option("--type", help=f"Event type ({HOST_TYPES}), or live-migration.")
+        str,
+        typer.Option(
+            "--type",
+            help=f"Event type ({either_of(HOST_TYPES)}), or live-migration.",
+            autocompletion=completion.one_of(*HOST_TYPES, "live-migration"),
+        ),
     ] = "Freeze",
     evacuate: Annotated[
         bool,
@@ -109,12 +136,14 @@ def maintain(
             "--short-notice", help="Allow less notice than is documented for this event type."
         ),
     ] = False,
+    ignore_windows: IgnoreWindows = False,
     description: Annotated[
         str | None, typer.Option(help="Description in the machines' document.")
     ] = None,
     duration: Annotated[
-        int | None, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
+        int | None, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")
     ] = None,
+    ticket: Ticket = "",
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -126,8 +155,10 @@ def maintain(
         notice=None if notice_us is None else notice_us / SECOND,
         not_before=parsed(parse_time, not_before, "--not-before"),
         short_notice=short_notice,
+        ignore_windows=ignore_windows,
         description=description,
         duration=duration,
+        ticket=ticket,
     )
     with service(url) as client:
         print_outcomes(client.on_host("maintain", name, request), json, client)
@@ -138,21 +169,33 @@ def degrade(
     name: Name,
     notice: Annotated[str, typer.Option(help="Time until it is expected to fail, e.g. 7d.")] = "7d",
     note: Note = "",
+    ignore_windows: IgnoreWindows = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Mark a host as degraded: every machine on it is redeployed before it fails."""
     request = s.DegradeRequest(
-        notice=parsed(parse_duration, notice, "--notice") / SECOND, note=note
+        notice=parsed(parse_duration, notice, "--notice") / SECOND,
+        note=note,
+        ignore_windows=ignore_windows,
     )
     with service(url) as client:
         print_outcomes(client.on_host("degrade", name, request), json, client)
 
 
 @app.command()
-def fail(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
+def fail(
+    name: Name, note: Note = "", yes: Yes = False, json: Json = False, url: Url = None
+) -> None:
     """Simulate a sudden failure: a Redeploy that has started for every machine on the host."""
     with service(url) as client:
+        if not yes:
+            machines = client.host(name).machines
+            named = f": {listing(machines)}" if machines else ""
+            confirm(
+                f"host {name} would fail now, without notice for"
+                f" {counted(len(machines), 'machine')}{named}",
+            )
         print_outcomes(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
 
 
@@ -161,6 +204,47 @@ def repair(name: Name, json: Json = False, url: Url = None) -> None:
     """Mark a host as healthy, and cancel what was scheduled because it was not."""
     with service(url) as client:
         print_outcomes(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
+
+
+@app.command()
+def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
+    """Let no machine be moved to a host. The machines on it stay there."""
+    with service(url) as client:
+        outcomes = client.on_host("cordon", name, s.CordonRequest(note=note))
+        print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
+
+
+@app.command()
+def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
+    """Let machines be moved to a host again."""
+    with service(url) as client:
+        outcomes = client.on_host("uncordon", name)
+        print_outcomes(outcomes, json, client, f"host '{name}' is not cordoned")
+
+
+@app.command()
+def drain(
+    name: Name,
+    notice: Annotated[
+        str | None, typer.Option(help="Notice, e.g. 30m. Default: as documented for a Freeze.")
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Cordon a host, and move its machines to other hosts one by one."""
+    notice_us = parsed(parse_duration, notice, "--notice")
+    request = s.DrainRequest(notice=None if notice_us is None else notice_us / SECOND)
+    with service(url) as client:
+        outcomes = client.on_host("drain", name, request)
+        print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
+
+
+@app.command("return")
+def return_(name: Name, json: Json = False, url: Url = None) -> None:
+    """Put a host back into service: stop emptying it, and let machines be moved to it again."""
+    with service(url) as client:
+        outcomes = client.on_host("return", name)
+        print_outcomes(outcomes, json, client, f"host '{name}' is back in service")
 
 
 @app.command()

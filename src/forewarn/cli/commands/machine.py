@@ -1,4 +1,4 @@
-"""`forewarn machine`: list, show, restart, redeploy, evict, delete, fail, restore."""
+"""`forewarn machine`: list, show, restart, redeploy, evict, delete, fail, restore, moved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import print_outcome, type_names
+from forewarn.cli.commands.event import print_outcome, print_outcomes, type_names
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -20,12 +21,22 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
+from forewarn.core.fleet import Health
+from forewarn.core.time import SECOND
+from forewarn.support.text import counted, either_of, in_words
 
 app = typer.Typer(no_args_is_help=True)
+COVERAGES = ("listening", "silent", "never-asked", "never-approves")
 FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
 Name = Annotated[
     str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
+]
+
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME", help="Names of machines.", autocompletion=completion.machines),
 ]
 
 
@@ -36,23 +47,66 @@ def list_(
         typer.Option(help="Only machines of this group.", autocompletion=completion.groups),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Only machines with these labels, e.g. tier=web,!canary.")
+        str | None,
+        typer.Option(
+            help="Only machines with these labels, e.g. tier=web,!canary.",
+            autocompletion=completion.machine_labels,
+        ),
+    ] = None,
+    coverage: Annotated[
+        str | None,
+        typer.Option(
+            help="Only machines with this coverage: listening, silent, never-asked or"
+            " never-approves.",
+            autocompletion=completion.one_of(*COVERAGES),
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Only machines on this host.", autocompletion=completion.hosts),
+    ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            help="Only machines on hosts with this health.",
+            autocompletion=completion.members(Health),
+        ),
+    ] = None,
+    gone: Annotated[
+        bool | None,
+        typer.Option("--gone/--present", help="Only machines that no longer exist."),
+    ] = None,
+    enabled: Annotated[
+        bool | None,
+        typer.Option("--enabled/--disabled", help="Only machines of enabled groups."),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """List all machines with their state and endpoint."""
+    filters = {"group": group, "label": label, "host": host, "health": health, "coverage": coverage}
+    states = {"gone": gone, "enabled": enabled}
     with service(url) as client:
-        machines = client.machines(group, label)
+        machines = client.machines(**filters, **states)
         if json:
             print_json(machines)
             return
         print_table(
-            ("MACHINE", "GROUP", "KIND", "UD", "FD", "HOST", "SPOT", "METADATA", "LAST POLL"),
+            (
+                "MACHINE",
+                "GROUP",
+                "KIND",
+                "UPDATE DOMAIN",
+                "FAULT DOMAIN",
+                "HOST",
+                "SPOT",
+                "METADATA",
+                "LAST POLL",
+            ),
             [_row(machine) for machine in machines],
-            minor=("FD", "UD", "SPOT", "KIND", "HOST", "GROUP", "METADATA"),
+            minor=("FAULT DOMAIN", "UPDATE DOMAIN", "SPOT", "KIND", "HOST", "GROUP", "METADATA"),
             if_empty="no machine matches"
-            if group or label
+            if any(value is not None for value in (*filters.values(), *states.values()))
             else "there are no machines; add some with 'forewarn apply FLEET.yaml'",
         )
         print_clock(client)
@@ -72,13 +126,16 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("group", f"{machine.group} ({machine.kind})"),
                 ("update domain", str(machine.update_domain)),
                 ("fault domain", str(machine.fault_domain)),
-                ("host", machine.host),
+                ("host", _host(machine)),
                 ("spot", "yes" if machine.spot else "no"),
                 ("labels", ", ".join(f"{k}={v}" for k, v in machine.labels.items()) or "none"),
+                ("tags", ", ".join(f"{k}={v}" for k, v in machine.tags.items()) or "none"),
+                ("vm id", machine.vm_id),
                 ("addresses", ", ".join(machine.addresses)),
                 ("metadata", machine.metadata_url),
                 ("state", f"gone ({machine.gone})" if machine.gone else "present"),
                 ("polls", _polls(machine)),
+                ("answers", _answers(machine)),
                 ("events", ", ".join(machine.events) or "none"),
             ]
         )
@@ -86,42 +143,57 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
-def restart(name: Name, json: Json = False, url: Url = None) -> None:
-    """Restart a machine as its user would: announced as a Reboot."""
-    with service(url) as client:
-        print_outcome(client.restart(name), json, client)
+def restart(names: Names, json: Json = False, url: Url = None) -> None:
+    """Restart machines as their user would: each is announced as a Reboot. If one is
+    refused, none is restarted."""
+    _print_outcome_of("restart", names, json, url)
 
 
 @app.command()
-def redeploy(name: Name, json: Json = False, url: Url = None) -> None:
-    """Redeploy a machine to another host as its user would: announced as a Redeploy."""
-    with service(url) as client:
-        print_outcome(client.redeploy(name), json, client)
+def redeploy(names: Names, json: Json = False, url: Url = None) -> None:
+    """Redeploy machines to other hosts as their user would: each is announced as a Redeploy. If one
+    is refused, none is redeployed."""
+    _print_outcome_of("redeploy", names, json, url)
 
 
 @app.command()
-def evict(name: Name, json: Json = False, url: Url = None) -> None:
-    """Evict a spot machine: announced as a Preempt."""
-    with service(url) as client:
-        print_outcome(client.evict(name), json, client)
+def evict(names: Names, yes: Yes = False, json: Json = False, url: Url = None) -> None:
+    """Evict spot machines: each is announced as a Preempt. If one is refused, none is evicted."""
+    if not yes:
+        with service(url) as client:
+            machines = [_concerned(client.machine(name)) for name in names]
+        confirm(f"{'; '.join(machines)} would be evicted")
+    _print_outcome_of("evict", names, json, url)
 
 
 @app.command()
-def delete(name: Name, json: Json = False, url: Url = None) -> None:
-    """Delete a machine: announced as a Terminate if its scale set has terminate notifications."""
-    with service(url) as client:
-        print_outcome(client.delete(name), json, client)
+def delete(names: Names, yes: Yes = False, json: Json = False, url: Url = None) -> None:
+    """Delete machines: each is announced as a Terminate if its scale set has terminate
+    notifications. If one is refused, none is deleted."""
+    if not yes:
+        with service(url) as client:
+            confirm("; ".join(_deletion(client, name) for name in names))
+    _print_outcome_of("delete", names, json, url)
 
 
 @app.command()
 def fail(
     name: Name,
-    type: Annotated[str, typer.Option(help=f"Event type: {FAILURE_TYPES}.")] = "Redeploy",
+    type: Annotated[
+        str,
+        typer.Option(
+            help=f"Event type: {either_of(FAILURE_TYPES)}.",
+            autocompletion=completion.one_of(*FAILURE_TYPES),
+        ),
+    ] = "Redeploy",
+    yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Simulate a sudden failure: an event that starts without having been announced."""
     with service(url) as client:
+        if not yes:
+            confirm(f"{_concerned(client.machine(name))} would fail now, without notice")
         print_outcome(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
 
 
@@ -130,12 +202,63 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
     """Bring back a machine that was evicted or deleted."""
     with service(url) as client:
         restored = client.restore(name)
-        if json:
-            print_json(restored)
+        _print_machine(restored, f"{restored.name} has been restored", json, client)
+
+
+@app.command()
+def moved(
+    name: Name,
+    to: Annotated[
+        str, typer.Option(help="Host that the machine is on now.", autocompletion=completion.hosts)
+    ],
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Record that a machine is on another host, because somebody or something else moved it.
+
+    Nothing is done to the machine. What is planned for its old host does not affect it any more."""
+    with service(url) as client:
+        machine = client.record_move(name, s.MovedRequest(host=to))
+        _print_machine(machine, f"{machine.name} is on {machine.host}", json, client)
+
+
+def _concerned(machine: s.Machine) -> str:
+    """Return which machine a command is about, for a confirmation."""
+    host = f" on host {machine.host}" if machine.host else ""
+    events = f", with {counted(len(machine.events), 'active event')}," if machine.events else ""
+    return f"machine {machine.name} of group {machine.group}{host}{events}"
+
+
+def _deletion(client: ControlClient, name: str) -> str:
+    machine = client.machine(name)
+    notice = None if machine.spot else client.group(machine.group).terminate_notice
+    return f"{_concerned(machine)} would be deleted, {_notice(notice)}"
+
+
+def _notice(seconds: float | None) -> str:
+    if seconds is None:
+        return "at once, without notice"
+    return f"with {in_words(round(seconds * SECOND))} of notice"
+
+
+def _print_outcome_of(verb: str, names: list[str], json: bool, url: str | None) -> None:
+    """Do something to one machine, or to several in one commit, and print what has come of it."""
+    with service(url) as client:
+        if len(names) == 1:
+            print_outcome(client.on_machine(verb, names[0]), json, client)
         else:
-            say(f"{restored.name} has been restored")
-            print_notes(restored.notes)
-            print_clock(client)
+            print_outcomes(client.on_machines(verb, names), json, client)
+
+
+def _print_machine(
+    machine: s.MachineOutcome, sentence: str, json: bool, client: ControlClient
+) -> None:
+    if json:
+        print_json(machine)
+        return
+    say(sentence)
+    print_notes(machine.notes)
+    print_clock(client)
 
 
 def _row(machine: s.Machine) -> tuple[str, ...]:
@@ -146,13 +269,30 @@ def _row(machine: s.Machine) -> tuple[str, ...]:
         str(machine.update_domain),
         str(machine.fault_domain),
         machine.host,
-        "spot" if machine.spot else "",
+        "yes" if machine.spot else "",
         f"gone ({machine.gone})" if machine.gone else machine.metadata_url,
         time_text(machine.last_poll) or "never",
     )
 
 
+def _host(machine: s.Machine) -> str:
+    if machine.inventory_host == machine.host:
+        return machine.host
+    inventory = machine.inventory_host or "no host"
+    contradicted = ", and contradicts the move" if machine.disputed else ""
+    return f"{machine.host} (the fleet file says {inventory}{contradicted})"
+
+
 def _polls(machine: s.Machine) -> str:
     if not machine.polls:
         return "none"
-    return f"{machine.polls}, last {time_text(machine.last_poll)} with {machine.api_version}"
+    silent = "; it does not poll any more" if machine.coverage == "silent" else ""
+    last = f"last {time_text(machine.last_poll)} with {machine.api_version}"
+    return f"{machine.polls}, {last}{silent}"
+
+
+def _answers(machine: s.Machine) -> str:
+    answer = f"last {time_text(machine.last_answer)}" if machine.last_answer else "none"
+    if not machine.ignored_events:
+        return answer
+    return f"{answer}; {machine.ignored_events:,} of its events started without any approval"

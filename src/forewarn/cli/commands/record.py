@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forewarn.cli import completion
 from forewarn.cli.output import fail, print_notes, say, say_text
 from forewarn.core.time import SECOND
 from forewarn.support.text import counted, parse_duration
@@ -41,7 +42,10 @@ def record(
         bool,
         typer.Option("--until-quiet", help="Stop when an event has been listed and none is left."),
     ] = False,
-    version: Annotated[str, typer.Option(help="API version to request.")] = NEWEST.name,
+    version: Annotated[
+        str,
+        typer.Option(help="API version to request.", autocompletion=completion.one_of(*BY_NAME)),
+    ] = NEWEST.name,
     machine: Annotated[
         str | None, typer.Option(help="Name of this machine. Default: as reported by the endpoint.")
     ] = None,

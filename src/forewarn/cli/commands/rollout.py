@@ -1,4 +1,4 @@
-"""`forewarn rollout`: plan, start, list, show, watch, pause, resume, abort, explain."""
+"""`forewarn rollout`: plan, start, list, show, watch, pause, resume, skip, abort, explain."""
 
 from __future__ import annotations
 
@@ -7,36 +7,49 @@ from functools import wraps
 from inspect import Signature, signature
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import type_names
+from forewarn.cli.commands.event import Ticket, parse_time, type_names
 from forewarn.cli.commands.rollout_output import (
+    SHOWN_HOLDS,
+    SHOWN_STEPS,
     continuing_events,
+    print_conflicts,
     print_plan,
     print_report,
+    print_steps,
     print_wait,
+    wait_text,
 )
 from forewarn.cli.commands.rollout_watch import watch_rollout
 from forewarn.cli.output import (
     Json,
     Url,
+    fail,
     parsed,
     print_clock,
     print_json,
     print_notes,
     print_table,
+    refusal,
     say,
     service,
     time_text,
 )
+from forewarn.control.client.client import ControlError
 from forewarn.control.schema import rollouts as r
+from forewarn.core.refusal import Hint
+from forewarn.core.rollouts.model import LIVE_MIGRATION, Conflicts
+from forewarn.core.rollouts.progress import StepState
 from forewarn.core.time import SECOND
-from forewarn.support.text import parse_duration
+from forewarn.support.text import either_of, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
+CONFLICTS = [handling.value for handling in Conflicts]
+PAUSES = ["nothing", "canary", "waves"]
+STEP_STATES = [state.value for state in StepState]
 
 
 def _id(text: str) -> str:
@@ -54,14 +67,25 @@ Id = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
-Type = Annotated[str, typer.Option("--type", help=f"Event type: {ROLLOUT_TYPES}.")]
+Type = Annotated[
+    str,
+    typer.Option(
+        "--type",
+        help=f"Event type ({either_of(ROLLOUT_TYPES)}), or {LIVE_MIGRATION}.",
+        autocompletion=completion.one_of(*ROLLOUT_TYPES, LIVE_MIGRATION),
+    ),
+]
 Group = Annotated[
     list[str] | None,
     typer.Option("--group", help="Group. Repeatable.", autocompletion=completion.groups),
 ]
 Label = Annotated[
     list[str] | None,
-    typer.Option("--label", help="Machines with these labels, e.g. tier=web,!canary. Repeatable."),
+    typer.Option(
+        "--label",
+        help="Machines with these labels, e.g. tier=web,!canary. Repeatable.",
+        autocompletion=completion.machine_labels,
+    ),
 ]
 Host = Annotated[
     list[str] | None,
@@ -70,6 +94,126 @@ Host = Annotated[
         help="Host, or a pattern such as rack1-*. Repeatable.",
         autocompletion=completion.hosts,
     ),
+]
+HostLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host-label",
+        help="Hosts with these labels, e.g. row=3. Repeatable.",
+        autocompletion=completion.host_labels,
+    ),
+]
+Machine = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--machine",
+        help="Machine, or a pattern such as web_*. Repeatable.",
+        autocompletion=completion.machines,
+    ),
+]
+ExcludeGroup = Annotated[
+    list[str] | None,
+    typer.Option("--exclude-group", help="Leave out this group.", autocompletion=completion.groups),
+]
+ExcludeLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-label",
+        help="Leave out machines with these labels.",
+        autocompletion=completion.machine_labels,
+    ),
+]
+ExcludeMachine = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-machine",
+        help="Leave out this machine, or a pattern.",
+        autocompletion=completion.machines,
+    ),
+]
+ExcludeHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-host", help="Leave out this host, or a pattern.", autocompletion=completion.hosts
+    ),
+]
+ExcludeHostLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-host-label",
+        help="Leave out hosts with these labels.",
+        autocompletion=completion.host_labels,
+    ),
+]
+ConflictsOption = Annotated[
+    str,
+    typer.Option(
+        "--conflicts",
+        help="For hosts with machines of several update domains of one group:"
+        f" {either_of(CONFLICTS)}.",
+        autocompletion=completion.one_of(*CONFLICTS),
+    ),
+]
+OrderBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--order-by", help="Order hosts or groups by the values of this label. Repeatable."
+    ),
+]
+Canary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--canary", help="Host or group that goes first, or a number of them. Repeatable."
+    ),
+]
+Waves = Annotated[
+    str | None,
+    typer.Option(
+        "--waves", help="How many hosts or groups are done after each wave, e.g. 1,5%,25%,100%."
+    ),
+]
+PauseAfterOption = Annotated[
+    str,
+    typer.Option(
+        "--pause-after",
+        help=f"When to pause until an operator resumes it: after {either_of(PAUSES)}.",
+        autocompletion=completion.one_of(*PAUSES),
+    ),
+]
+MaxFailures = Annotated[
+    int | None,
+    typer.Option("--max-failures", help="Pause if more steps than this have failed.", min=0),
+]
+MustEnd = Annotated[
+    bool,
+    typer.Option(
+        "--must-end-in-window",
+        help="Do not start a step that would not end within its window. Needs --lasts.",
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option("--deadline", help="Start nothing after this time, e.g. 2030-01-31T18:00:00Z."),
+]
+All = Annotated[bool, typer.Option("--all", help="Show all steps.")]
+OnlyHost = Annotated[
+    str | None,
+    typer.Option("--host", help="Only this host.", autocompletion=completion.hosts),
+]
+OnlyGroup = Annotated[
+    str | None,
+    typer.Option("--group", help="Only this group.", autocompletion=completion.groups),
+]
+OnlyState = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        help=f"Only steps in this state: {either_of(STEP_STATES)}.",
+        autocompletion=completion.one_of(*STEP_STATES),
+    ),
+]
+OnlyStep = Annotated[
+    int | None, typer.Option("--step", help="Only the step with this number.", min=1)
 ]
 Notice = Annotated[
     str | None, typer.Option(help="Notice of each step. Default: as documented for the event type.")
@@ -98,39 +242,71 @@ GateTimeout = Annotated[
 ]
 Bake = Annotated[str, typer.Option(help="Time to wait after each step.")]
 Description = Annotated[str, typer.Option(help="Description in the machines' document.")]
-Duration = Annotated[
-    int, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
-]
-Lasts = Annotated[str | None, typer.Option(help="Assumed time that a step's event stays Started.")]
+Duration = Annotated[int, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")]
+Lasts = Annotated[str | None, typer.Option(help="How long a step is expected to take, e.g. 10m.")]
 
 
 def _request(
     type: Type,
     group: Group = None,
     label: Label = None,
+    machine: Machine = None,
     host: Host = None,
+    host_label: HostLabel = None,
+    exclude_group: ExcludeGroup = None,
+    exclude_label: ExcludeLabel = None,
+    exclude_machine: ExcludeMachine = None,
+    exclude_host: ExcludeHost = None,
+    exclude_host_label: ExcludeHostLabel = None,
+    conflicts: ConflictsOption = "refuse",
+    order_by: OrderBy = None,
+    canary: Canary = None,
+    waves: Waves = None,
+    pause_after: PauseAfterOption = "nothing",
+    max_failures: MaxFailures = None,
     notice: Notice = None,
     short_notice: ShortNotice = False,
     at_once: AtOnce = 1,
     window: Windows = None,
+    must_end_in_window: MustEnd = False,
+    deadline: Deadline = None,
+    lasts: Lasts = None,
     gate_http: GateHttp = "",
     gate_command: GateCommand = "",
     gate_timeout: GateTimeout = None,
     bake: Bake = "0s",
     description: Description = "",
     duration: Duration = -1,
+    ticket: Ticket = "",
 ) -> r.RolloutRequest:
-    if not (group or label or host):
-        raise typer.BadParameter("pass --group, --label or --host")
+    if not (group or label or machine or host or host_label):
+        raise typer.BadParameter("pass --group, --label, --machine, --host or --host-label")
     return r.RolloutRequest(
         type=type,
         groups=group or [],
         labels=label or [],
+        machines=machine or [],
         hosts=host or [],
+        host_labels=host_label or [],
+        exclude_groups=exclude_group or [],
+        exclude_labels=exclude_label or [],
+        exclude_machines=exclude_machine or [],
+        exclude_hosts=exclude_host or [],
+        exclude_host_labels=exclude_host_label or [],
+        conflicts=conflicts,
+        order_by=order_by or [],
+        canary=canary or [],
+        waves=[size for size in (waves or "").split(",") if size],
+        pause_after=pause_after,
+        max_failures=max_failures,
+        must_end_in_window=must_end_in_window,
+        deadline=parsed(parse_time, deadline, "--deadline"),
+        lasts=_seconds("--lasts", lasts),
         notice=_seconds("--notice", notice),
         short_notice=short_notice,
         description=description,
         duration=duration,
+        ticket=ticket,
         at_once=at_once,
         windows=window or [],
         gate_http=gate_http,
@@ -160,16 +336,30 @@ def _takes_request(command: Callable[..., None]) -> Callable[..., None]:
 @app.command()
 @_takes_request
 def plan(
-    request: r.RolloutRequest, lasts: Lasts = None, json: Json = False, url: Url = None
+    request: r.RolloutRequest,
+    all_: All = False,
+    lane: Annotated[
+        str | None,
+        typer.Option(
+            "--lane", help="Show the steps of this host or group.", autocompletion=completion.hosts
+        ),
+    ] = None,
+    step: OnlyStep = None,
+    json: Json = False,
+    url: Url = None,
 ) -> None:
-    """Show when each step would be announced, start and end, without starting anything."""
-    request = msgspec.structs.replace(request, lasts=_seconds("--lasts", lasts))
+    """Show what a rollout would do and when it would end, without starting anything."""
     with service(url) as client:
-        forecast = client.plan_rollout(request)
+        every = all_ or lane is not None or step is not None
+        forecast = client.plan_rollout(
+            request, lane=lane, steps=None if every or json else SHOWN_STEPS + 1
+        )
+        if step is not None:
+            forecast.steps = [planned for planned in forecast.steps if planned.number == step]
         if json:
             print_json(forecast)
             return
-        print_plan(forecast)
+        print_plan(forecast, every)
         print_clock(client)
 
 
@@ -178,19 +368,38 @@ def plan(
 def start(request: r.RolloutRequest, json: Json = False, url: Url = None) -> None:
     """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
     with service(url) as client:
-        print_report(client.start_rollout(request), json, client)
+        try:
+            report = client.start_rollout(request)
+        except ControlError as error:
+            hint = error.problem.hint if error.problem is not None else None
+            if hint is not None and hint.kind == Hint.CONFLICTS.value:
+                print_conflicts(client.plan_rollout(request, steps=0).conflicts, err=True)
+                fail(refusal(error))  # without its details, which are the table
+            raise
+        print_report(report, json, client)
 
 
 @app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
+def list_(
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="Only rollouts in this state.",
+            autocompletion=completion.rollout_states,
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
     """List all rollouts: first those in progress, then those that are over."""
     with service(url) as client:
-        rollouts = client.rollouts()
+        rollouts = client.rollouts(state=state)
         if json:
             print_json(rollouts)
             return
         print_table(
-            ("ROLLOUT", "TYPE", "STATE", "STEPS DONE", "SELECTION", "STARTED", "ENDED"),
+            ("ROLLOUT", "TYPE", "STATE", "STEPS DONE", "SELECTION", "TICKET", "STARTED", "ENDED"),
             [
                 (
                     rollout.id,
@@ -198,22 +407,47 @@ def list_(json: Json = False, url: Url = None) -> None:
                     rollout.state,
                     f"{rollout.steps_done} of {rollout.steps_total}",
                     rollout.selection,
+                    rollout.ticket,
                     time_text(rollout.created_at),
                     time_text(rollout.ended_at),
                 )
                 for rollout in rollouts
             ],
-            minor=("ENDED", "SELECTION", "STARTED", "STEPS DONE", "TYPE"),
-            if_empty="there are no rollouts",
+            minor=("TICKET", "ENDED", "SELECTION", "STARTED", "STEPS DONE", "TYPE"),
+            if_empty="no rollout matches" if state else "there are no rollouts",
         )
         print_clock(client)
 
 
 @app.command()
-def show(id: Id, json: Json = False, url: Url = None) -> None:
-    """Show one rollout, its plan and the state of each step."""
+def show(
+    id: Id,
+    all_: All = False,
+    host: OnlyHost = None,
+    group: OnlyGroup = None,
+    state: OnlyState = None,
+    step: OnlyStep = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Show one rollout: its settings, the states of its steps, and what it waits for."""
     with service(url) as client:
-        print_report(client.rollout(id), json, client, steps=True)
+        report = client.rollout(id)
+        narrowed = all_ or bool(host or group or state or step)
+        steps: list[r.Step] = []
+        if narrowed or report.steps_total <= SHOWN_STEPS:
+            steps = list(client.rollout_steps(report.id, group=group, host=host, state=state))
+            steps = [found for found in steps if step in (None, found.number)]
+        if narrowed and not steps:
+            fail("the rollout has no such step")
+        if json:
+            print_json(steps if narrowed else report)
+            return
+        if not narrowed:
+            print_report(report, json, client)
+        print_steps(steps)
+        if not steps:
+            say(f"to see its steps, run: forewarn rollout show {report.id[:8]} --all")
 
 
 @app.command()
@@ -224,10 +458,23 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 
 
 @app.command()
-def pause(id: Id, reason: Reason = "", json: Json = False, url: Url = None) -> None:
+def pause(
+    id: Id,
+    reason: Reason = "",
+    withdraw: Annotated[
+        bool,
+        typer.Option(
+            "--withdraw",
+            help="Also withdraw events that have not started; resuming announces them again.",
+        ),
+    ] = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
     """Pause a rollout: no further step is announced. Events that exist are carried out."""
     with service(url) as client:
-        report = client.on_rollout("pause", id, r.SwitchRequest(reason=reason))
+        request = r.PauseRequest(reason=reason, withdraw=withdraw)
+        report = client.on_rollout("pause", id, request)
         print_report(report, json, client)
         if not json:
             print_notes(continuing_events(report))
@@ -251,25 +498,59 @@ def abort(id: Id, reason: Reason = "", json: Json = False, url: Url = None) -> N
 
 
 @app.command()
-def explain(id: Id, json: Json = False, url: Url = None) -> None:
+def skip(
+    id: Id,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="Skip this host. Repeatable.", autocompletion=completion.hosts),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group", help="Skip this group. Repeatable.", autocompletion=completion.groups
+        ),
+    ] = None,
+    step: Annotated[
+        list[int] | None,
+        typer.Option("--step", help="Skip the step with this number. Repeatable.", min=1),
+    ] = None,
+    reason: Reason = "",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Skip steps that have not started, and withdraw events already announced for them."""
+    if not (host or group or step):
+        raise typer.BadParameter("pass --host, --group or --step")
+    lanes = [*(host or []), *(group or [])]
+    with service(url) as client:
+        request = r.SkipRequest(lanes=lanes, steps=step or [], reason=reason)
+        print_report(client.on_rollout("skip", id, request), json, client)
+
+
+@app.command()
+def explain(
+    id: Id, host: OnlyHost = None, group: OnlyGroup = None, json: Json = False, url: Url = None
+) -> None:
     """Explain what a rollout is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
-        explanation = client.explain_rollout(id)
+        explanation = client.explain_rollout(id, group=group, host=host)
+        narrowed = bool(group or host)
         if json:
             print_json(explanation)
             return
         rollout = explanation.rollout
         say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {explanation.message}")
         for wait in explanation.waits:
-            where = f"{wait.lane}: " if wait.lane and wait.kind != "turn" else ""
-            say(f"- {wait.kind}: {where}{wait.message}")
+            say(f"- {wait.kind}: {wait_text(wait)}")
             print_wait(wait, "  ")
-            for detail in wait.details:
+            for detail in wait.details if narrowed else wait.details[:1]:
                 say(f"  event {detail.event}: {detail.message}")
-                for hold in detail.holds:
+                for hold in detail.holds if narrowed else detail.holds[:SHOWN_HOLDS]:
                     say(f"    - {hold.kind}: {hold.message}")
                     print_wait(hold, "      ")
-        if any(wait.kind in ("paused", "cancelled") for wait in explanation.waits):
+        if client.readiness().parts.get("state", "ok") != "ok":
+            say("the state cannot be written: nothing continues, and no command is carried out")
+        elif any(wait.kind in ("paused", "cancelled") for wait in explanation.waits):
             say(f"to resume it, run: forewarn rollout resume {rollout.id[:8]}")
         print_clock(client)
 

@@ -11,16 +11,20 @@ from typing import Any
 import msgspec
 import typer
 
+from forewarn.cli.commands.rollout_output import wait_text
 from forewarn.cli.output import say, time_text
 from forewarn.control.client.client import ControlClient, Unreachable
 from forewarn.control.schema import rollouts as r
 
 POLL_EVERY = 1.0  # seconds between two requests
 MAX_FAILED_POLLS = 60  # in a row, after which the command fails
-SHOWN_LANES = 20  # lanes in progress that have a bar of their own
-SHOWN_WAITS = 6
+SHOWN_WAITS = 10
 
-ENDS = {"done": 0, "aborted": 1}  # states in which a rollout has ended, and the exit codes
+ENDS = {
+    "done": 0,
+    "aborted": 1,
+    "expired": 1,
+}  # states in which a rollout has ended, and the exit codes
 
 
 def watch_rollout(client: ControlClient, id: str, json: bool) -> int:
@@ -67,8 +71,9 @@ def _lines(client: ControlClient, id: str, json: bool) -> int:
     for report in _reports(client, id):
         current = (
             report.state,
-            [(step.state, step.events) for step in report.steps],
-            [wait.message for wait in report.waits],
+            report.steps_by_state,
+            report.active,
+            [(wait.count, wait.message) for wait in report.waits],
         )
         if current != previous:
             say(msgspec.json.encode(report).decode() if json else _line(report))
@@ -77,7 +82,7 @@ def _lines(client: ControlClient, id: str, json: bool) -> int:
 
 
 def _line(report: r.RolloutReport) -> str:
-    waits = "; ".join(f"{w.lane + ': ' if w.lane else ''}{w.message}" for w in report.waits)
+    waits = "; ".join(map(wait_text, report.waits))
     progress = f"{report.state} {report.steps_done}/{report.steps_total}"
     return f"{progress}  {waits}" if waits else progress
 
@@ -93,46 +98,30 @@ def _live(client: ControlClient, id: str) -> int:
 
 
 def picture(report: r.RolloutReport) -> Any:
-    """Return a bar for the whole rollout, one for each lane in progress, and what it waits for."""
+    """Return a bar, the states of the steps as sums, and what the rollout waits for."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    bars = Table.grid(padding=(0, 2))
-
-    def add_bar(name: str, done: int, total: int, state: str, style: str) -> None:
-        bar = ProgressBar(total=max(total, 1), completed=done, width=30, complete_style=style)
-        bars.add_row(Text(name), bar, Text(f"{done}/{total}"), Text(state))
-
     styles = {"done": "green", "aborted": "red", "paused": "yellow", "blocked": "yellow"}
     style = styles.get(report.state, "cyan")
-    add_bar("all", report.steps_done, report.steps_total, report.state, style)
-    lanes: dict[str, list[r.Step]] = {}
-    for step in report.steps:
-        lanes.setdefault(step.lane, []).append(step)
-    waits = {wait.lane: wait for wait in report.waits if wait.kind != "turn"}
-    shown = [name for name, steps in lanes.items() if name in waits or _in_progress(steps)]
-    for name in shown[:SHOWN_LANES]:
-        done = sum(_is_over(step) for step in lanes[name])
-        state = waits[name].kind if name in waits else ""
-        add_bar(name, done, len(lanes[name]), state, "cyan")
+    done, total = report.steps_done, report.steps_total
+    bar = ProgressBar(total=max(total, 1), completed=done, width=30, complete_style=style)
+    line = Table.grid(padding=(0, 2))
+    line.add_row(Text("all"), bar, Text(f"{done}/{total}"), Text(report.state))
     head = Text(f"{report.type} rollout {report.id} of {report.selection}")
+    sums = [f"{number} {state}" for state, number in report.steps_by_state.items()]
+    if report.waves > 1:
+        sums.insert(0, f"wave {report.wave} of {report.waves}")
+    if report.steps_failed:
+        sums.append(f"{report.steps_failed} failed")
     lines = [Text(_wait(wait), style="dim") for wait in report.waits[:SHOWN_WAITS]]
     if len(report.waits) > SHOWN_WAITS:
         lines.append(Text(f"… and {len(report.waits) - SHOWN_WAITS} more", style="dim"))
-    return Group(head, bars, *lines)
-
-
-def _is_over(step: r.Step) -> bool:
-    return step.state in ("done", "nothing to do")
-
-
-def _in_progress(steps: list[r.Step]) -> bool:
-    return any(step.events for step in steps) and not all(map(_is_over, steps))
+    return Group(head, line, Text(", ".join(sums)), *lines)
 
 
 def _wait(wait: r.Wait) -> str:
-    lane = f"{wait.lane}: " if wait.lane else ""
-    until = f", until {time_text(wait.until)} at most" if wait.until else ""
-    return f"{lane}{wait.message} (since {time_text(wait.since)}{until})"
+    until = f", until {time_text(wait.until)} at most" if wait.until and wait.count == 1 else ""
+    return f"{wait_text(wait)} (since {time_text(wait.since)}{until})"

@@ -57,9 +57,9 @@ def run(
     network: Annotated[
         Network,
         typer.Option(
-            help="What else the program can reach: the whole network (full), what listens on this"
-            " machine's loopback, or nothing (none). auto: full if pasta or slirp4netns is"
-            " installed, otherwise loopback."
+            help="What else the program can reach: the whole network ('full'), what listens on this"
+            " machine's loopback ('loopback'), or nothing ('none'). 'auto' is 'full' if pasta or"
+            " slirp4netns is installed, and 'loopback' otherwise."
         ),
     ] = Network.AUTO,
     fake_time: Annotated[
@@ -72,7 +72,8 @@ def run(
         bool,
         typer.Option(
             "--netns/--no-netns",
-            help="Use a network namespace. Without one, FOREWARN_METADATA has the endpoint's URL.",
+            help="Use a network namespace. Without one, the program finds the endpoint's URL in"
+            " FOREWARN_METADATA.",
         ),
     ] = True,
     url: Url = None,

@@ -18,7 +18,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.service_options import need_extra
-from forewarn.cli.output import Json, fail, print_json, say
+from forewarn.cli.output import Json, fail, print_json, say, writable_place
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, SECOND
 from forewarn.support.text import parse_duration
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NOT_RUN = 2  # exit code if the scenario could not be run; 1: it was run, and failed
 INTERRUPTED = 130  # exit code after Ctrl-C, SIGTERM or SIGHUP
+POLL_TIMEOUT = 15.0  # seconds to wait for a client that polls; some back off for 5 s after an error
 FIRST_POLL_WITHOUT_PROGRAM = 3600.0  # seconds to wait for the first poll if no program is run
 TIMELINE_SUFFIXES = (".svg", ".html", ".txt")
 
@@ -49,18 +50,28 @@ def run(
     ] = None,
     all_: Annotated[
         bool,
-        typer.Option("--all", help="Run every scenario that comes with forewarn: --all -- CMD."),
+        typer.Option(
+            "--all", help="Run every scenario that comes with forewarn, as in --all -- CMD."
+        ),
     ] = False,
     clock: Annotated[
         str | None,
-        typer.Option(help="'virtual': as fast as the program can follow (default); or 'real'."),
+        typer.Option(
+            help="The service's clock. A virtual one (default) moves as fast as the program can"
+            " follow.",
+            autocompletion=completion.one_of("real", "virtual"),
+        ),
     ] = None,
     speed: Annotated[
         float | None, typer.Option(help="Use real time, with durations divided by this number.")
     ] = None,
     as_: Annotated[
         str | None,
-        typer.Option("--as", help="Machine to run as, or several separated by commas."),
+        typer.Option(
+            "--as",
+            help="Machine to run as, or several separated by commas.",
+            autocompletion=completion.machines_of_scenario,
+        ),
     ] = None,
     each: Annotated[
         bool, typer.Option("--each", help="Run the program once for every machine of the fleet.")
@@ -82,8 +93,11 @@ def run(
     ] = None,
     react: Annotated[
         str,
-        typer.Option(help="Real time that the program gets at every change to react."),
-    ] = "0s",
+        typer.Option(
+            help="Real time that the program gets once for each event of its machine, to approve it"
+            " or to report that it is ready."
+        ),
+    ] = "1s",
     impact: Annotated[
         bool,
         typer.Option(
@@ -104,13 +118,20 @@ def run(
         bool, typer.Option("--keep-going", help="Continue if the program fails.")
     ] = False,
     timeline: Annotated[
-        Path | None, typer.Option(help="Write a timeline to this file: .svg, .html or .txt.")
+        Path | None,
+        typer.Option(
+            help="Write a timeline to this file: .svg, .html or .txt.", callback=writable_place
+        ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Record all requests and responses in this file.")
+        Path | None,
+        typer.Option(
+            help="Record all requests and responses in this file.", callback=writable_place
+        ),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(help="Write a JUnit XML report to this file.")
+        Path | None,
+        typer.Option(help="Write a JUnit XML report to this file.", callback=writable_place),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -216,6 +237,7 @@ def _play(
                 program=make_program(scenario, display),
                 on_ready=lambda service: display.begin(service, print_urls=print_urls),
                 on_step=display.step,
+                timeout=POLL_TIMEOUT,
                 **details,
             )
         except (RefusedError, Hung) as error:
@@ -227,7 +249,7 @@ def _play(
         except OSError as error:
             _fail(f"{error.filename or 'the service cannot start'}: {error.strerror}")
         except KeyboardInterrupt:
-            display.note("interrupted; nothing was judged")
+            display.note("interrupted; the scenario has no result")
             raise typer.Exit(INTERRUPTED) from None
     return result, display
 
@@ -235,8 +257,7 @@ def _play(
 def _named(name: str | None) -> Scenario:
     if name is None:
         raise typer.BadParameter(
-            "name a scenario, or pass --all; 'forewarn scenario list' lists them",
-            param_hint="SCENARIO",
+            "name a scenario, or pass --all; 'forewarn scenario list' lists them"
         )
     return find_or_fail(name, NOT_RUN)
 
@@ -308,7 +329,7 @@ def _interrupt_on_signals() -> Iterator[None]:
 def _real_speed(clock: str | None, speed: float | None, fake_time: bool) -> float | None:
     """Return the number by which durations are divided in real time; None: a virtual clock."""
     if clock not in ("real", "virtual", None):
-        raise typer.BadParameter("--clock must be 'real' or 'virtual'", param_hint="--clock")
+        raise typer.BadParameter(f"'{clock}' is not 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed is not None:
         raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     if speed is not None and not MIN_SPEED <= speed <= MAX_SPEED:

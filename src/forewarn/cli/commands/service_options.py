@@ -24,10 +24,10 @@ ConfigFile = Annotated[
 ]
 Metadata = Annotated[
     list[str] | None,
-    typer.Option(help="HOST:PORT of the metadata endpoint. Port 0 picks a free one. Repeatable."),
+    typer.Option(help="Address of the metadata endpoint. Port 0 picks a free port. Repeatable."),
 ]
 Control = Annotated[
-    str | None, typer.Option(help="HOST:PORT of the control API. Port 0 picks a free one.")
+    str | None, typer.Option(help="Address of the control API. Port 0 picks a free port.")
 ]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="Fleet file (YAML or JSON).")]
 State = Annotated[Path | None, typer.Option(help="SQLite file for the state.")]

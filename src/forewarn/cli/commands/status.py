@@ -4,20 +4,25 @@ waits and why, and what needs attention."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
 import typer
 
-from forewarn.cli.output import Json, Url, print_json, say, service, time_text
+from forewarn.cli.output import Json, Url, coverage_text, print_json, say, service, time_text
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.control.schema import rollouts as r
+from forewarn.core.rollouts.model import BY_ITSELF
 from forewarn.core.time import SECOND
+from forewarn.support import guard
+from forewarn.support.instants import to_datetime
 from forewarn.support.text import counted, in_words, listing
 
 SHOWN = 5  # lines of a section; the others are counted
+TOO_LONG = timedelta(minutes=10)  # after the expected end of an event
+EXPIRES_SOON = timedelta(days=14)
 OVER = ("aborted", "done")  # states of rollouts that have ended
 
 T = TypeVar("T")
@@ -75,12 +80,16 @@ def _read(client: ControlClient) -> Overview:
             for number, event in enumerate(overdue)
         ],
         rollouts=rollouts,
-        problems=list(_problems(client, events, hosts)),
+        problems=list(_problems(client, state, events, hosts, rollouts)),
     )
 
 
 def _problems(
-    client: ControlClient, events: Sequence[s.Event], hosts: Sequence[s.Host]
+    client: ControlClient,
+    state: s.Status,
+    events: Sequence[s.Event],
+    hosts: Sequence[s.Host],
+    rollouts: Sequence[r.Rollout],
 ) -> Iterator[str]:
     """Yield a sentence about everything that somebody should look at."""
     for part, problem in client.readiness().parts.items():
@@ -89,11 +98,47 @@ def _problems(
     for event in events:
         if event.held:
             yield f"{_name(event)}: {event.held}; see 'forewarn event explain {event.id}'"
+        elif event.expected_end and state.clock.now - event.expected_end > TOO_LONG:
+            yield (
+                f"{_name(event)} should have been over since {time_text(event.expected_end)}; see"
+                f" 'forewarn event explain {event.id}'"
+            )
+    for rollout in rollouts:
+        if rollout.paused and rollout.paused.by == BY_ITSELF:
+            yield (
+                f"rollout {rollout.id[:8]} has paused itself: {rollout.paused.reason}; see"
+                f" 'forewarn rollout explain {rollout.id[:8]}'"
+            )
+    yield from _expiries(state)
+    for halt in client.halts():
+        note = f": {halt.note}" if halt.note else ""
+        yield (
+            f"halted: {halt.scope}, by {halt.by} since {time_text(halt.at)}{note};"
+            f" {counted(halt.events, 'scheduled event')} cannot start; to release it, run 'forewarn"
+            f" halt release {halt.id[:8]}'"
+        )
+    for notify in client.notifications():
+        if notify.state != "ok":
+            yield f"notification {notify.name}: {notify.last_error}; see 'forewarn notify list'"
     for host in hosts:
         if host.health != "healthy":
             since = f" since {time_text(host.since)}" if host.since else ""
             note = f" ({host.note})" if host.note else ""
-            yield f"host {host.name} is {host.health}{since}{note}"
+            yield f"host {host.name}: {host.health}{since}{note}"
+
+
+def _expiries(state: s.Status) -> Iterator[str]:
+    """Yield what has expired, or expires soon. A certificate expires by the wall clock, which is
+    not that of the service if time is virtual."""
+    if state.certificate_expires is not None:
+        left = state.certificate_expires - to_datetime(guard.wall_us())
+        if left <= timedelta():
+            yield "the certificate of the control API has expired, or cannot be used"
+        elif left <= EXPIRES_SOON:
+            time = time_text(state.certificate_expires)
+            yield f"the certificate of the control API expires at {time}"
+    if state.token_expires is not None and state.token_expires - state.clock.now <= EXPIRES_SOON:
+        yield f"a token expires at {time_text(state.token_expires)}; see 'forewarn token list'"
 
 
 def _print(overview: Overview) -> None:
@@ -104,6 +149,13 @@ def _print(overview: Overview) -> None:
         f"  {counted(state.machines, 'machine')} in {counted(state.groups, 'group')},"
         f" {counted(overview.hosts, 'host')}, {counted(state.events, 'active event')}"
     )
+    if state.machines:
+        say(f"  coverage: {coverage_text(state.coverage)}")
+    if state.unknown_callers:
+        say(
+            f"  unknown callers: {state.unknown_callers:,} in the last hour; see"
+            " 'forewarn caller list'"
+        )
     say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
     say(f"  clock: {_clock(state.clock)}")
     _section("Started", overview.started, lambda event: _started(event, now), "event list")
@@ -139,7 +191,9 @@ def _name(event: s.Event) -> str:
 def _started(event: s.Event, now: datetime) -> str:
     if event.started_at is None:
         return _name(event)
-    return f"{_name(event)}, {_duration(event.started_at, now)} ago, {time_text(event.started_at)}"
+    return (
+        f"{_name(event)}, since {time_text(event.started_at)} ({_duration(event.started_at, now)})"
+    )
 
 
 def _next(event: s.Event, now: datetime) -> str:

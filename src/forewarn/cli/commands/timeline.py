@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forewarn.cli.output import fail, say, say_text
+from forewarn.cli.output import fail, say, say_text, writable_place
 
 if TYPE_CHECKING:
     from forewarn.testing.timeline import Lanes
@@ -21,7 +21,9 @@ def timeline(
     files: Annotated[list[Path], typer.Argument(help="Traces written by --record.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Output file: .svg, .html or .txt."),
+        typer.Option(
+            "--output", "-o", help="Output file: .svg, .html or .txt.", callback=writable_place
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the drawing.")] = None,
 ) -> None:

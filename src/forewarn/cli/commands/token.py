@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,9 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.schema import tokens as t
+from forewarn.core.access import Role
 from forewarn.core.time import SECOND
+from forewarn.support.instants import NoZone, parse_datetime
 from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
@@ -43,7 +44,13 @@ State = Annotated[
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Name of the token's user, as shown in the history.")],
-    role: Annotated[str, typer.Option(help="Role: viewer, operator or admin.")],
+    role: Annotated[
+        str,
+        typer.Option(
+            help="Role: viewer, tenant, operator or admin.",
+            autocompletion=completion.one_of(*(role.value for role in Role)),
+        ),
+    ],
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,7 +59,10 @@ def create(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Restrict the token to groups with these labels, e.g. tier=web,!canary."),
+        typer.Option(
+            help="Restrict the token to groups with these labels, e.g. tier=web,!canary.",
+            autocompletion=completion.machine_labels,
+        ),
     ] = None,
     expires: Annotated[
         str | None,
@@ -165,10 +175,11 @@ def _expiry(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        at = datetime.fromisoformat(text)
+        return {"expires_at": parse_datetime(text)}
+    except NoZone as error:
+        raise typer.BadParameter(str(error), param_hint="'--expires'") from error
     except ValueError:
         return {"expires_in": parsed(parse_duration, text, "--expires") / SECOND}
-    return {"expires_at": at if at.tzinfo else at.replace(tzinfo=UTC)}
 
 
 def _check_exists(state: Path) -> None:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service
+from forewarn.cli.output import (
+    Json,
+    Url,
+    fail,
+    print_json,
+    print_table,
+    say,
+    service,
+    writable_place,
+)
 
 if TYPE_CHECKING:
     from forewarn.verdict.rules import RuleName
@@ -22,22 +31,28 @@ def verdict(
         typer.Argument(help="Traces written by --record. Default: the running service."),
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(help="Only this machine.", autocompletion=completion.machines)
+        str | None,
+        typer.Option(help="Report only on this machine.", autocompletion=completion.machines),
     ] = None,
     event: Annotated[
         str | None,
         typer.Option(
-            help="Only this event (ID or a prefix of it).", autocompletion=completion.events
+            help="Report only on this event (ID or a prefix of it).",
+            autocompletion=completion.events,
         ),
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="Ignore violations of this rule. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Ignore violations of this rule. Repeatable.", autocompletion=completion.rules
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for notes as well.")
     ] = False,
     junit: Annotated[
-        Path | None, typer.Option(help="Also write a JUnit XML report to this file.")
+        Path | None,
+        typer.Option(help="Also write a JUnit XML report to this file.", callback=writable_place),
     ] = None,
     forget: Annotated[
         bool,
@@ -85,18 +100,25 @@ def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verd
         trace = verdict_of_files(files)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
+    if not trace.exchanges and trace.unreadable:
+        fail(
+            f"{', '.join(map(str, files))}: this is not a trace, nor a text with documents in it;"
+            " pass a file that was written with --record"
+        )
     if not trace.exchanges:
         fail("the trace contains no requests, so there is no verdict")
     if trace.unreadable > len(files):  # a service that is killed may leave one incomplete line
         fail(f"{trace.unreadable} lines cannot be read; is this a trace?")
     verdict = trace.verdict
     if machine is not None:
-        if not verdict.knows(machine):
+        try:
+            verdict = verdict.of(machine)
+        except LookupError:
             fail(f"the trace contains nothing about machine '{machine}'")
-        verdict = verdict.of(machine)
     if event is not None:
-        verdict = verdict.about(event)
-        if not verdict.courses:
+        try:
+            verdict = verdict.about(event)
+        except LookupError:
             fail(f"the trace contains nothing about event {event}")
     return verdict
 

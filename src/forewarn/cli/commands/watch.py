@@ -36,7 +36,7 @@ def watch(
     ] = None,
     all_: Annotated[
         bool,
-        typer.Option("--all/--mine", help="Show all events of the group, or only this machine's."),
+        typer.Option("--all/--mine", help="Show all events of the group, not only this machine's."),
     ] = True,
     min_freeze: Annotated[
         str, typer.Option(help="Leave out a Freeze that is shorter than this, e.g. 10s.")

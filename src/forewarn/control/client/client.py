@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from email.message import Message
-from typing import Any, TypeVar
+from io import BufferedIOBase
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -20,20 +22,26 @@ from forewarn.control.client.connection import ServiceAddress, error_text, unrea
 from forewarn.control.client.connection import Unreachable as Unreachable
 from forewarn.control.schema import core as s
 from forewarn.control.schema import faults as f
+from forewarn.control.schema import halts as h
+from forewarn.control.schema import maintenance as m
 from forewarn.control.schema import rollouts as r
 from forewarn.control.schema import tokens as t
 from forewarn.control.schema.feed import ChangesPage, FeedCommit, HistoryPage, HistoryRecord
 from forewarn.control.schema.fleet import FleetDifference, FleetProgress
+from forewarn.control.schema.notify import NotifyState, NotifyTest
 from forewarn.verdict.verdict import Verdict
 
-TIMEOUT = 60.0  # seconds; advancing a clock may take a while
+TIMEOUT = 60.0  # seconds
 UNDER_WAY_TRIES = 30  # repetitions of a request that is under way after its connection broke
 UNDER_WAY_PAUSE = 1.0  # seconds between repetitions
+TOKENS_PAGE = "1000"  # tokens in one response
 READ_AT_ONCE = 64 * 1024  # bytes of an export or a backup
 
 T = TypeVar("T")
+Filter: TypeAlias = str | bool | int | None  # a query parameter; None: none is sent
 
 KEY = "Idempotency-Key"
+GZIP = {"Accept-Encoding": "gzip"}
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.HTTPException)
 _NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
@@ -44,7 +52,7 @@ class ControlClient:
     def __init__(self, where: str | ServiceAddress) -> None:
         self._address = ServiceAddress(where) if isinstance(where, str) else where
         self.url = self._address.full_url()
-        self.timeout = TIMEOUT
+        self.timeout: float | None = TIMEOUT  # seconds; None: none
         self.clock_header: s.ClockHeader | None = None  # of the last response; None: real time
 
     def status(self) -> s.Status:
@@ -55,24 +63,35 @@ class ControlClient:
         _, _, content = self._send("GET", "/readyz", None, {})
         return self._decode(content, s.HealthReport)
 
-    def machines(self, group: str | None = None, label: str | None = None) -> list[s.Machine]:
-        query = {"group": group, "label": label}
-        return self._call("GET", "/v1/machines", list[s.Machine], query=query)
+    def machines(self, **filters: Filter) -> list[s.Machine]:
+        """Return the machines that match the parameters of `GET /v1/machines`."""
+        return self._call("GET", "/v1/machines", list[s.Machine], query=filters)
+
+    def unknown_callers(self) -> list[s.UnknownCaller]:
+        return self._call("GET", "/v1/callers", list[s.UnknownCaller])
+
+    def notifications(self) -> list[NotifyState]:
+        return self._call("GET", "/v1/notify", list[NotifyState])
+
+    def test_notification(self, name: str) -> NotifyTest:
+        return self._call("POST", f"/v1/notify/{_segment(name)}/test", NotifyTest)
 
     def machine(self, name: str) -> s.Machine:
         return self._call("GET", f"/v1/machines/{_segment(name)}", s.Machine)
 
-    def restart(self, name: str) -> s.Outcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/restart", s.Outcome)
+    def on_machine(self, verb: str, name: str) -> s.Outcome:
+        """Restart, redeploy, evict or delete a machine."""
+        return self._call("POST", f"/v1/machines/{_segment(name)}/{verb}", s.Outcome)
 
-    def redeploy(self, name: str) -> s.Outcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/redeploy", s.Outcome)
+    def restore(self, name: str) -> s.MachineOutcome:
+        return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.MachineOutcome)
 
-    def restore(self, name: str) -> s.Restored:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.Restored)
+    def record_move(self, name: str, request: s.MovedRequest) -> s.MachineOutcome:
+        path = f"/v1/machines/{_segment(name)}/moved"
+        return self._call("POST", path, s.MachineOutcome, body=request)
 
-    def groups(self, label: str | None = None) -> list[s.Group]:
-        return self._call("GET", "/v1/groups", list[s.Group], query={"label": label})
+    def groups(self, **filters: Filter) -> list[s.Group]:
+        return self._call("GET", "/v1/groups", list[s.Group], query=filters)
 
     def group(self, name: str) -> s.Group:
         return self._call("GET", f"/v1/groups/{_segment(name)}", s.Group)
@@ -80,13 +99,11 @@ class ControlClient:
     def disable(self, name: str) -> s.Group:
         return self._call("POST", f"/v1/groups/{_segment(name)}/disable", s.Group)
 
-    def events(
-        self, *, group: str | None = None, past: bool = False, limit: int = 100
-    ) -> list[s.Event]:
-        """Return all active events, and at most `limit` that are over."""
-        query = {"group": group, "past": str(past).lower()}
+    def events(self, *, limit: int = 100, **filters: Filter) -> list[s.Event]:
+        """Return the active events that match the parameters of `GET /v1/events`, and at most
+        `limit` that are over."""
         events: list[s.Event] = []
-        for event in self._pages("/v1/events", s.Event, query):
+        for event in self._pages("/v1/events", s.Event, filters):
             limit -= event.ended_at is not None
             if limit < 0:
                 break
@@ -96,24 +113,43 @@ class ControlClient:
     def event(self, id: str) -> s.Event:
         return self._call("GET", f"/v1/events/{_segment(id)}", s.Event)
 
+    def cancel_events(self, request: s.CancelRequest) -> s.CancelledEvents:
+        return self._call("POST", "/v1/events/cancel", s.CancelledEvents, body=request)
+
     def schedule(self, request: s.ScheduleRequest) -> s.Outcome:
         return self._call("POST", "/v1/events", s.Outcome, body=request)
 
+    def approve(self, id: str, *, ignore_windows: bool = False) -> s.Outcome:
+        query = {"ignore_windows": "true" if ignore_windows else None}
+        return self._call("POST", f"/v1/events/{_segment(id)}/approve", s.Outcome, query=query)
+
     def on_event(self, verb: str, id: str, body: object = None) -> s.Outcome:
-        """Approve, cancel, retry or finish an event."""
+        """Postpone, cancel, retry or finish an event, or report a machine ready for it."""
         return self._call("POST", f"/v1/events/{_segment(id)}/{verb}", s.Outcome, body=body)
+
+    def group_windows(self, name: str) -> s.GroupWindows:
+        return self._call("GET", f"/v1/groups/{_segment(name)}/windows", s.GroupWindows)
+
+    def maintenance(self) -> list[m.Maintenance]:
+        return list(self._pages("/v1/maintenance", m.Maintenance, {}))
+
+    def set_maintenance(self, name: str, request: m.MaintenanceRequest) -> m.Maintenance:
+        path = f"/v1/maintenance/{_segment(name)}"
+        return self._call("PUT", path, m.Maintenance, body=request)
+
+    def remove_maintenance(self, name: str) -> m.Maintenance:
+        return self._call("DELETE", f"/v1/maintenance/{_segment(name)}", m.Maintenance)
 
     def explain(self, id: str) -> s.Explanation:
         return self._call("GET", f"/v1/events/{_segment(id)}/explain", s.Explanation)
 
-    def evict(self, name: str) -> s.Outcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/evict", s.Outcome)
-
-    def delete(self, name: str) -> s.Outcome:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/delete", s.Outcome)
-
     def fail_machine(self, name: str, request: s.FailMachineRequest) -> s.Outcome:
         return self._call("POST", f"/v1/machines/{_segment(name)}/fail", s.Outcome, body=request)
+
+    def on_machines(self, verb: str, machines: Sequence[str]) -> s.Outcomes:
+        """Restart, redeploy, evict or delete several machines, all of them or none."""
+        request = s.MachinesRequest(machines=list(machines))
+        return self._call("POST", f"/v1/batch/{verb}", s.Outcomes, body=request)
 
     def evict_group(self, name: str) -> s.Outcomes:
         return self._call("POST", f"/v1/groups/{_segment(name)}/evict", s.Outcomes)
@@ -125,8 +161,8 @@ class ControlClient:
     def set_policy(self, name: str, request: s.PolicyRequest) -> s.Group:
         return self._call("PATCH", f"/v1/groups/{_segment(name)}/policy", s.Group, body=request)
 
-    def hosts(self, label: str | None = None) -> list[s.Host]:
-        return self._call("GET", "/v1/hosts", list[s.Host], query={"label": label})
+    def hosts(self, **filters: Filter) -> list[s.Host]:
+        return self._call("GET", "/v1/hosts", list[s.Host], query=filters)
 
     def host(self, name: str) -> s.Host:
         return self._call("GET", f"/v1/hosts/{_segment(name)}", s.Host)
@@ -135,11 +171,11 @@ class ControlClient:
         return self._call("GET", f"/v1/hosts/{_segment(name)}/explain", s.HostExplanation)
 
     def on_host(self, verb: str, name: str, body: object = None) -> s.Outcomes:
-        """Maintain, degrade, fail or repair a host."""
+        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host."""
         return self._call("POST", f"/v1/hosts/{_segment(name)}/{verb}", s.Outcomes, body=body)
 
-    def rollouts(self) -> list[r.Rollout]:
-        return self._call("GET", "/v1/rollouts", list[r.Rollout])
+    def rollouts(self, **filters: Filter) -> list[r.Rollout]:
+        return self._call("GET", "/v1/rollouts", list[r.Rollout], query=filters)
 
     def rollout(self, id: str) -> r.RolloutReport:
         return self._call("GET", f"/v1/rollouts/{_segment(id)}", r.RolloutReport)
@@ -147,15 +183,42 @@ class ControlClient:
     def start_rollout(self, request: r.RolloutRequest) -> r.RolloutReport:
         return self._call("POST", "/v1/rollouts", r.RolloutReport, body=request)
 
-    def plan_rollout(self, request: r.RolloutRequest) -> r.RolloutPlan:
-        return self._call("POST", "/v1/rollouts/plan", r.RolloutPlan, body=request)
+    def plan_rollout(
+        self, request: r.RolloutRequest, *, lane: str | None = None, steps: int | None = None
+    ) -> r.RolloutPlan:
+        """Plan a rollout; of its steps, return those of a lane, at most so many."""
+        query = {"lane": lane, "steps": None if steps is None else str(steps)}
+        return self._call("POST", "/v1/rollouts/plan", r.RolloutPlan, body=request, query=query)
+
+    def rollout_steps(
+        self,
+        id: str,
+        *,
+        group: str | None = None,
+        host: str | None = None,
+        state: str | None = None,
+    ) -> Iterator[r.Step]:
+        query = {"group": group, "host": host, "state": state, "limit": "1000"}
+        return self._pages(f"/v1/rollouts/{_segment(id)}/steps", r.Step, query)
 
     def on_rollout(self, verb: str, id: str, body: object = None) -> r.RolloutReport:
-        """Pause, resume or abort a rollout."""
+        """Pause, resume or abort a rollout, or skip steps of it."""
         return self._call("POST", f"/v1/rollouts/{_segment(id)}/{verb}", r.RolloutReport, body=body)
 
-    def explain_rollout(self, id: str) -> r.RolloutExplanation:
-        return self._call("GET", f"/v1/rollouts/{_segment(id)}/explain", r.RolloutExplanation)
+    def explain_rollout(
+        self, id: str, *, group: str | None = None, host: str | None = None
+    ) -> r.RolloutExplanation:
+        path = f"/v1/rollouts/{_segment(id)}/explain"
+        return self._call("GET", path, r.RolloutExplanation, query={"group": group, "host": host})
+
+    def halts(self) -> list[h.Halt]:
+        return list(self._pages("/v1/halts", h.Halt, {}))
+
+    def place_halt(self, request: h.HaltRequest) -> h.Halt:
+        return self._call("POST", "/v1/halts", h.Halt, body=request)
+
+    def release_halt(self, id: str, request: h.ReleaseRequest) -> h.Halt:
+        return self._call("POST", f"/v1/halts/{_segment(id)}/release", h.Halt, body=request)
 
     def apply(
         self,
@@ -163,9 +226,11 @@ class ControlClient:
         *,
         plan: bool = False,
         force: bool = False,
+        placement: str | None = None,
+        remove: int | None = None,
         if_match: str | None = None,
     ) -> FleetDifference:
-        query: dict[str, str | None] = {"plan": str(plan).lower(), "force": str(force).lower()}
+        query = {"plan": plan, "force": force, "placement": placement, "remove": remove}
         headers = {"If-Match": f'"{if_match}"'} if if_match else {}
         return self._call(
             *("PUT", "/v1/fleet", FleetDifference),
@@ -178,7 +243,7 @@ class ControlClient:
         return self._call("GET", "/v1/fleet/progress", FleetProgress)
 
     def tokens(self) -> list[t.Token]:
-        return self._call("GET", "/v1/tokens", list[t.Token])
+        return list(self._pages("/v1/tokens", t.Token, {"limit": TOKENS_PAGE}))
 
     def create_token(self, request: t.TokenRequest) -> t.CreatedToken:
         return self._call("POST", "/v1/tokens", t.CreatedToken, body=request)
@@ -210,17 +275,22 @@ class ControlClient:
         return self._call("GET", "/v1/clock", s.Clock)
 
     def advance(self, request: s.AdvanceRequest) -> s.Clock:
-        return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
+        """Advance a virtual clock, and wait for everything that becomes due, however long it
+        takes."""
+        timeout, self.timeout = self.timeout, None
+        try:
+            return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
+        finally:
+            self.timeout = timeout
 
-    def play(self, by: float) -> s.Clock:
-        """Play the clock forward by a number of seconds, with as many requests as that takes."""
-        started, request = self.clock().now, s.AdvanceRequest(by=by)
+    def play(self, request: s.PlayRequest) -> s.Clock:
+        """Play the clock forward, with as many requests as that takes."""
+        to = request.to or self.clock().now + timedelta(seconds=request.by or 0.0)
         while True:
             clock = self._call("POST", "/v1/clock/play", s.Clock, body=request)
-            to = started + timedelta(seconds=by)
             if clock.now >= to:
                 return clock
-            request = s.AdvanceRequest(to=to)
+            request = msgspec.structs.replace(request, by=None, to=to)
 
     def resume_clock(self, speed: float = 1.0) -> s.Clock:
         request = s.ResumeClockRequest(speed=speed)
@@ -266,11 +336,12 @@ class ControlClient:
         connection = self._connection()
         try:
             target = _target("/v1/history/export", query)
-            response = self._response(connection, target)
+            response = self._response(connection, target, GZIP)
+            body = _body(response)
             if response.status >= 400:
-                raise self._refusal(response.status, "/v1/history/export", response.read())
-            yield from _lines(response)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+                raise self._refusal(response.status, "/v1/history/export", body.read())
+            yield from _lines(body)
+        except (OSError, EOFError, http.client.HTTPException, ValueError) as error:
             raise ControlError(
                 f"the response of {self.url} broke off: {error_text(error)}"
             ) from error
@@ -319,7 +390,7 @@ class ControlClient:
         type: type[T],
         *,
         body: object = None,
-        query: Mapping[str, str | None] | None = None,
+        query: Mapping[str, Filter] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
         target = _target(path, query or {})
@@ -329,7 +400,7 @@ class ControlClient:
             raise self._refusal(status, path, content)
         return self._decode(content, type)
 
-    def _pages(self, path: str, type: type[T], query: Mapping[str, str | None]) -> Iterator[T]:
+    def _pages(self, path: str, type: type[T], query: Mapping[str, Filter]) -> Iterator[T]:
         """Yield the items of all pages of a list."""
         target = _target(path, query)
         while target:
@@ -361,11 +432,14 @@ class ControlClient:
         return ControlError(problem.detail, problem)
 
     def _response(
-        self, connection: http.client.HTTPConnection, target: str
+        self,
+        connection: http.client.HTTPConnection,
+        target: str,
+        headers: Mapping[str, str] | None = None,
     ) -> http.client.HTTPResponse:
         """Send a GET request, and return its response before the body has been read."""
         try:
-            connection.request("GET", urlsplit(self.url).path + target)
+            connection.request("GET", urlsplit(self.url).path + target, headers=headers or {})
             return connection.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise unreachable(self.url, error) from error
@@ -409,7 +483,7 @@ class ControlClient:
         self, method: str, target: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
         parts = urlsplit(self.url)
-        all_headers: dict[str, Any] = {"Content-Type": "application/json", **headers}
+        all_headers: dict[str, Any] = {"Content-Type": "application/json", **GZIP, **headers}
         try:
             connection = self._connection()
             try:
@@ -417,10 +491,10 @@ class ControlClient:
                 connection.request(method, parts.path + target, data, all_headers)
                 response = connection.getresponse()
                 self.clock_header = _clock_header(response)
-                return response.status, response.headers, response.read()
+                return response.status, response.headers, _body(response).read()
             finally:
                 connection.close()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, EOFError, http.client.HTTPException, ValueError) as error:
             raise unreachable(self.url, error) from error
 
 
@@ -439,7 +513,14 @@ def _read_chunk(response: http.client.HTTPResponse) -> bytes:
         return b""
 
 
-def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+def _body(response: http.client.HTTPResponse) -> BufferedIOBase:
+    """Return the body of a response, decompressed as it is read."""
+    if response.getheader("Content-Encoding") == "gzip":
+        return gzip.GzipFile(fileobj=response)
+    return response
+
+
+def _lines(response: BufferedIOBase) -> Iterator[bytes]:
     """Yield the lines of a response. Unlike its own iterator, raise if the response broke off."""
     rest = b""
     while chunk := response.read(READ_AT_ONCE):
@@ -460,13 +541,18 @@ def _under_way(response: tuple[int, Message, bytes]) -> bool:
 
 def _once_only(path: str) -> bool:
     """Whether a POST to this path must not be carried out twice, and so needs a key."""
-    repeatable = ("/v1/tokens", "/v1/clock", "/v1/faults", "/v1/verdict", "/v1/rollouts/plan")
+    parts = ("tokens", "clock", "faults", "halts", "verdict", "rollouts/plan", "events/cancel")
+    repeatable = tuple(f"/v1/{part}" for part in parts)
     return not path.startswith(repeatable)
 
 
-def _target(path: str, query: Mapping[str, str | None]) -> str:
+def _target(path: str, query: Mapping[str, Filter]) -> str:
     """Return the path with the parameters that are not None."""
-    parameters = {key: value for key, value in query.items() if value is not None}
+    parameters = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in query.items()
+        if value is not None
+    }
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 

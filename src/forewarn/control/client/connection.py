@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import ssl
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -15,8 +16,9 @@ import msgspec
 
 from forewarn.control.schema.core import Problem
 
-_TOKEN = re.compile(r"[!-~]{1,200}", re.ASCII)
+_TOKEN = re.compile(r"[!-~]{1,16384}", re.ASCII)  # one of an OIDC issuer may be long
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
+KEEP_ALIVE_AFTER = 60  # seconds of silence after which the other side is asked
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -110,7 +112,7 @@ class ServiceAddress(msgspec.Struct, frozen=True):
         except ValueError as error:
             raise ControlError(str(error)) from error
 
-    def connection(self, timeout: float) -> http.client.HTTPConnection:
+    def connection(self, timeout: float | None) -> http.client.HTTPConnection:
         if self.token and not _TOKEN.fullmatch(self.token):
             raise ControlError(
                 "the token contains characters that are not valid in a token; copy it again"
@@ -148,10 +150,22 @@ def _port(parts: SplitResult) -> int:
     return parts.port or DEFAULT_PORTS[parts.scheme]
 
 
+def _keep_alive(connection: socket.socket) -> None:
+    """Let the system find out that the other side is gone, also while a response is waited for
+    without a time limit."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on every system
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_AFTER)
+
+
 class _PlainConnection(http.client.HTTPConnection):
     def __init__(self, host: str, port: int, address: ServiceAddress, **options: Any) -> None:
         super().__init__(host, port, **options)
         self._address = address
+
+    def connect(self) -> None:
+        super().connect()
+        _keep_alive(self.sock)
 
     def putrequest(self, *arguments: Any, **options: Any) -> None:
         super().putrequest(*arguments, **options)
@@ -169,6 +183,7 @@ class _TlsConnection(http.client.HTTPSConnection):
             super().connect()
         except ssl.SSLError as error:
             raise self._address.tls_error(error) from error
+        _keep_alive(self.sock)
 
     def putrequest(self, *arguments: Any, **options: Any) -> None:
         super().putrequest(*arguments, **options)

@@ -7,6 +7,8 @@ is decided in `authorization.py`; responses are sent by `responses.py`.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -14,11 +16,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from forewarn.control.http.authorization import TokenEnded
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.idempotency import IdempotencyKeys
-from forewarn.control.http.problems import DOCUMENT_PATH, PAGE
+from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
 from forewarn.control.http.token_attempts import TokenAttempts
 from forewarn.core.access import local
 from forewarn.service.access import secret
+from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable
+from forewarn.service.access.oidc import Identity, NoAccess, TokenRefused
 from forewarn.support.logs import logger
 
 WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -34,6 +38,11 @@ BODY_TYPES = frozenset(
 # Public paths: they need no token, and other sites may link to them.
 PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz"})
 HEAD_PATHS = PAGES | {"/metrics"}  # paths that accept HEAD
+BASIC = {"www_authenticate": 'Basic realm="forewarn", charset="UTF-8"'}  # of the calendar
+CALENDAR_LOGIN = (
+    "the calendar needs a token: send it as 'Authorization: Bearer fw_…', or as the password of"
+    " HTTP Basic with any user name"
+)
 SAME_SITE = ("same-origin", "none")  # Sec-Fetch-Site of our own page, or of a typed address
 
 Headers = dict[bytes, list[bytes]]
@@ -65,7 +74,7 @@ class Admission:
             return
         response = ResponseWriter(scope, send, self._keys)
         try:
-            self._admit(scope)
+            await self._admit(scope)
         except Refusal as refusal:
             await response.refuse(refusal.status, refusal.detail, refusal.headers)
             return
@@ -82,7 +91,7 @@ class Admission:
         finally:
             self._keys.release(scope)
 
-    def _admit(self, scope: Any) -> None:
+    async def _admit(self, scope: Any) -> None:
         headers: Headers = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
@@ -91,11 +100,11 @@ class Admission:
         _check_host(scope, headers, self._context.host_names())
         _check_origin(scope, headers)
         _check_content_type(scope, headers)
-        caller = self._caller(scope, headers)
+        caller = await self._caller(scope, headers)
         if caller is not None:
             scope["state"]["caller"] = caller
 
-    def _caller(self, scope: Any, headers: Headers) -> Caller | None:
+    async def _caller(self, scope: Any, headers: Headers) -> Caller | None:
         """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens
         are not checked for those: a health check may send one that has expired."""
         address = str((scope.get("client") or ("", 0))[0])
@@ -103,22 +112,70 @@ class Admission:
         if not tokens.needed:
             return LOCAL if local(address) else None
         values = headers.get(b"authorization")
+        if values is None and _is_calendar(scope):
+            raise Refusal(401, CALENDAR_LOGIN, **BASIC)
         if values is None or _is_page(scope):
             return None
-        scheme, _, text = values[0].decode("latin-1").partition(" ")
-        text = text.strip() if len(values) == 1 and scheme.lower() == "bearer" else ""
-        token = tokens.of(text)
-        if token is None:
-            if wait := self._attempts.wait(address):
-                raise Refusal(
-                    429,
-                    f"too many attempts with wrong tokens from {address}; wait {wait:.0f} s",
-                    retry_after=str(int(wait) + 1),
-                )
-            self._attempts.failed(address, secret.id_of(text))
-            raise Refusal(401, _token_problem(text))
-        tokens.used(token)
-        return Caller(name=token.name, role=token.role, limit=token.limit, token=token.id)
+        value = values[0].decode("latin-1") if len(values) == 1 else ""
+        text = _token_in(value, basic=_is_calendar(scope))
+        if token := tokens.of(text):
+            tokens.used(token)
+            return Caller(name=token.name, role=token.role, limit=token.limit, token=token.id)
+        problem = _token_problem(text)
+        try:
+            if identity := await tokens.identity(text):
+                return self._identified(identity)
+        except NoAccess as error:
+            raise Refusal(403, str(error)) from error
+        except IssuerUnavailable as error:
+            raise Refusal(
+                503,
+                f"the token cannot be verified, because the keys of its issuer are not known:"
+                f" {error}",
+                retry_after=str(int(FETCH_PAUSE)),
+            ) from error
+        except TokenRefused as error:
+            problem = f"this token of the OIDC issuer is refused: {error}"
+        if wait := self._attempts.wait(address):
+            raise Refusal(
+                429,
+                f"too many attempts with wrong tokens from {address}; wait {wait:.0f} s",
+                retry_after=str(int(wait) + 1),
+            )
+        self._attempts.failed(address, secret.id_of(text))
+        raise Refusal(401, problem, **(BASIC if _is_calendar(scope) else {}))
+
+    def _identified(self, identity: Identity) -> Caller:
+        if self._context.platform.machine_index.machine(identity.name) is not None:
+            raise NoAccess(
+                f"a machine is called '{identity.name}', and its approvals are in the history under"
+                " that name; use another claim for names"
+            )
+        return Caller(
+            name=identity.name,
+            role=identity.role,
+            limit=identity.limit,
+            token=identity.subject,
+            identity=identity,
+        )
+
+
+def _token_in(authorization: str, *, basic: bool) -> str:
+    """Return the token in the value of an Authorization header; empty if there is none. With
+    `basic`, it may be the password of HTTP Basic."""
+    scheme, _, text = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return text.strip()
+    if not basic or scheme.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(text.strip(), validate=True).decode("latin-1").partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _is_calendar(scope: Any) -> bool:
+    return scope["method"] in ("GET", "HEAD") and scope["path"] == CALENDAR_PATH
 
 
 def _token_ended(error: Exception) -> BaseException | None:
@@ -133,7 +190,7 @@ def _token_ended(error: Exception) -> BaseException | None:
 
 def _token_problem(text: str) -> str:
     if not text:
-        return "the Authorization header is not 'Bearer fw_…', a token of this service"
+        return "the Authorization header is not 'Bearer …' with a token"
     return (
         "this token is unknown, wrong, expired or revoked; an admin can create another one"
         " (forewarn token create)"

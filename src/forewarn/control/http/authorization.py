@@ -5,6 +5,9 @@ A limited token reaches a handler only if its operation declares `respects_limit
 calls the `require_…` functions here. They do nothing for callers without a limit. To others they
 answer with the same 403 whether a resource is outside the limit or does not exist, so that names
 cannot be guessed.
+
+What is the platform's (the maintenance of hosts, evictions, failures, rollouts and their events) is
+neither raised nor cancelled with a limited token, whatever its role.
 """
 
 from __future__ import annotations
@@ -18,13 +21,12 @@ from litestar.handlers import BaseRouteHandler
 
 from forewarn.control.http.context import CallContext, Caller
 from forewarn.control.http.operation import KeyedResponse, operation_of
-from forewarn.core import Event, Machine, Refused
+from forewarn.core import Event, EventType, Machine, Refused, Source
 from forewarn.core.access import Limit, Role
-from forewarn.core.deciding.holds import Hold
+from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.rollouts.model import Rollout
 from forewarn.service.access.secret import hidden
 from forewarn.service.platform.explain import EventExplanation, summary
-from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import listing
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -35,8 +37,8 @@ JOINT_HOLD = (
 )
 
 MISSING = (
-    "this service needs a token: send 'Authorization: Bearer fw_…' (for the forewarn command, put"
-    " it into FOREWARN_TOKEN, or into a file named by FOREWARN_TOKEN_FILE)"
+    "this service needs a token: send 'Authorization: Bearer …' (for the forewarn command, put it"
+    " into FOREWARN_TOKEN, or into a file named by FOREWARN_TOKEN_FILE)"
 )
 
 
@@ -65,7 +67,7 @@ def authorize(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRoute
         )
     if not caller.limit.none and not operation_of(handler).respects_limits:
         raise PermissionDeniedException(
-            f"this operation concerns the whole fleet; token '{caller.name}' is limited to"
+            f"this operation is for the platform's operators; token '{caller.name}' is limited to"
             f" {limit_text(caller.limit)}"
         )
 
@@ -74,8 +76,8 @@ def limit_text(limit: Limit) -> str:
     parts = []
     if limit.groups:
         parts.append(f"group {listing(limit.groups)}")
-    if limit.labels:
-        parts.append(f"groups labelled {','.join(map(str, limit.labels))}")
+    for selector in limit.selectors:
+        parts.append(f"groups labelled {','.join(map(str, selector))}")
     return " and ".join(parts)
 
 
@@ -85,6 +87,15 @@ def outside_limit(call: CallContext, kind: str, name: str) -> PermissionDeniedEx
         f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; {kind} '{shown}' is"
         " outside that limit, or does not exist"
     )
+
+
+def require_no_limit(call: CallContext, what: str) -> None:
+    """Require a token without a limit, for a part of an operation that others may use."""
+    if call.limited:
+        raise PermissionDeniedException(
+            f"{what} can only be set by the platform's operators; token '{call.by}' is limited to"
+            f" {limit_text(call.caller.limit)}"
+        )
 
 
 def require_group(call: CallContext, name: str) -> None:
@@ -119,20 +130,41 @@ def visible_groups(call: CallContext) -> tuple[str, ...] | None:
     return tuple(call.tokens.allowed(call.caller.limit)) if call.limited else None
 
 
-async def require_event(call: CallContext, id: str, *, whole: bool = False) -> str:
-    """Return the id of the event that this id, or beginning of one, stands for. With `whole`, also
-    require the other groups of joint maintenance that the event is part of."""
+async def require_event(call: CallContext, id: str) -> str:
+    """Return the id of the event that this id, or beginning of one, stands for."""
+    return (await _event_within_limit(call, id)).id if call.limited else id
+
+
+async def require_requested_event(call: CallContext, id: str) -> str:
+    """The same, for an event that was requested for machines within the limit: by a user, or by
+    deleting a machine with this token. Other events are the platform's."""
     if not call.limited:
         return id
+    event = await _event_within_limit(call, id)
+    deleted = event.type is EventType.TERMINATE and event.by == call.by
+    if event.source is not Source.USER and not deleted:
+        raise PermissionDeniedException(
+            f"event {event.id} is the platform's, and token '{call.by}' is limited to"
+            f" {limit_text(call.caller.limit)}; ask an operator"
+        )
+    return event.id
+
+
+async def _event_within_limit(call: CallContext, id: str) -> Event:
     event = await call.platform.event(id)
     if isinstance(event, Refused) or not call.sees(event.group):
         raise outside_limit(call, "event", id)
-    if whole and event.joint is not None and not all(map(call.sees, event.joint.groups)):
+    return event
+
+
+def require_source(call: CallContext, source: Source) -> None:
+    """Require that a new event has a source that the caller can speak for."""
+    if call.limited and source is not Source.USER:
         raise PermissionDeniedException(
-            f"event {event.id} is part of joint maintenance with other groups on its host, and"
-            f" token '{call.by}' is limited to {limit_text(call.caller.limit)}"
+            f"events with the source {source.value} are raised by the platform's operators; token"
+            f" '{call.by}' is limited to {limit_text(call.caller.limit)}, and can raise events"
+            f" with the source {Source.USER.value}"
         )
-    return event.id
 
 
 def require_host(call: CallContext, name: str, *, whole: bool = True) -> None:
@@ -143,13 +175,19 @@ def require_host(call: CallContext, name: str, *, whole: bool = True) -> None:
 
 def host_within_limit(call: CallContext, name: str) -> bool:
     """Whether all machines and events of a host are within the limit; an empty host is not."""
-    groups = groups_on_host(call, name) if call.limited else ()
-    return not call.limited or (bool(groups) and all(map(call.sees, groups)))
+    if not call.limited:
+        return True
+    groups = groups_on_host(call, name)
+    return host_visible(call, name) and all(map(call.sees, groups))
 
 
 def host_visible(call: CallContext, name: str) -> bool:
-    """Whether any machine or event of a host is within the limit."""
-    return not call.limited or any(map(call.sees, groups_on_host(call, name)))
+    """Whether any machine or event of a host is within the limit. Tenants see no hosts, only the
+    names of those that their machines are on."""
+    if not call.limited:
+        return True
+    visible = any(map(call.sees, groups_on_host(call, name)))
+    return visible and call.caller.role is not Role.TENANT
 
 
 def visible_on_host(call: CallContext, name: str) -> tuple[list[Machine], list[Event]]:
@@ -190,72 +228,40 @@ async def require_rollout(call: CallContext, id: str) -> str:
     return rollout.id
 
 
-def require_selection(call: CallContext, request: RolloutRequest) -> None:
-    """Require everything that a new rollout would select."""
-    if not call.limited:
-        return
-    if request.selection.labels:
-        raise PermissionDeniedException(
-            f"token '{call.by}' is limited to {limit_text(call.caller.limit)}, and labels may"
-            " select more than that; name the groups"
-        )
-    if request.gate is not None and request.gate.http:
-        raise PermissionDeniedException(
-            f"token '{call.by}' is limited to {limit_text(call.caller.limit)}, and the service"
-            " would request the gate's URL from its own network; use a gate command"
-            " (gate_command), or start this with a token that has no limit"
-        )
-    for name in request.selection.groups:
-        require_group(call, name)
-    for name in request.selection.hosts:
-        require_host(call, name)
-    draft = call.rollouts.draft(request)
-    if isinstance(draft, Refused):
-        return  # the handler refuses it, and that only mentions what the caller has named
-    if not rollout_visible(call, draft):
-        raise PermissionDeniedException(
-            f"this selects groups outside the limit of token '{call.by}', which is limited to"
-            f" {limit_text(call.caller.limit)}"
-        )
-
-
-async def require_replay(
-    call: CallContext, kind: KeyedResponse | None, response: Any, path: str, name: str
-) -> None:
+def require_replay(call: CallContext, kind: KeyedResponse | None, response: Any, name: str) -> None:
     """Require what a stored response is about, before it is sent again. A group may have other
     labels by now than when the request was carried out."""
     if not call.limited:
         return
+    groups: list[str] = []
     match kind:
-        case KeyedResponse.OUTCOME | KeyedResponse.RESTORED:
+        case KeyedResponse.OUTCOME | KeyedResponse.MACHINE:
             groups = [response["group"]]
         case KeyedResponse.GROUP:
             groups = [response["name"]]
         case KeyedResponse.OUTCOMES:
             groups = [event["group"] for event in response["events"]]
-        case _:
-            groups = []
-            await require_rollout(call, response["id"])
     if not all(map(call.sees, groups)):
         raise PermissionDeniedException(
             f"token '{call.by}' is limited to {limit_text(call.caller.limit)}; what was done under"
             " this key is no longer within that limit"
         )
-    if kind is KeyedResponse.OUTCOMES and not groups:
-        (require_host if path.startswith("/v1/hosts/") else require_scale_set)(call, name)
+    if not groups:
+        require_scale_set(call, name)
 
 
 def hide_other_groups(call: CallContext, explanation: EventExplanation) -> EventExplanation:
     """Return an explanation that does not name groups outside the limit."""
     joint = explanation.event.joint
-    if joint is None or all(map(call.sees, joint.groups)):
+    others = any(hold.kind is HoldKind.PLACEMENT for hold in explanation.holds)
+    if joint is None or (all(map(call.sees, joint.groups)) and not (call.limited and others)):
         return explanation
     holds = tuple(
         Hold(kind=hold.kind, message=JOINT_HOLD, since=hold.since, until=hold.until)
         for hold in explanation.holds
     )
     return msgspec.structs.replace(
-        explanation, holds=holds, message=summary(explanation.event, holds)
+        explanation, holds=holds, message=summary(explanation.event, holds), advice=()
     )
 
 
@@ -271,5 +277,7 @@ def require_valid_token(call: CallContext) -> None:
 
 def token_valid(call: CallContext) -> bool:
     """Whether the caller's token is still valid; checked again during long responses."""
-    token = call.caller.token
-    return call.tokens.valid(token) if token else not call.tokens.needed
+    caller = call.caller
+    if caller.identity is not None:
+        return call.tokens.identity_valid(caller.identity)
+    return call.tokens.valid(caller.token) if caller.token else not call.tokens.needed

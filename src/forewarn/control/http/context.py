@@ -16,14 +16,18 @@ from typing import TypeAlias
 import msgspec
 from litestar.di import NamedDependency
 
+from forewarn.control.notify.notifications import Notifications
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
+from forewarn.service.access.oidc import Identity
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.platform.configurations import Configurations
+from forewarn.service.platform.halts import Halts
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
 from forewarn.service.platform.removals import Removals
@@ -43,7 +47,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     limit: Limit = Limit()
-    token: str = ""  # id of the token; empty: a local program, while there are no tokens
+    # The id of the token, or who a token of the OIDC issuer stands for; empty: a local program,
+    # while no tokens are needed.
+    token: str = ""
+    identity: Identity | None = None  # with a token of the OIDC issuer
 
 
 LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
@@ -57,6 +64,8 @@ class Context(msgspec.Struct, frozen=True):
     removals: Removals
     hosts: Hosts
     rollouts: Rollouts
+    halts: Halts
+    configurations: Configurations
     history: History
     clock_acceptance: ClockAcceptance
     fleet_apply: FleetApply
@@ -69,10 +78,12 @@ class Context(msgspec.Struct, frozen=True):
     next_due: Callable[[], Time | None]
     virtual_time: VirtualTime | None  # None: the clock is real
     samples: Callable[[], Iterable[Sample | Histograms]]
+    certificate_expiry: Callable[[], Time | None]  # None: the API has no certificate
     copy: Callable[[Time], Awaitable[Copy | None]]  # makes a backup; None: the state is in memory
     faults: Faults
     observer: Observer | None  # None: the service does not observe its clients
     feed: Feed
+    notifications: Callable[[], Notifications | None]  # None: nothing is to be notified
     metrics: ServiceMetrics
     health: ServiceHealth
     open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from litestar import Request, Response
@@ -26,7 +25,7 @@ from forewarn.core.refusal import Reason, invalid
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.platform.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
-from forewarn.support.instants import from_datetime
+from forewarn.support.instants import NoZone, from_datetime, parse_datetime
 from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
 
@@ -38,6 +37,7 @@ _DISCONNECTED = "client disconnected prematurely"  # the detail of Litestar's ex
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
 log = logger("forewarn.control")
+T = TypeVar("T")
 
 
 class RefusedError(Exception):
@@ -70,12 +70,16 @@ def unwrap(result: Any) -> Any:
 
 def parse_enum(enum: Any, kind: str, text: str) -> Any:
     """Return the member of an enumeration with this value, in any letter case."""
-    for member in enum:
-        if member.value.lower() == text.lower():
-            return member
-    raise RefusedError(
-        invalid(f"unknown {kind} '{text}'; expected one of {listing([m.value for m in enum])}")
-    )
+    members = {member.value: member for member in enum}
+    return members[parse_name(members, kind, text)]
+
+
+def parse_name(names: Collection[str], kind: str, text: str) -> str:
+    """Return the one of the names that this is, in any letter case."""
+    for name in names:
+        if name.lower() == text.lower():
+            return name
+    raise RefusedError(invalid(f"unknown {kind} '{text}'; expected one of {listing(list(names))}"))
 
 
 def parse_id(key: str, text: str) -> str:
@@ -98,7 +102,9 @@ def parse_time_or_age(key: str, text: str | None, now: Time) -> Time | None:
     if text is None:
         return None
     try:
-        return instant(datetime.fromisoformat(text))
+        return from_datetime(parse_datetime(text))
+    except NoZone as error:
+        raise RefusedError(invalid(f"{key}: {error}")) from error
     except ValueError:
         pass
     try:
@@ -117,6 +123,14 @@ def duration_of(name: str, seconds: float) -> Duration:
     if not abs(seconds) * SECOND < MAX_TIME:  # not a number fails this as well
         raise RefusedError(invalid(f"{name}: {seconds} s is not a valid duration"))
     return round(seconds * SECOND)
+
+
+def parse_text(parse: Callable[[str], T], text: str) -> T:
+    """Parse a text, and refuse the request with the message if it is not valid."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise RefusedError(invalid(str(error))) from error
 
 
 def parse_selector(text: str | None) -> Selector | None:

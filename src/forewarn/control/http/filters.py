@@ -24,46 +24,35 @@ class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions on a machine, all of which must hold; None: any."""
 
     labels: Selector = ()
-    host: str | None = None
     gone: bool | None = None
     enabled: bool | None = None
-    health: Health | None = None  # of the host it is on
+    coverage: str | None = None
 
 
 def machines(
-    groups: Iterable[Group],
+    members: Iterable[tuple[Group, Iterable[Machine]]],
     criteria: MachineFilter,
-    health: Callable[[str], Health | None],
+    covered: Callable[[Machine, str], bool],
     after: tuple[str, str] | None,
 ) -> Iterator[tuple[Group, Machine]]:
-    """Yield machines ordered by their group's name, then by their own."""
+    """Yield those of the machines that match, ordered by their group's name, then by their own."""
     last = None if after is None else (natural_key(after[0]), natural_key(after[1]))
-    for group in sorted(groups, key=lambda group: natural_key(group.name)):
+    for group, of_group in sorted(members, key=lambda member: natural_key(member[0].name)):
         group_key = natural_key(group.name)
         if last is not None and group_key < last[0]:
             continue
         if criteria.enabled not in (None, group.enabled):
             continue
-        members = sorted(group.machines, key=lambda machine: natural_key(machine.name))
-        for machine in members:
-            if last is not None and (group_key, natural_key(machine.name)) <= last:
-                continue
-            if _machine_matches(group, machine, criteria, health):
+        matching = [
+            machine
+            for machine in of_group
+            if criteria.gone in (None, not machine.alive)
+            and (criteria.coverage is None or covered(machine, criteria.coverage))
+            and (not criteria.labels or matches(criteria.labels, labels_of(group, machine)))
+        ]
+        for machine in sorted(matching, key=lambda machine: natural_key(machine.name)):
+            if last is None or (group_key, natural_key(machine.name)) > last:
                 yield group, machine
-
-
-def _machine_matches(
-    group: Group,
-    machine: Machine,
-    criteria: MachineFilter,
-    health: Callable[[str], Health | None],
-) -> bool:
-    return (
-        criteria.host in (None, machine.host)
-        and criteria.gone in (None, not machine.alive)
-        and (criteria.health is None or health(machine.host) is criteria.health)
-        and matches(criteria.labels, labels_of(group, machine))
-    )
 
 
 def groups(

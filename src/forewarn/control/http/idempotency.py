@@ -113,11 +113,11 @@ class IdempotencyKeys:
                 ) from error
             body = msgspec.json.encode(response)
             await self._store(key, status, body)
-        call, path = self._context.call(request.scope["state"]["caller"], {}), request.url.path
+        call = self._context.call(request.scope["state"]["caller"], {})
         decoded = msgspec.json.decode(body)
-        await authorization.require_replay(call, operation.keyed_response, decoded, path, name)
+        authorization.require_replay(call, operation.keyed_response, decoded, name)
         self.release(request.scope)
-        raise Replayed(status, body, path)
+        raise Replayed(status, body, request.url.path)
 
     def has_key(self, scope: Any) -> bool:
         return scope["state"].get("key") is not None

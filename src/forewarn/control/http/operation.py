@@ -30,7 +30,7 @@ class KeyedResponse(enum.Enum):
     OUTCOMES = "outcomes"
     ROLLOUT = "rollout"
     GROUP = "group"
-    RESTORED = "restored"
+    MACHINE = "machine"
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -66,7 +66,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     tagged: bool = False  # the response has an ETag
     conditional: bool = False  # accepts If-Match
     paged: bool = False  # the response may have a Link to the next page
-    fleet_text: str = ""  # "fleet", "group" or "host" if the body is one, as YAML or JSON
+    fleet_text: str = ""  # "fleet", "group", "host", … if the body is one, as YAML or JSON
+    ignores: frozenset[str] = frozenset()  # fields of such a body that only GET shows
     also: tuple[int, ...] = ()  # further statuses with a response of the same type
     refuses: tuple[int, ...] = ()  # statuses of errors that do not follow from the other fields
     links: tuple[Link, ...] = ()

@@ -25,6 +25,7 @@ from forewarn.core.history import RecordKind
 from forewarn.core.labels import MAX_TERMS
 from forewarn.support.suggest import nearest
 
+MAX_REMOVE = 10_000_000  # machines
 MAX_SHOWN_PARAMETER = 40  # characters of an unknown parameter
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
@@ -82,6 +83,15 @@ Since: TypeAlias = Annotated[
 ]
 Until: TypeAlias = Annotated[
     str | None, query_time("Only records before this time: a time, or an age.")
+]
+Remove: TypeAlias = Annotated[
+    int | None,
+    QueryParameter(
+        ge=0,
+        le=MAX_REMOVE,
+        description="How many machines are meant to be removed. A change that removes more than the"
+        " setting `max_removals` allows is refused unless this is exactly their number.",
+    ),
 ]
 Force: TypeAlias = Annotated[bool, query("Also remove what has active events.")]
 

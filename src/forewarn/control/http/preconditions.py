@@ -24,9 +24,11 @@ from forewarn.core import Event, Group, Machine, Refused
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import stale
 from forewarn.core.rollouts.model import Rollout
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.service.fleet.apply import fleet_of
-from forewarn.service.fleet.diff import declared
+from forewarn.service.fleet.diff import as_known, declared_host
 from forewarn.service.fleet.export import entry_of
+from forewarn.service.indexes.coverage import CoverageCounts
 from forewarn.store.port import States, Store
 
 ANY = "*"
@@ -38,11 +40,11 @@ _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 def machine_tag(group: Group, machine: Machine) -> str:
-    return _digest(core.machine(group, machine, None, lambda _: ""), machine)
+    return _digest(core.machine(group, machine, None, lambda _: "", 0), machine)
 
 
 def group_tag(group: Group) -> str:
-    return _digest(core.group(group), group.machines, group.place)
+    return _digest(core.group(group, CoverageCounts()), group.machines, group.place)
 
 
 def host_tag(host: Host, machines: Iterable[Machine], events: Iterable[Event]) -> str:
@@ -192,7 +194,7 @@ async def _rollout(context: Context, id: str) -> tuple[str, CurrentTag] | None:
     seen = await context.rollouts.find(id)
     if isinstance(seen, Refused):
         return None
-    ended = await ended_events(context.store, seen)
+    ended = await _ended_events(context, seen)
 
     def current(states: States) -> str | None:
         rollout = states.registry.rollouts.get(seen.id)
@@ -203,9 +205,8 @@ async def _rollout(context: Context, id: str) -> tuple[str, CurrentTag] | None:
     return f"rollout {seen.id}", current
 
 
-async def ended_events(store: Store, rollout: Rollout) -> list[Event]:
-    caused = await store.events_by_cause(rollout.prefix)
-    return [event for event in caused if event.status.over]
+async def _ended_events(context: Context, rollout: Rollout) -> list[Event]:
+    return [event for event in await context.rollouts.events(rollout) if event.status.over]
 
 
 def _active_events(context: Context, states: States, rollout: Rollout) -> list[Event]:
@@ -216,7 +217,7 @@ def _active_events(context: Context, states: States, rollout: Rollout) -> list[E
 
 async def current_rollout_tag(context: Context, rollout: Rollout) -> str:
     """Return the tag of a rollout in the committed state."""
-    ended = await ended_events(context.store, rollout)
+    ended = await _ended_events(context, rollout)
     states = States({}, dict(context.store.groups), registry=context.store.registry)
     return rollout_tag(rollout, [*ended, *_active_events(context, states, rollout)])
 
@@ -224,18 +225,29 @@ async def current_rollout_tag(context: Context, rollout: Rollout) -> str:
 async def _fleet(context: Context, _name: str) -> tuple[str, CurrentTag] | None:
     """Encode the fleet beforehand, since it is too large for a transaction, which only checks that
     the fleet has not changed since."""
-    groups, hosts = dict(context.store.groups), dict(context.store.registry.hosts)
-    tag = await asyncio.to_thread(fleet_tag, groups, hosts)
+    registry = context.store.registry
+    groups, hosts = dict(context.store.groups), dict(registry.hosts)
+    configurations = dict(registry.configurations)
+    tag = await asyncio.to_thread(fleet_tag, groups, hosts, configurations)
 
     def current(states: States) -> str | None:
-        same = _same_groups(groups, states) and _same_hosts(hosts, states.registry.hosts)
+        same = (
+            _same_groups(groups, states)
+            and _same_hosts(hosts, states.registry.hosts)
+            and configurations == states.registry.configurations
+        )
         return tag if same else None
 
     return "the fleet", current
 
 
-def fleet_tag(groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> str:
-    return bytes_tag(msgspec.json.encode(entry_of(fleet_of(groups, hosts))))
+def fleet_tag(
+    groups: Mapping[str, Group],
+    hosts: Mapping[str, Host],
+    configurations: Mapping[str, MaintenanceConfiguration],
+) -> str:
+    fleet = fleet_of(groups, hosts, configurations, known=True)
+    return bytes_tag(msgspec.json.encode(entry_of(fleet)))
 
 
 def _same_groups(before: Mapping[str, Group], states: States) -> bool:
@@ -249,13 +261,13 @@ def _same_groups(before: Mapping[str, Group], states: States) -> bool:
 
 
 def _inventory_of(group: Group) -> tuple[object, ...]:
-    machines = tuple(map(declared, group.machines))
+    machines = tuple(map(as_known, group.machines))
     return group.kind, group.policy, group.place, group.labels, machines
 
 
 def _same_hosts(before: Mapping[str, Host], now: Mapping[str, Host]) -> bool:
     return before.keys() == now.keys() and all(
-        host.labels == now[name].labels for name, host in before.items()
+        declared_host(host) == declared_host(now[name]) for name, host in before.items()
     )
 
 

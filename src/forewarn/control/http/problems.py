@@ -15,6 +15,7 @@ from forewarn.core.refusal import Hint, Refused
 
 PAGE = "/docs"  # lists the kinds; the type of a problem is an anchor on it
 DOCUMENT_PATH = "/schema/openapi.json"
+CALENDAR_PATH = "/v1/calendar.ics"  # accepts HTTP Basic, since calendar programs can do no better
 MEDIA_TYPE = "application/problem+json"
 
 # Id of the request that is being answered, for log lines and problems.
@@ -149,14 +150,18 @@ for _kind in KINDS:
 
 # The hints of the core, in the terms of this API.
 HINTS: dict[Hint, str] = {
+    Hint.REMOVE: "if that is intended, repeat the request with remove={about}",
     Hint.FORCE: "set force to true to override",
     Hint.SHORT_NOTICE: 'set "short_notice" to true to override',
-    Hint.SELECT: 'name "groups", "labels" or "hosts"',
+    Hint.IGNORE_WINDOWS: 'set "ignore_windows" to true to override',
+    Hint.SELECT: 'name "groups", "labels", "machines", "hosts" or "host_labels"',
+    Hint.CONFLICTS: 'set "conflicts" to "split" or "skip"; POST /v1/rollouts/plan lists them',
     Hint.EVACUATE: 'POST /v1/machines/{about}/redeploy first, or set "evacuate" to true',
     Hint.ACCEPT_CLOCK: "if the wall clock is right, POST /v1/clock/accept",
     Hint.SCHEDULE_PREEMPT: "to evict it all the same, POST a Preempt for it to /v1/events",
     Hint.EXPLAIN_HOST: "GET /v1/hosts/{about}/explain names that event",
     Hint.REPAIR_HOST: "POST /v1/hosts/{about}/repair",
+    Hint.RECORD_MOVE: "POST /v1/machines/{about}/moved with its host",
     Hint.CREATE_TOKEN: "POST /v1/tokens",
     Hint.CREATE_ADMIN_TOKEN: 'POST it with "role": "admin"',
     Hint.REVOKE_TOKEN: "POST /v1/tokens/{about}/revoke",
@@ -189,13 +194,20 @@ def problem_of(
 
 def from_refusal(kind: Kind, refused: Refused) -> s.Problem:
     """Return the problem that a refusal of the core becomes."""
-    detail = f"{refused.field}: {refused.message}" if refused.field else refused.message
-    problem = problem_of(kind, detail, suggestion=refused.suggestion)
+    problem = problem_of(kind, _detail(refused), suggestion=refused.suggestion)
     problem.line = refused.line
+    problem.errors += [
+        s.Mistake(pointer=pointer(f".{other.field}"), detail=_detail(other), line=other.line)
+        for other in refused.others
+    ]
     if refused.hint is not None:
         text = HINTS[refused.hint].format(about=refused.about)
         problem.hint = s.ProblemHint(kind=refused.hint.value, about=refused.about, detail=text)
     return problem
+
+
+def _detail(refused: Refused) -> str:
+    return f"{refused.field}: {refused.message}" if refused.field else refused.message
 
 
 def _msgspec_mistakes(kind: Kind, detail: str) -> list[s.Mistake]:

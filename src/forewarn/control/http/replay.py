@@ -37,13 +37,13 @@ async def rebuild_response(
             report = await context.rollouts.report(ids[0] if ids else name)
             return rollouts.report(_existing(report, "its rollout"))
         case KeyedResponse.GROUP:
-            return core.group(_existing(platform.machine_index.group(name), "its group"))
+            group = _existing(platform.machine_index.group(name), "its group")
+            return core.group(group, platform.coverage(group.machines))
         case _:
             group, machine = _existing(platform.machine_index.machine(name), "its machine")
-            view = core.machine(
-                group, machine, platform.poll_index.polls(name), context.metadata_url_of
-            )
-            return s.Restored(**msgspec.structs.asdict(view), notes=notes)
+            polls, now = platform.poll_index.polls(name), platform.writer.now().at
+            view = core.machine(group, machine, polls, context.metadata_url_of, now)
+            return s.MachineOutcome(**msgspec.structs.asdict(view), notes=notes)
 
 
 def _event_of_path(events: list[Event], operation: Operation, name: str) -> Event | None:

@@ -23,13 +23,19 @@ from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
 from forewarn.control.http.operation import Operation, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE
+from forewarn.control.openapi.field_docstrings import field_docstrings
 from forewarn.control.openapi.responses import UNIONS, problem_response, response_type, responses
 from forewarn.control.openapi.values import resolved
 from forewarn.control.schema import core as s
 from forewarn.core.access import Role
 from forewarn.service.fleet import shapes as fleet_shapes
+from forewarn.verdict.values import Complaint, Conduct, Course, Unannounced
+from forewarn.verdict.verdict import Verdict
 
 REFERENCE = "#/components/schemas/{name}"
+NULL = {"type": "null"}
+VERDICT_TYPES = (Complaint, Conduct, Course, Unannounced, Verdict)  # described for editors
+IGNORED = "As GET shows it; ignored."
 FLEET_MEDIA_TYPES = ("application/json", "application/yaml")
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
@@ -42,7 +48,9 @@ TAGS = {
     "groups": "Groups of machines that share a document of events.",
     "hosts": "Hosts that machines run on.",
     "events": "Scheduled events, active and past.",
+    "maintenance": "When maintenance may start: windows and blackouts for machines of all groups.",
     "rollouts": "Maintenance of many machines, one update domain of each group at a time.",
+    "halts": "Halts: nothing that one covers starts until it is released.",
     "fleet": "The inventory: groups, machines and hosts.",
     "history": "Who did what, and when.",
     "feed": "Every change, as a stream or by long-polling.",
@@ -82,10 +90,14 @@ def document(app: Litestar) -> dict[str, Any]:
         title = _component_name(name)
         components[title] = _with_references(schema) | {"title": title}
     _refine(components, body_types)
+    for _, operation in declared.values():
+        for field in sorted(operation.ignores):
+            properties = components[_FLEET_TEXTS[operation.fleet_text]]["properties"]
+            properties.setdefault(field, {"description": IGNORED, "readOnly": True})
     paths: dict[str, dict[str, Any]] = {}
     for name, (handler, operation) in declared.items():
         method, path = name.split()
-        entry = _operation(method, handler, operation, known)
+        entry = _operation(method, path, handler, operation, known)
         paths.setdefault(path, {})[method.lower()] = entry
     return {
         "openapi": "3.1.0",
@@ -115,7 +127,11 @@ def document(app: Litestar) -> dict[str, Any]:
 
 
 def _operation(
-    method: str, handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any]
+    method: str,
+    path: str,
+    handler: HTTPRouteHandler,
+    operation: Operation,
+    known: Mapping[str, Any],
 ) -> dict[str, Any]:
     body_type = _body_type(handler)
     entry: dict[str, Any] = {
@@ -125,7 +141,7 @@ def _operation(
     }
     if description := _description(handler, operation):
         entry["description"] = description
-    if parameters := list(_parameters(handler, operation, method)):
+    if parameters := list(_parameters(handler, operation, method, path)):
         entry["parameters"] = parameters
     if operation.fleet_text:
         reference = {"$ref": REFERENCE.format(name=_FLEET_TEXTS[operation.fleet_text])}
@@ -148,7 +164,13 @@ def _operation(
     return entry
 
 
-_FLEET_TEXTS = {"fleet": "FleetFile", "group": "OneGroupFile", "host": "OneHostFile"}
+_FLEET_TEXTS = {
+    "fleet": "FleetFile",
+    "group": "OneGroupFile",
+    "host": "OneHostFile",
+    "machine": "OneMachineFile",
+    "change of a machine": "MachineChangeFile",
+}
 
 
 def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
@@ -163,14 +185,33 @@ def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
     return text.strip()
 
 
+_PATH_PARAMETERS = {
+    "/v1/events": "Id of the event, or the beginning of it.",
+    "/v1/rollouts": "Id of the rollout, or the beginning of it.",
+    "/v1/tokens": "Id or name of the token.",
+}
+
+
+def _path_parameter(path: str, name: str) -> str:
+    """Describe a parameter of a path: `/v1/machines/{name}` has the name of a machine."""
+    before = path.partition(f"/{{{name}}}")[0]
+    noun = before.rpartition("/")[2].removesuffix("s")
+    return _PATH_PARAMETERS.get(before, f"{name.capitalize()} of the {noun}.")
+
+
 def _parameters(
-    handler: HTTPRouteHandler, operation: Operation, method: str
+    handler: HTTPRouteHandler, operation: Operation, method: str, path: str
 ) -> Iterator[dict[str, Any]]:
     for name, field in handler.parsed_fn_signature.parameters.items():
         kind = field.kwarg_definition
         if isinstance(kind, PathParameter):
-            schema = _schema(field.annotation, kind)
-            yield {"name": name, "in": "path", "required": True, "schema": schema}
+            yield {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": _path_parameter(path, name),
+                "schema": _schema(field.annotation, kind),
+            }
         elif isinstance(kind, QueryParameter):
             schema = _schema(field.annotation, kind)
             if field.default not in (Empty, None):
@@ -254,10 +295,41 @@ def _refine(components: dict[str, Any], body_types: Mapping[Any, None]) -> None:
     """Add to the schemas what msgspec's types do not express."""
     for name, schema in components.items():
         components[name] = resolved(schema)
+    for value_type in VERDICT_TYPES:
+        properties = components[value_type.__name__]["properties"]
+        for name, text in field_docstrings(value_type).items():
+            properties[name] = {"description": text, **properties[name]}
     for body_type in body_types:
         if extra := getattr(body_type, "extra_schema", None):
             components[body_type.__name__] |= extra
-    for name in ("GroupFile", "HostFile"):  # a single one is named by the path
+    for name in ("GroupFile", "HostFile", "MachineFile"):  # a single one is named by the path
         schema = components[name]
         required = [field for field in schema["required"] if field != "name"]
-        components[f"One{name}"] = schema | {"title": f"One{name}", "required": required}
+        single = {
+            "title": f"One{name}",
+            "required": required,
+            "properties": {**schema["properties"]},
+        }
+        components[f"One{name}"] = schema | single
+    machine = components["OneMachineFile"]
+    machine["properties"]["group"] = {
+        "description": "Its group; a new machine needs one.",
+        "anyOf": [{"type": "string"}, NULL],
+    }
+    components["MachineChangeFile"] = machine | {
+        "title": "MachineChangeFile",
+        "description": "What is changed of a machine; null sets the default.",
+        "properties": {
+            name: {"description": schema["description"], "anyOf": [schema, NULL]}
+            for name, schema in machine["properties"].items()
+        },
+    }
+    group, policy = components["OneGroupFile"], components["PolicyFile"]["properties"]
+    group["properties"] |= policy  # as GET shows it; in a fleet file it has a table of its own
+    notice = policy["terminate_notice"]
+    group["properties"]["terminate_notice"] = notice | {
+        "anyOf": [*notice["anyOf"], {"description": "Seconds.", "type": "number"}]
+    }
+    machines = group["properties"]["machines"]
+    names = {"description": "Name of a machine that stays as it is.", "type": "string"}
+    group["properties"]["machines"] = machines | {"items": {"anyOf": [machines["items"], names]}}

@@ -16,20 +16,35 @@ from forewarn.core.events import (
     MAX_DURATION_SECONDS,
     MAX_EVENT_MACHINES,
     MAX_NOTICE,
+    MAX_READY_NOTE,
+    MAX_TICKET,
     EventType,
     Source,
     Status,
 )
 from forewarn.core.fleet import GroupKind, Health
-from forewarn.core.rollouts.lanes import MAX_SELECTED
+from forewarn.core.rollouts.model import LIVE_MIGRATION, Conflicts
 from forewarn.core.rollouts.progress import StepState, WaitKind
-from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
+from forewarn.core.rollouts.selection import MAX_SELECTED
+from forewarn.core.rollouts.waves import MAX_WAVES
 from forewarn.core.time import SECOND
+from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.service.faults import kinds, model, validate
+from forewarn.service.indexes.coverage import COVERAGES, Coverage
+from forewarn.service.platform.explain import AdviceKind
+from forewarn.service.platform.halts import MAX_HALT_GROUPS, MAX_HALT_NOTE
 from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.platform import MAX_CANCELLED
 from forewarn.service.rollouts import rollouts
 from forewarn.service.rollouts.gates import MAX_GATE_TIMEOUT
-from forewarn.service.rollouts.request import MAX_AT_ONCE, MAX_BAKE
+from forewarn.service.rollouts.request import (
+    MAX_AT_ONCE,
+    MAX_BAKE,
+    MAX_FAILURES,
+    MAX_LASTS,
+    MAX_ORDER_LABELS,
+    PauseAfter,
+)
 
 
 def values(enumeration: Iterable[enum.Enum]) -> list[Any]:
@@ -38,26 +53,42 @@ def values(enumeration: Iterable[enum.Enum]) -> list[Any]:
 
 VALUES: Mapping[str, Any] = {
     "EventType": values(EventType),
+    "RolloutKind": [*values(EventType), LIVE_MIGRATION],
     "Status": values(Status),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "Health": values(Health),
+    "Coverage": values(Coverage),
+    "CoverageFilter": list(COVERAGES),
     "MaintenanceMode": values(MaintenanceMode),
     "RolloutState": list(rollouts.STATES),
     "StepState": values(StepState),
+    "AdviceKind": values(AdviceKind),
+    "Conflicts": values(Conflicts),
+    "PauseAfter": values(PauseAfter),
     "HoldKind": values(HoldKind),
     "WaitKind": values(WaitKind),
     "FaultKind": values(kinds.FaultKind),
     "FaultState": list(model.STATES),
     "FaultMethod": ["", *validate.METHODS],
     "MAX_DESCRIPTION": MAX_DESCRIPTION,
+    "MAX_TICKET": MAX_TICKET,
     "MAX_NOTICE": MAX_NOTICE // SECOND,
     "MAX_DURATION_SECONDS": MAX_DURATION_SECONDS,
     "MAX_EVENT_MACHINES": MAX_EVENT_MACHINES,
+    "MAX_READY_NOTE": MAX_READY_NOTE,
     "MAX_SELECTED": MAX_SELECTED,
     "MAX_WINDOWS": MAX_WINDOWS,
+    "MAX_CANCELLED": MAX_CANCELLED,
+    "MAX_HALT_NOTE": MAX_HALT_NOTE,
+    "MAX_HALT_GROUPS": MAX_HALT_GROUPS,
+    "MAX_BLACKOUTS": MAX_BLACKOUTS,
     "MAX_AT_ONCE": MAX_AT_ONCE,
     "MAX_BAKE": MAX_BAKE // SECOND,
+    "MAX_LASTS": MAX_LASTS // SECOND,
+    "MAX_FAILURES": MAX_FAILURES,
+    "MAX_ORDER_LABELS": MAX_ORDER_LABELS,
+    "MAX_WAVES": MAX_WAVES,
     "MAX_GATE_TIMEOUT": MAX_GATE_TIMEOUT // SECOND,
     "MAX_FAULT_TIMES": validate.MAX_FAULT_TIMES,
     "MAX_FAULT_BODY": validate.MAX_FAULT_BODY,

@@ -14,6 +14,7 @@ from forewarn.core import Now, Refused, Time
 from forewarn.core.access import Role
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import MAX_TIME, SECOND
+from forewarn.service.engine.catch_up import Patience
 from forewarn.service.engine.ledger import Hung
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support import guard
@@ -81,17 +82,18 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
         example={"by": 900},
     ).options,
 )
-async def play_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
+async def play_clock(call: Call, data: JSONBody[s.PlayRequest]) -> s.Clock:
     """Advances the clock like `/v1/clock/advance`, but at every change of a document waits until
-    the machines that poll have seen it and have polled again. The response is sent after 20 seconds
-    at the latest; if `now` has not reached the requested time, repeat the request with the same
-    `to`."""
+    the machines that poll have seen it and have polled again, and gives each machine time to react
+    to its own events. The response is sent after 20 seconds, or when the machines that are waited
+    for then have polled; if `now` has not reached the requested time, repeat the request with the
+    same `to`."""
     virtual_time, now = _virtual_time(), context().platform.writer.now()
     # When the request is repeated, somebody else may have advanced the clock beyond `to`.
     to = _target(now.at, data, past_allowed=data.to is not None)
-    end = guard.monotonic() + PLAY_FOR
+    patience, end = Patience(data.timeout, data.reaction_time), guard.monotonic() + PLAY_FOR
     try:
-        while not await virtual_time.step(to, play=True):
+        while not await virtual_time.step(to, patience):
             if guard.monotonic() >= end:
                 break
     except Hung as hung:

@@ -8,7 +8,7 @@ from litestar import Request, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
-from forewarn.control.http.context import Call, context
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import (
     RefusedError,
     duration_of,
@@ -35,6 +35,8 @@ from forewarn.control.http.preconditions import event_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
+from forewarn.core.access import Role
+from forewarn.core.refusal import invalid
 
 MAX_LISTED = 1_000  # events in one response, and the default
 
@@ -75,12 +77,7 @@ async def list_events(
 ) -> list[s.Event]:
     """Lists active events in the order in which they were announced. With `past`, or if `status` is
     Finished or Withdrawn, events that are over follow, the latest first."""
-    if group is not None:
-        authorization.require_group(call, group)
-    if machine is not None:
-        authorization.require_machines(call, machine)
-    if host is not None:
-        authorization.require_host(call, host, whole=False)
+    require_visible(call, group, machine, host)
     criteria = EventFilter(
         group=group,
         machine=machine,
@@ -104,7 +101,7 @@ async def list_events(
             break
         page.append(event)
     if not page:  # not earlier: a resource that was removed may still have past events
-        _require_known(group, machine, host)
+        require_known(group, machine, host)
     return [core.event(event) for event in page]
 
 
@@ -128,16 +125,20 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     """The event is for machines of one group. Without `notice` and `not_before`, it gets the
     minimum notice of its type."""
     authorization.require_machines(call, *data.machines)
+    source = parse_enum(Source, "source", data.source)
+    authorization.require_source(call, source)
     announced = outcome(
         await call.platform.schedule(
             type=parse_enum(EventType, "event type", data.type),
             machines=tuple(data.machines),
             by=call.by,
-            source=parse_enum(Source, "source", data.source),
+            source=source,
             notice=None if data.notice is None else duration_of("notice", data.notice),
             not_before=None if data.not_before is None else instant(data.not_before),
             short_notice=data.short_notice,
+            ignore_windows=data.ignore_windows,
             description=data.description,
+            ticket=data.ticket,
             duration=data.duration,
         )
     )
@@ -172,6 +173,7 @@ async def get_event(call: Call, id: Id) -> s.Event:
         id="approveEvent",
         tag="events",
         summary="Approve an event",
+        role=Role.TENANT,
         respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
@@ -180,10 +182,75 @@ async def get_event(call: Call, id: Id) -> s.Event:
         command_example="event approve 4933F66C",
     ).options,
 )
-async def approve_event(call: Call, id: Id) -> s.Outcome:
-    """The event starts before its `not_before`, as soon as nothing else holds it."""
-    id = await authorization.require_event(call, id, whole=True)
-    return outcome(await call.platform.approve(id, call.by))
+async def approve_event(
+    call: Call,
+    id: Id,
+    ignore_windows: Annotated[
+        bool, query("Let it start outside of maintenance windows and in blackouts, too.")
+    ] = False,
+) -> s.Outcome:
+    """The event starts before its `not_before`, as soon as nothing else holds it. A token that is
+    limited to groups cannot use `ignore_windows`."""
+    if ignore_windows:
+        authorization.require_no_limit(call, "`ignore_windows`")
+    id = await authorization.require_event(call, id)
+    return outcome(await call.platform.approve(id, call.by, ignore_windows=ignore_windows))
+
+
+@post(
+    "/v1/events/{id:str}/postpone",
+    **Operation(
+        id="postponeEvent",
+        tag="events",
+        summary="Postpone an event that has not started",
+        role=Role.TENANT,
+        respects_limits=True,
+        keyed_response=KeyedResponse.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event postpone",),
+        command_example="event postpone 4933F66C --by 30m",
+        example={"by": 1800},
+    ).options,
+)
+async def postpone_event(call: Call, id: Id, data: JSONBody[s.PostponeRequest]) -> s.Outcome:
+    """Moves `not_before`, as far and as often as the policy of the event's group allows
+    (`may_postpone`). If it would be outside of the maintenance windows, it moves on to the next
+    opening. All events of the maintenance of a host move together."""
+    if (data.by is None) == (data.until is None):
+        raise RefusedError(invalid("give either by or until"))
+    id = await authorization.require_event(call, id)
+    by = 0 if data.by is None else duration_of("by", data.by)
+    until = None if data.until is None else instant(data.until)
+    return outcome(await call.platform.postpone(id, call.by, duration=by, until=until))
+
+
+@post(
+    "/v1/events/{id:str}/ready",
+    **Operation(
+        id="reportReady",
+        tag="events",
+        summary="Report whether a machine is ready for an event",
+        role=Role.TENANT,
+        respects_limits=True,
+        keyed_response=KeyedResponse.OUTCOME,
+        conditional=True,
+        refuses=(404,),
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event ready",),
+        command_example="event ready 4933F66C web_0 --note drained",
+        example={"machine": "web_0", "note": "drained"},
+    ).options,
+)
+async def report_ready(call: Call, id: Id, data: JSONBody[s.ReadyRequest]) -> s.Outcome:
+    """For a machine that does not report it itself. The event must be listed in the document of the
+    group; nothing starts because of the report."""
+    id = await authorization.require_event(call, id)
+    return outcome(
+        await call.platform.report_ready(
+            id, call.by, data.machine, ready=data.ready, note=data.note
+        )
+    )
 
 
 @post(
@@ -192,6 +259,7 @@ async def approve_event(call: Call, id: Id) -> s.Outcome:
         id="cancelEvent",
         tag="events",
         summary="Cancel an event that has not started",
+        role=Role.TENANT,
         respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
@@ -201,8 +269,35 @@ async def approve_event(call: Call, id: Id) -> s.Outcome:
     ).options,
 )
 async def cancel_event(call: Call, id: Id) -> s.Outcome:
-    id = await authorization.require_event(call, id, whole=True)
+    id = await authorization.require_requested_event(call, id)
     return outcome(await call.platform.cancel(id, call.by))
+
+
+@post(
+    "/v1/events/cancel",
+    **Operation(
+        id="cancelEvents",
+        tag="events",
+        summary="Cancel several events that have not started",
+        status=200,
+        role=Role.TENANT,
+        respects_limits=True,
+        why_no_key="an event is cancelled only once",
+        links=links_to("getEvent", parameter="id", place="events/0/id"),
+        commands=("event cancel",),
+        command_example="event cancel --group web --yes",
+        example={"ids": ["4933F66C"], "reason": "wrong week"},
+    ).options,
+)
+async def cancel_events(call: Call, data: JSONBody[s.CancelRequest]) -> s.CancelledEvents:
+    """In one commit. Events that have started, and ids that are unknown or ambiguous, are reported
+    and left alone. With the maintenance of a host, its events of all groups are cancelled."""
+    ids = [await authorization.require_requested_event(call, id) for id in data.ids]
+    outcome = unwrap(await call.platform.cancel_all(ids, call.by, data.reason))
+    return s.CancelledEvents(
+        events=[core.event(event) for event in outcome.events],
+        refused=[str(refused) for refused in outcome.refused],
+    )
 
 
 @post(
@@ -221,7 +316,7 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
 )
 async def retry_event(call: Call, id: Id) -> s.Outcome:
     """The driver carries the event out again."""
-    id = await authorization.require_event(call, id, whole=True)
+    id = await authorization.require_requested_event(call, id)
     return outcome(await call.platform.retry(id, call.by))
 
 
@@ -242,8 +337,8 @@ async def retry_event(call: Call, id: Id) -> s.Outcome:
 )
 async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s.Outcome:
     """Use this after the work was done by hand, or if the driver cannot complete it."""
-    id = await authorization.require_event(call, id, whole=True)
-    return outcome(await call.platform.finish(id, call.by, data.reason))
+    id = await authorization.require_requested_event(call, id)
+    return outcome(await call.platform.finish(id, call.by, data.reason, data.moved))
 
 
 @get(
@@ -265,7 +360,20 @@ async def explain_event(call: Call, id: Id) -> s.Explanation:
     )
 
 
-def _require_known(group: str | None, machine: str | None, host: str | None) -> None:
+def require_visible(
+    call: CallContext, group: str | None, machine: str | None, host: str | None
+) -> None:
+    """Refuse to filter by what is outside of the caller's limit."""
+    if group is not None:
+        authorization.require_group(call, group)
+    if machine is not None:
+        authorization.require_machines(call, machine)
+    if host is not None:
+        authorization.require_host(call, host, whole=False)
+
+
+def require_known(group: str | None, machine: str | None, host: str | None) -> None:
+    """Refuse to filter by what does not exist."""
     machine_index = context().platform.machine_index
     if group is not None and machine_index.group(group) is None:
         raise RefusedError(machine_index.unknown_group(group))

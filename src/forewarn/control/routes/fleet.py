@@ -6,32 +6,51 @@ Bodies are YAML or JSON. They are passed on as text, so that errors can name the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, delete, get, put
+from litestar import Request, Response, delete, get, patch, put
 from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, unwrap
+from forewarn.control.http.errors import RefusedError, parse_enum, unwrap
 from forewarn.control.http.operation import REPEATABLE, Operation
-from forewarn.control.http.parameters import Force, Name, query
+from forewarn.control.http.parameters import Force, Name, Remove, query
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
+from forewarn.control.schema import core as s
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
-from forewarn.core.fleet import Host
+from forewarn.core.fleet import Host, Placement
 from forewarn.core.refusal import invalid
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.service.fleet import edit, shapes
 from forewarn.service.fleet.diff import Difference
 from forewarn.service.fleet.export import entry_of
+from forewarn.service.fleet.read import group_of_machine
+from forewarn.support.convert import convert
 
 MAX_HOST_BYTES = 1024 * 1024  # of the body of one host
 JSON = "application/json"
 
 
-def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
-    return dict(context().store.groups), dict(context().store.registry.hosts)
+def _shown_only(
+    view: type[msgspec.Struct], entry: type[msgspec.Struct], *more: str
+) -> frozenset[str]:
+    """Return the fields that are shown, but cannot be changed."""
+    changeable = {field.name for field in msgspec.structs.fields(entry)}.union(more)
+    return frozenset(field.name for field in msgspec.structs.fields(view)) - changeable
+
+
+SHOWN_OF_MACHINE = _shown_only(s.Machine, shapes.MachineEntry, "group")
+SHOWN_OF_GROUP = _shown_only(s.Group, shapes.GroupEntry, *edit.POLICY_KEYS)
+SHOWN_OF_HOST = _shown_only(s.Host, shapes.HostEntry)
+
+
+def snapshot() -> tuple[dict[str, Group], dict[str, Host], dict[str, MaintenanceConfiguration]]:
+    registry = context().store.registry
+    return dict(context().store.groups), dict(registry.hosts), dict(registry.configurations)
 
 
 @put(
@@ -64,12 +83,28 @@ async def put_fleet(
     request: Request[Any, Any, Any],
     plan: Annotated[bool, query("Return what would change, without changing it.")] = False,
     force: Force = False,
+    placement: Annotated[
+        str | None,
+        query(
+            "Who is right if the file names another host for a machine than the one that it is"
+            " known to have moved to: the `file`, or what was `reported`. Default: the setting"
+            " `placement`."
+        ),
+    ] = None,
+    remove: Remove = None,
 ) -> FleetDifference:
     text = await _text(request)
+    who = None if placement is None else parse_enum(Placement, "placement", placement)
     # Computed before the comparison, so that If-Match detects a change in between.
     tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
     difference = await context().fleet_apply.text(
-        text, by=call.by, force=force, plan=plan, unless=call.precondition
+        text,
+        by=call.by,
+        force=force,
+        plan=plan,
+        placement=who,
+        remove=remove,
+        unless=call.precondition,
     )
     return _difference_view(difference, planned=plan, etag=tag)
 
@@ -84,7 +119,8 @@ async def put_fleet(
     ).options,
 )
 async def get_fleet(call: Call) -> Response[bytes]:
-    """Applying the response again changes nothing."""
+    """Each machine is on the host that it is known to be on. Applying the response again changes
+    nothing, except that the inventory then knows of moves."""
     current = context().fleet_apply.current()
     encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
     call.headers["ETag"] = bytes_tag(encoded)
@@ -121,9 +157,16 @@ def get_fleet_progress() -> FleetProgress:
     return FleetProgress(progress.stage, progress.fraction)
 
 
-async def apply_change(call: Call, change: edit.Change, *, force: bool) -> FleetDifference:
+async def apply_change(
+    call: Call,
+    change: edit.Change,
+    *,
+    force: bool,
+    remove: int | None = None,
+    only: Callable[[], Collection[str]] | None = None,
+) -> FleetDifference:
     difference = await context().fleet_apply.change(
-        change, by=call.by, force=force, unless=call.precondition
+        change, by=call.by, force=force, remove=remove, only=only, unless=call.precondition
     )
     return _difference_view(difference, planned=False)
 
@@ -143,6 +186,7 @@ def host_of(machine: str) -> str:
         why_no_key=REPEATABLE,
         conditional=True,
         fleet_text="group",
+        ignores=SHOWN_OF_GROUP,
         refuses=(409,),
         example={"kind": "availability-set", "machines": [{"name": "app-0"}, {"name": "app-1"}]},
     ).options,
@@ -152,10 +196,11 @@ async def put_group(
     name: Name,
     request: Request[Any, Any, Any],
     force: Force = False,
+    remove: Remove = None,
 ) -> FleetDifference:
-    return await apply_change(
-        call, edit.put_group(name, await _text(request, "group")), force=force
-    )
+    text, address_problem = await _text(request, "group"), context().fleet_apply.address_problem
+    change = edit.put_group(name, text, SHOWN_OF_GROUP, address_problem)
+    return await apply_change(call, change, force=force, remove=remove)
 
 
 @delete(
@@ -169,9 +214,11 @@ async def put_group(
         refuses=(409,),
     ).options,
 )
-async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDifference:
+async def remove_group(
+    call: Call, name: Name, force: Force = False, remove: Remove = None
+) -> FleetDifference:
     """Unlike a deletion of machines, this is not announced to guests."""
-    return await apply_change(call, edit.remove_group(name), force=force)
+    return await apply_change(call, edit.remove_group(name), force=force, remove=remove)
 
 
 @put(
@@ -184,13 +231,14 @@ async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDif
         why_no_key=REPEATABLE,
         conditional=True,
         fleet_text="host",
+        ignores=SHOWN_OF_HOST,
         refuses=(409,),
         example={"labels": {"rack": "r1"}},
     ).options,
 )
 async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> FleetDifference:
     text = await _text(request, "host", MAX_HOST_BYTES)
-    return await apply_change(call, edit.put_host(name, text), force=False)
+    return await apply_change(call, edit.put_host(name, text, SHOWN_OF_HOST), force=False)
 
 
 @delete(
@@ -221,7 +269,81 @@ async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDiff
 )
 async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetDifference:
     """Unlike `POST /v1/machines/{name}/delete`, this is not announced to guests."""
-    return await apply_change(call, edit.remove_machine(name), force=force)
+    machine_index = context().platform.machine_index
+    if machine_index.machine(name) is None:
+        raise RefusedError(machine_index.unknown_machine(name))
+    change = edit.remove_machine(name)
+    return await apply_change(
+        call, change, force=force, remove=1, only=lambda: {machine_index.group_of(name) or ""}
+    )
+
+
+@put(
+    "/v1/machines/{name:str}",
+    request_max_body_size=MAX_HOST_BYTES,
+    **Operation(
+        id="putMachine",
+        tag="fleet",
+        summary="Create or replace a machine",
+        why_no_key=REPEATABLE,
+        conditional=True,
+        fleet_text="machine",
+        ignores=SHOWN_OF_MACHINE,
+        refuses=(409,),
+        example={"group": "db", "update_domain": 1},
+    ).options,
+)
+async def put_machine(
+    call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
+) -> FleetDifference:
+    """Takes the keys of a machine in a fleet file, and `group`. What `GET` returns can be sent
+    back; fields that cannot be changed are ignored. A `host` is where the machine is: what is
+    planned for its old host does not affect it any more."""
+    return await _machine_changed(call, name, request, force=force, keep=False)
+
+
+@patch(
+    "/v1/machines/{name:str}",
+    request_max_body_size=MAX_HOST_BYTES,
+    **Operation(
+        id="patchMachine",
+        tag="fleet",
+        summary="Change a machine",
+        why_no_key=REPEATABLE,
+        conditional=True,
+        fleet_text="change of a machine",
+        ignores=SHOWN_OF_MACHINE,
+        refuses=(409,),
+        example={"labels": {"ring": "canary"}},
+    ).options,
+)
+async def patch_machine(
+    call: Call, name: Name, request: Request[Any, Any, Any], force: Force = False
+) -> FleetDifference:
+    """Like `PUT`, but keys that are omitted keep their values; null sets the default."""
+    machine_index = context().platform.machine_index
+    if machine_index.machine(name) is None:
+        raise RefusedError(machine_index.unknown_machine(name))
+    return await _machine_changed(call, name, request, force=force, keep=True)
+
+
+async def _machine_changed(
+    call: Call, name: str, request: Request[Any, Any, Any], *, force: bool, keep: bool
+) -> FleetDifference:
+    text = await _text(request, "machine", MAX_HOST_BYTES)
+    machine_index = context().platform.machine_index
+    group = group_of_machine(text)
+    change = edit.put_machine(
+        name,
+        text,
+        machine_index,
+        ignored=SHOWN_OF_MACHINE,
+        keep=keep,
+        address_problem=context().fleet_apply.address_problem,
+    )
+    return await apply_change(
+        call, change, force=force, only=lambda: {group, machine_index.group_of(name) or ""}
+    )
 
 
 async def _text(
@@ -240,4 +362,4 @@ def _difference_view(
     difference: Difference | Refused, *, planned: bool, etag: str = ""
 ) -> FleetDifference:
     fields = {**msgspec.structs.asdict(unwrap(difference)), "planned": planned, "etag": etag}
-    return msgspec.convert(fields, FleetDifference, from_attributes=True)
+    return convert(fields, FleetDifference, from_attributes=True)

@@ -17,6 +17,7 @@ from forewarn.control.http.errors import (
     encode_in_thread,
     parse_enum,
     parse_selector,
+    parse_text,
     unwrap,
 )
 from forewarn.control.http.operation import (
@@ -37,8 +38,13 @@ from forewarn.control.http.paging import (
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
 from forewarn.control.schema import core as s
-from forewarn.control.views import core
+from forewarn.control.views import core, maintenance
 from forewarn.core import EventType, Group, GroupKind, Policy
+from forewarn.core.may_postpone import parse_may_postpone
+from forewarn.core.window_syntax import parse_blackout, parse_window
+from forewarn.support.text import either_of
+
+PLATFORM_RULES = ("windows", "blackouts", "may_postpone")  # of a policy
 
 
 def known_group(name: str) -> Group:
@@ -47,6 +53,10 @@ def known_group(name: str) -> Group:
     if group is None:
         raise RefusedError(machine_index.unknown_group(name))
     return group
+
+
+def group_view(group: Group) -> s.Group:
+    return core.group(group, context().platform.coverage(group.machines))
 
 
 @get(
@@ -85,7 +95,7 @@ async def list_groups(
         if more:
             last = (groups[-1].name,)
             add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-        return [core.group(group) for group in groups]
+        return [group_view(group) for group in groups]
 
     return await encode_in_thread(page)
 
@@ -107,7 +117,25 @@ def get_group(call: Call, name: Name) -> s.Group:
     authorization.require_group(call, name)
     group = known_group(name)
     call.headers["ETag"] = group_tag(group)
-    return core.group(group)
+    return group_view(group)
+
+
+@get(
+    "/v1/groups/{name:str}/windows",
+    sync_to_thread=False,
+    **Operation(
+        id="getGroupWindows",
+        tag="groups",
+        summary="Get the times in which maintenance of a group may start",
+        respects_limits=True,
+        commands=("group windows", "group show"),
+        command_example="group windows web",
+    ).options,
+)
+def get_group_windows(call: Call, name: Name) -> s.GroupWindows:
+    authorization.require_group(call, name)
+    group = known_group(name)
+    return maintenance.group_windows(group, context().platform.writer.now())
 
 
 @post(
@@ -128,7 +156,7 @@ async def disable_group(call: Call, name: Name) -> s.Group:
     """The group is disabled until one of its machines polls again."""
     authorization.require_group(call, name)
     unwrap(await call.platform.disable(name, call.by))
-    return core.group(known_group(name))
+    return group_view(known_group(name))
 
 
 @post(
@@ -137,7 +165,6 @@ async def disable_group(call: Call, name: Name) -> s.Group:
         id="evictGroup",
         tag="groups",
         summary="Evict all spot machines of a group",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
@@ -147,7 +174,6 @@ async def disable_group(call: Call, name: Name) -> s.Group:
 )
 async def evict_group(call: Call, name: Name) -> s.Outcomes:
     """`name` is the name of a group, or of a scale set. Each machine gets a Preempt of its own."""
-    authorization.require_scale_set(call, name)
     return core.outcomes(unwrap(await call.removals.evict_all(name, call.by)))
 
 
@@ -191,11 +217,13 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
 async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) -> s.Group:
     """Fields that are omitted keep their values."""
     authorization.require_group(call, name)
+    if any(getattr(data, key) is not msgspec.UNSET for key in PLATFORM_RULES):
+        authorization.require_no_limit(call, f"{either_of(PLATFORM_RULES)} of a group")
     _changed_policy(Policy(), data)  # refuses invalid values before the transaction
     group = await call.platform.set_policy(
         name, lambda policy: _changed_policy(policy, data), call.by
     )
-    return core.group(unwrap(group))
+    return group_view(unwrap(group))
 
 
 def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
@@ -210,5 +238,14 @@ def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:
         notice = request.terminate_notice
         changes["terminate_notice"] = (
             None if notice is None else duration_of("terminate_notice", notice)
+        )
+    if request.windows is not msgspec.UNSET:
+        changes["windows"] = tuple(parse_text(parse_window, w) for w in request.windows)
+    if request.blackouts is not msgspec.UNSET:
+        changes["blackouts"] = tuple(parse_text(parse_blackout, b) for b in request.blackouts)
+    if request.may_postpone is not msgspec.UNSET:
+        allowed = request.may_postpone
+        changes["may_postpone"] = (
+            None if allowed is None else parse_text(parse_may_postpone, allowed)
         )
     return msgspec.structs.replace(policy, **changes)

@@ -142,7 +142,8 @@ async def get_history(
         cursor = f"{at}-{seq}" if after_seq is None else str(seq)
         key = "after" if oldest_first else "before" if after_seq is None else "after_seq"
         add_next_link(call.headers, request.url.path, request.scope["query_string"], (cursor,), key)
-    return HistoryPage(records=[history_record(record) for record in page.records], next=cursor)
+    records = [history_record(record, limited=call.limited) for record in page.records]
+    return HistoryPage(records=records, next=cursor)
 
 
 @get(
@@ -178,7 +179,7 @@ async def _lines(call: CallContext, records: AsyncIterator[Record]) -> AsyncIter
     """Yield the lines of an export; if the token ends, raise, so that the response breaks off."""
     chunk = bytearray()
     async for record in records:
-        chunk += _encode(history_record(record)) + b"\n"
+        chunk += _encode(history_record(record, limited=call.limited)) + b"\n"
         if len(chunk) >= EXPORT_CHUNK:
             authorization.require_valid_token(call)
             yield bytes(chunk)

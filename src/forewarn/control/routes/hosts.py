@@ -1,4 +1,4 @@
-"""Hosts in the control API: listing them, and maintenance, failure and repair of a host."""
+"""Hosts in the control API: listing them, and maintenance, failure, repair and cordon of a host."""
 
 from __future__ import annotations
 
@@ -129,7 +129,6 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
         id="maintainHost",
         tag="hosts",
         summary="Schedule maintenance of a host",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
@@ -141,7 +140,6 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
 async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
     """Announces one event for each group with machines on the host. They start together, unless
     `evacuate` moves the machines away one by one."""
-    authorization.require_host(call, name)
     return core.outcomes(
         unwrap(
             await call.hosts.maintain(
@@ -152,7 +150,9 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
                 notice=None if data.notice is None else duration_of("notice", data.notice),
                 not_before=None if data.not_before is None else instant(data.not_before),
                 short_notice=data.short_notice,
+                ignore_windows=data.ignore_windows,
                 description=data.description,
+                ticket=data.ticket,
                 duration=data.duration,
             )
         )
@@ -165,7 +165,6 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
         id="degradeHost",
         tag="hosts",
         summary="Report that a host is expected to fail, and redeploy its machines",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
@@ -175,10 +174,17 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
     ).options,
 )
 async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
-    authorization.require_host(call, name)
     notice = DEGRADED_NOTICE if data.notice is None else duration_of("notice", data.notice)
     return core.outcomes(
-        unwrap(await call.hosts.degrade(name, call.by, notice=notice, note=data.note))
+        unwrap(
+            await call.hosts.degrade(
+                name,
+                call.by,
+                notice=notice,
+                note=data.note,
+                ignore_windows=data.ignore_windows,
+            )
+        )
     )
 
 
@@ -188,7 +194,6 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
         id="failHost",
         tag="hosts",
         summary="Report that a host has failed",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         links=FIRST_EVENT_LINKS,
@@ -199,7 +204,6 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
 )
 async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
     """All machines on the host are redeployed without notice."""
-    authorization.require_host(call, name)
     return core.outcomes(unwrap(await call.hosts.fail(name, call.by, note=data.note)))
 
 
@@ -209,7 +213,6 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
         id="repairHost",
         tag="hosts",
         summary="Report that a host is repaired",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         commands=("host repair",),
@@ -217,5 +220,82 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
     ).options,
 )
 async def repair_host(call: Call, name: Name) -> s.Outcomes:
-    authorization.require_host(call, name)
     return core.outcomes(unwrap(await call.hosts.repair(name, call.by)))
+
+
+@post(
+    "/v1/hosts/{name:str}/cordon",
+    **Operation(
+        id="cordonHost",
+        tag="hosts",
+        summary="Let no machine be moved to a host",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        commands=("host cordon",),
+        command_example="host cordon host-a",
+        example={"note": "new fans"},
+    ).options,
+)
+async def cordon_host(call: Call, name: Name, data: JSONBody[s.CordonRequest]) -> s.Outcomes:
+    """Machines that are on the host stay there."""
+    return core.outcomes(unwrap(await call.hosts.cordon(name, call.by, note=data.note)))
+
+
+@post(
+    "/v1/hosts/{name:str}/uncordon",
+    **Operation(
+        id="uncordonHost",
+        tag="hosts",
+        summary="Let machines be moved to a host again",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        commands=("host uncordon",),
+        command_example="host uncordon host-a",
+    ).options,
+)
+async def uncordon_host(call: Call, name: Name) -> s.Outcomes:
+    return core.outcomes(unwrap(await call.hosts.uncordon(name, call.by)))
+
+
+@post(
+    "/v1/hosts/{name:str}/drain",
+    **Operation(
+        id="drainHost",
+        tag="hosts",
+        summary="Cordon a host, and move its machines to other hosts",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        links=FIRST_EVENT_LINKS,
+        commands=("host drain",),
+        command_example="host drain host-a",
+        example={"notice": 1800},
+    ).options,
+)
+async def drain_host(call: Call, name: Name, data: JSONBody[s.DrainRequest]) -> s.Outcomes:
+    """Each machine gets a Freeze of its own and is moved by a live migration."""
+    notice = None if data.notice is None else duration_of("notice", data.notice)
+    return core.outcomes(
+        unwrap(
+            await call.hosts.maintain(
+                name, MaintenanceMode.LIVE_MIGRATION, call.by, evacuate=True, notice=notice
+            )
+        )
+    )
+
+
+@post(
+    "/v1/hosts/{name:str}/return",
+    **Operation(
+        id="returnHost",
+        tag="hosts",
+        summary="Put a host back into service",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        commands=("host return",),
+        command_example="host return host-a",
+    ).options,
+)
+async def return_host(call: Call, name: Name) -> s.Outcomes:
+    """Withdraws what is still planned to move its machines away, and uncordons it. Machines that
+    have left it stay where they are."""
+    return core.outcomes(unwrap(await call.hosts.put_back(name, call.by)))

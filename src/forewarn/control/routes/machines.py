@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from forewarn.control.http.errors import (
     encode_in_thread,
     outcome,
     parse_enum,
+    parse_name,
     parse_selector,
     unwrap,
 )
@@ -35,7 +37,9 @@ from forewarn.control.routes.groups import known_group
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, Machine
+from forewarn.core.access import Role
 from forewarn.core.fleet import Health
+from forewarn.service.indexes.coverage import COVERAGES, has
 
 
 @get(
@@ -74,6 +78,14 @@ async def list_machines(
     enabled: Annotated[
         bool | None, query("True: only machines of enabled groups; false: only the others.")
     ] = None,
+    coverage: Annotated[
+        str | None,
+        query(
+            "Only machines that have polled in the last hour, only before that, or never; or that"
+            " were shown events of their own and have never approved one.",
+            enum="CoverageFilter",
+        ),
+    ] = None,
     limit: Limit = MAX_PAGE,
     after: After = None,
 ) -> Response[bytes]:
@@ -82,33 +94,50 @@ async def list_machines(
         authorization.require_group(call, group)
     if host is not None:
         authorization.require_host(call, host, whole=False)
-        unwrap(context().hosts.host(host))
     criteria = MachineFilter(
         labels=parse_selector(label) or (),
-        host=host,
         gone=gone,
         enabled=enabled,
-        health=None if health is None else parse_enum(Health, "health", health),
+        coverage=None if coverage is None else parse_name(COVERAGES, "coverage", coverage),
     )
+    polls, now = context().platform.poll_index.polls, context().platform.writer.now().at
+    cursor = parse_name_cursor(after)
+    members = _members(call, group, _hosts(host, health))
+
+    def covered(machine: Machine, coverage: str) -> bool:
+        return machine.alive and has(coverage, polls(machine.name), now)
+
+    def page() -> list[s.Machine]:
+        machines, more = take_page(filters.machines(members, criteria, covered, cursor), limit)
+        if more:
+            last = (machines[-1][0].name, machines[-1][1].name)
+            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+        return core.machines(machines, polls, context().metadata_url_of, now)
+
+    return await encode_in_thread(page)
+
+
+def _hosts(name: str | None, health: str | None) -> list[str] | None:
+    """Return the hosts that a list is limited to; None: it is not limited to hosts."""
+    wanted = None if health is None else parse_enum(Health, "health", health)
+    if name is None and wanted is None:
+        return None
+    hosts = context().hosts.hosts() if name is None else [unwrap(context().hosts.host(name))]
+    return [host.name for host in hosts if wanted in (None, host.health)]
+
+
+def _members(
+    call: Call, group: str | None, hosts: list[str] | None
+) -> list[tuple[Group, Sequence[Machine]]]:
+    """Return the machines that the caller sees, of one group or on some hosts, by their group."""
     if group is None:
         groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
     else:
         groups = [known_group(group)]
-    hosts = context().store.registry.hosts
-    cursor = parse_name_cursor(after)
-
-    def health_of(name: str) -> Health | None:
-        return hosts[name].health if name in hosts else None
-
-    def page() -> list[s.Machine]:
-        machines, more = take_page(filters.machines(groups, criteria, health_of, cursor), limit)
-        if more:
-            last = (machines[-1][0].name, machines[-1][1].name)
-            add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-        polls, url = context().platform.poll_index.polls, context().metadata_url_of
-        return core.machines(machines, polls, url)
-
-    return await encode_in_thread(page)
+    if hosts is None:
+        return [(g, g.machines) for g in groups]
+    on_hosts = context().hosts.members_on(hosts)
+    return [(g, on_hosts[g.name]) for g in groups if g.name in on_hosts]
 
 
 def known_machine(name: str) -> tuple[Group, Machine]:
@@ -120,8 +149,9 @@ def known_machine(name: str) -> tuple[Group, Machine]:
 
 
 def machine_view(group: Group, machine: Machine) -> s.Machine:
-    polls = context().platform.poll_index.polls(machine.name)
-    return core.machine(group, machine, polls, context().metadata_url_of)
+    platform = context().platform
+    polls, now = platform.poll_index.polls(machine.name), platform.writer.now().at
+    return core.machine(group, machine, polls, context().metadata_url_of, now)
 
 
 @get(
@@ -150,6 +180,7 @@ def get_machine(call: Call, name: Name) -> s.Machine:
         id="restartMachine",
         tag="machines",
         summary="Restart a machine as its user, announced as a Reboot",
+        role=Role.TENANT,
         respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
@@ -170,6 +201,7 @@ async def restart_machine(call: Call, name: Name) -> s.Outcome:
         id="redeployMachine",
         tag="machines",
         summary="Redeploy a machine as its user, announced as a Redeploy",
+        role=Role.TENANT,
         respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
@@ -191,17 +223,43 @@ async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
         tag="machines",
         summary="Restore a machine that was evicted or deleted",
         respects_limits=True,
-        keyed_response=KeyedResponse.RESTORED,
+        keyed_response=KeyedResponse.MACHINE,
         conditional=True,
         links=links_to("getMachine", parameter="name", place="name"),
         commands=("machine restore",),
         command_example="machine restore web_2",
     ).options,
 )
-async def restore_machine(call: Call, name: Name) -> s.Restored:
+async def restore_machine(call: Call, name: Name) -> s.MachineOutcome:
     authorization.require_machines(call, name)
-    notes = list(unwrap(await call.platform.restore(name, call.by)))
-    return s.Restored(**msgspec.structs.asdict(machine_view(*known_machine(name))), notes=notes)
+    return _machine_outcome(name, unwrap(await call.platform.restore(name, call.by)))
+
+
+@post(
+    "/v1/machines/{name:str}/moved",
+    **Operation(
+        id="recordMove",
+        tag="machines",
+        summary="Record on which host a machine is",
+        keyed_response=KeyedResponse.MACHINE,
+        conditional=True,
+        refuses=(404,),
+        links=links_to("getMachine", parameter="name", place="name"),
+        commands=("machine moved",),
+        command_example="machine moved web_0 --to h3",
+        example={"host": "h3"},
+    ).options,
+)
+async def record_move(call: Call, name: Name, data: JSONBody[s.MovedRequest]) -> s.MachineOutcome:
+    """For a machine that was moved without an event, by hand or by another system. Nothing is done
+    to the machine. What is planned for its old host does not affect it any more; events that have
+    started continue."""
+    return _machine_outcome(name, unwrap(await call.platform.record_move(name, data.host, call.by)))
+
+
+def _machine_outcome(name: str, notes: Sequence[str]) -> s.MachineOutcome:
+    view = msgspec.structs.asdict(machine_view(*known_machine(name)))
+    return s.MachineOutcome(**view, notes=list(notes))
 
 
 @post(
@@ -210,7 +268,6 @@ async def restore_machine(call: Call, name: Name) -> s.Restored:
         id="evictMachine",
         tag="machines",
         summary="Evict a spot machine, announced as a Preempt",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
@@ -219,7 +276,6 @@ async def restore_machine(call: Call, name: Name) -> s.Restored:
     ).options,
 )
 async def evict_machine(call: Call, name: Name) -> s.Outcome:
-    authorization.require_machines(call, name)
     return outcome(await call.removals.evict(name, call.by))
 
 
@@ -248,7 +304,6 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
         id="failMachine",
         tag="machines",
         summary="Make a machine fail without notice",
-        respects_limits=True,
         keyed_response=KeyedResponse.OUTCOME,
         conditional=True,
         links=EVENT_LINKS,
@@ -258,6 +313,5 @@ async def delete_machine(call: Call, name: Name) -> s.Outcome:
     ).options,
 )
 async def fail_machine(call: Call, name: Name, data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
-    authorization.require_machines(call, name)
     type = parse_enum(EventType, "event type", data.type)
     return outcome(await call.removals.fail(name, type, call.by))

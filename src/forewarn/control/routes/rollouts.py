@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from litestar import Request, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, duration_of, parse_enum, unwrap
+from forewarn.control.http.errors import RefusedError, duration_of, instant, parse_enum, unwrap
 from forewarn.control.http.operation import KeyedResponse, Operation, links_to
 from forewarn.control.http.paging import (
     MAX_PAGE,
@@ -19,7 +19,7 @@ from forewarn.control.http.paging import (
     parse_time_cursor,
     take_page,
 )
-from forewarn.control.http.parameters import Id
+from forewarn.control.http.parameters import Id, query
 from forewarn.control.http.preconditions import current_rollout_tag
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import rollouts as views
@@ -27,12 +27,20 @@ from forewarn.core import EventType
 from forewarn.core.access import Role
 from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
-from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
-from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate
-from forewarn.core.rollouts.window_syntax import parse_window
-from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.core.rollouts.model import GATE_TIMEOUT, LIVE_MIGRATION, Conflicts, Gate
+from forewarn.core.rollouts.progress import StepState
+from forewarn.core.rollouts.selection import MAX_SELECTED, Selection
+from forewarn.core.window_syntax import parse_window
+from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
 from forewarn.service.rollouts.rollouts import STATES, RolloutReport
 from forewarn.support.text import listing
+
+OfGroup: TypeAlias = Annotated[
+    str | None, query("Name of a group of the rollout; only what is about it.")
+]
+OfHost: TypeAlias = Annotated[
+    str | None, query("Name of a host of the rollout; only what is about it.")
+]
 
 
 @get(
@@ -88,7 +96,6 @@ async def list_rollouts(
         tag="rollouts",
         summary="Start a rollout",
         status=201,
-        respects_limits=True,
         keyed_response=KeyedResponse.ROLLOUT,
         refuses=(404,),
         links=links_to(
@@ -107,7 +114,6 @@ async def list_rollouts(
 )
 async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
     request = _rollout_request(data, call.by)
-    authorization.require_selection(call, request)
     report = views.report(unwrap(await call.rollouts.start(request)))
     call.headers["Location"] = f"/v1/rollouts/{report.id}"
     return report
@@ -120,19 +126,27 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
         tag="rollouts",
         summary="Plan a rollout without starting it",
         role=Role.VIEWER,
-        respects_limits=True,
         refuses=(404, 409),
         commands=("rollout plan",),
         command_example="rollout plan --type Reboot --group web",
         example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
     ).options,
 )
-async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
-    """Returns the steps that the rollout would take if it were started now, with their times."""
-    lasts = None if data.lasts is None else duration_of("lasts", data.lasts)
+async def plan_rollout(
+    call: Call,
+    data: JSONBody[r.RolloutRequest],
+    lane: Annotated[
+        str | None, query("Name of a group or host; only its steps are returned.")
+    ] = None,
+    steps: Annotated[
+        int, QueryParameter(ge=0, le=MAX_PAGE, description="Maximum number of steps to return.")
+    ] = MAX_PAGE,
+) -> r.RolloutPlan:
+    """Returns what the rollout would do if it were started now, with times and sums, and its steps
+    in the order of their announcement."""
     request = _rollout_request(data, call.by)
-    authorization.require_selection(call, request)
-    return views.plan(*unwrap(await call.rollouts.plan(request, lasts)))
+    draft, forecast = unwrap(await call.rollouts.plan(request))
+    return views.plan(draft, forecast, lambda step: lane in (None, step.lane), steps)
 
 
 @get(
@@ -167,9 +181,82 @@ async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
         command_example="rollout explain 1B2C",
     ).options,
 )
-async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
+async def explain_rollout(
+    call: Call, id: Id, group: OfGroup = None, host: OfHost = None
+) -> r.RolloutExplanation:
+    """Lanes that wait for the same reason are counted, with some examples."""
     id = await authorization.require_rollout(call, id)
-    return views.explanation(unwrap(await context().rollouts.explain(id)))
+    return views.explanation(unwrap(await context().rollouts.explain(id, host or group)))
+
+
+@get(
+    "/v1/rollouts/{id:str}/steps",
+    **Operation(
+        id="listRolloutSteps",
+        tag="rollouts",
+        summary="List the steps of a rollout",
+        respects_limits=True,
+        paged=True,
+        refuses=(409,),
+        commands=("rollout show",),
+        command_example="rollout show 1B2C --all",
+    ).options,
+)
+async def list_rollout_steps(
+    request: Request[Any, Any, Any],
+    call: Call,
+    id: Id,
+    step_state: Annotated[
+        str | None,
+        QueryParameter(
+            name="state",  # Litestar reserves the argument of that name
+            description="Only steps in this state.",
+            schema_extra={"enum": "StepState"},
+        ),
+    ] = None,
+    group: OfGroup = None,
+    host: OfHost = None,
+    limit: Limit = MAX_PAGE,
+    after: Annotated[
+        int, QueryParameter(ge=0, le=MAX_PAGE, description="Only steps with a higher number.")
+    ] = 0,
+) -> list[r.Step]:
+    """In the order of the rollout: by wave, then by lane."""
+    id = await authorization.require_rollout(call, id)
+    state = None if step_state is None else parse_enum(StepState, "state", step_state).value
+    report: RolloutReport = unwrap(await context().rollouts.report(id))
+    wanted = (
+        step
+        for step in views.steps(report)
+        if step.number > after
+        and state in (None, step.state)
+        and (host or group) in (None, step.lane)
+    )
+    page, more = take_page(wanted, limit)
+    if more:
+        last = (page[-1].number,)
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
+    return page
+
+
+@post(
+    "/v1/rollouts/{id:str}/skip",
+    **Operation(
+        id="skipRolloutSteps",
+        tag="rollouts",
+        summary="Skip steps of a rollout",
+        keyed_response=KeyedResponse.ROLLOUT,
+        conditional=True,
+        links=links_to("getRollout", parameter="id", place="id"),
+        commands=("rollout skip",),
+        command_example="rollout skip 1B2C --host host-a",
+        example={"lanes": ["web"], "reason": "tested separately"},
+    ).options,
+)
+async def skip_rollout_steps(call: Call, id: Id, data: JSONBody[r.SkipRequest]) -> r.RolloutReport:
+    """The steps are left out if they have not started. What is announced of them is cancelled."""
+    skipped = await call.rollouts.skip(id, call.by, data.reason, lanes=data.lanes, steps=data.steps)
+    return views.report(unwrap(skipped))
 
 
 @post(
@@ -178,7 +265,6 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
         id="pauseRollout",
         tag="rollouts",
         summary="Pause a rollout",
-        respects_limits=True,
         keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
@@ -187,11 +273,12 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
         example={"reason": "errors in web"},
     ).options,
 )
-async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
+async def pause_rollout(call: Call, id: Id, data: JSONBody[r.PauseRequest]) -> r.RolloutReport:
     """No further steps are announced until the rollout is resumed. Events that are already
-    announced are not affected."""
-    id = await authorization.require_rollout(call, id)
-    return views.report(unwrap(await call.rollouts.pause(id, call.by, data.reason)))
+    announced are carried out, unless `withdraw` is true: then those that have not started are
+    withdrawn, and announced again after the pause."""
+    paused = await call.rollouts.pause(id, call.by, data.reason, withdraw=data.withdraw)
+    return views.report(unwrap(paused))
 
 
 @post(
@@ -200,7 +287,6 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> 
         id="resumeRollout",
         tag="rollouts",
         summary="Resume a rollout after a pause, or after one of its events was cancelled",
-        respects_limits=True,
         keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
@@ -209,7 +295,6 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> 
     ).options,
 )
 async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
-    id = await authorization.require_rollout(call, id)
     return views.report(unwrap(await call.rollouts.resume(id, call.by)))
 
 
@@ -219,7 +304,6 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
         id="abortRollout",
         tag="rollouts",
         summary="Abort a rollout",
-        respects_limits=True,
         keyed_response=KeyedResponse.ROLLOUT,
         conditional=True,
         links=links_to("getRollout", parameter="id", place="id"),
@@ -230,7 +314,6 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
 )
 async def abort_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
     """Its events that have not started are cancelled, and no further steps are announced."""
-    id = await authorization.require_rollout(call, id)
     return views.report(unwrap(await call.rollouts.abort(id, call.by, data.reason)))
 
 
@@ -247,22 +330,45 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
         raise RefusedError(invalid("gate_timeout needs a gate: gate_http or gate_command"))
     try:
         windows = tuple(parse_window(text) for text in data.windows[:MAX_SELECTED])
-        labels = tuple(_selector(text) for text in data.labels[: MAX_SELECTED + 1])
+        selection = _selection(data)
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
+    moves = data.type.lower() == LIVE_MIGRATION
     return RolloutRequest(
-        type=parse_enum(EventType, "event type", data.type),
-        selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
+        type=EventType.FREEZE if moves else parse_enum(EventType, "event type", data.type),
+        moves=moves,
+        selection=selection,
         by=by,
         notice=None if data.notice is None else duration_of("notice", data.notice),
         short_notice=data.short_notice,
         description=data.description,
+        ticket=data.ticket,
         duration=data.duration,
         at_once=data.at_once,
         windows=windows,
         gate=gate,
         bake=duration_of("bake", data.bake),
+        conflicts=parse_enum(Conflicts, "conflicts", data.conflicts),
+        order_by=tuple(data.order_by),
+        canary=tuple(data.canary),
+        waves=tuple(data.waves),
+        pause_after=parse_enum(PauseAfter, "pause_after", data.pause_after),
+        max_failures=data.max_failures,
+        lasts=None if data.lasts is None else duration_of("lasts", data.lasts),
+        must_end_in_window=data.must_end_in_window,
+        deadline=None if data.deadline is None else instant(data.deadline),
     )
+
+
+def _selection(data: r.RolloutRequest) -> Selection:
+    """Raises ValueError for a label selector that is none."""
+    values: dict[str, Any] = {
+        field: tuple(_selector(text) for text in getattr(data, field)[: MAX_SELECTED + 1])
+        if field.endswith("labels")
+        else tuple(getattr(data, field))
+        for field in Selection.__struct_fields__
+    }
+    return Selection(**values)
 
 
 def _selector(text: str) -> Selector:

@@ -26,8 +26,10 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.operation import Operation
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.service.telemetry.health import with_ok
 from forewarn.service.telemetry.samples import Histograms, MetricKind, Sample
+from forewarn.support.instants import to_datetime
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
 
@@ -50,6 +52,12 @@ _PROCESS = ProcessCollector(registry=None)
 def get_status(call: Call) -> s.Status:
     """The numbers of groups, machines and events count only what the token may see."""
     groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
+    now, poll_index = context().platform.writer.now().at, context().platform.poll_index
+    certificate, token = context().certificate_expiry(), context().tokens.next_expiry
+    if call.limited:
+        coverage = context().platform.coverage(m for group in groups for m in group.machines)
+    else:
+        coverage = context().metrics.fleet_counts.coverage(now)
     return s.Status(
         version=__version__,
         clock=clock_of(call),
@@ -58,6 +66,10 @@ def get_status(call: Call) -> s.Status:
         groups=len(groups),
         machines=sum(len(group.machines) for group in groups),
         events=sum(call.sees(event.group) for event in context().platform.active()),
+        coverage=core.coverage(coverage),
+        unknown_callers=0 if call.limited else poll_index.unknown_callers.recent(now),
+        certificate_expires=None if certificate is None else to_datetime(certificate),
+        token_expires=None if token is None or call.limited else to_datetime(token),
     )
 
 
@@ -102,7 +114,7 @@ def get_health() -> Response[s.HealthReport]:
         summary="Check that the service is ready",
         public=True,
         also=(503,),
-        commands=("status",),
+        commands=("rollout explain", "status"),
     ).options,
 )
 def get_readiness() -> Response[s.HealthReport]:

@@ -38,12 +38,17 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
     if machine is not None:
         authorization.require_machines(call, machine)
         machine_index = context().platform.machine_index
-        if machine_index.machine(machine) is None and not verdict.knows(machine):
+        if machine in verdict.machines:
+            verdict = verdict.of(machine)
+        elif machine_index.machine(machine) is None:
             raise RefusedError(machine_index.unknown_machine(machine))
-        verdict = verdict.of(machine)
+        else:
+            verdict = Verdict(at=verdict.at, remarks=verdict.remarks)
     if event is not None:
         id = await authorization.require_event(call, event)
-        verdict = verdict.about(unwrap(await context().platform.event(id)).id)
+        id = unwrap(await context().platform.event(id)).id
+        known = id in verdict.events
+        verdict = verdict.about(id) if known else Verdict(at=verdict.at, remarks=verdict.remarks)
     return _visible_part(call, verdict)
 
 

@@ -19,8 +19,8 @@ SQLITE = "application/vnd.sqlite3"
 class Machine(msgspec.Struct, kw_only=True):
     """A machine of the fleet."""
 
-    name: str
-    group: str
+    name: Annotated[str, doc("Name of the machine.")]
+    group: Annotated[str, doc("Name of its group.")]
     kind: Annotated[w.KindName, doc("Kind of its group.")]
     update_domain: Annotated[
         int, doc("Update domain. Only one update domain of a group is affected at a time.")
@@ -29,34 +29,82 @@ class Machine(msgspec.Struct, kw_only=True):
         int, doc("Fault domain. Machines of one fault domain can fail together.")
     ]
     addresses: Annotated[list[str], doc("Source addresses of its requests.")] = []
-    host: Annotated[str, doc("Host that it runs on; empty: none.")] = ""
+    host: Annotated[str, doc("Host that it is known to be on; empty: none.")] = ""
+    inventory_host: Annotated[
+        str, doc("Host in the fleet file. It differs from `host` if the machine has moved since.")
+    ] = ""
+    disputed: Annotated[
+        bool, doc("Whether a fleet file that was applied after the move contradicts `host`.")
+    ] = False
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
+    computer_name: Annotated[str, doc("Host name inside the guest; empty: by default.")] = ""
+    vm_id: Annotated[str, doc("The `vmId` of its instance metadata.")] = ""
+    tags: Annotated[dict[str, str], doc("Tags of its instance metadata.")] = {}
     gone: Annotated[str, doc("Why the machine no longer exists; empty if it exists.")] = ""
     labels: Annotated[dict[str, str], doc("Labels of its group, overlaid with its own.")] = {}
     metadata_url: Annotated[str, doc("URL of the metadata endpoint for this machine.")] = ""
     polls: Annotated[int, doc("Number of polls.")] = 0
     last_poll: Annotated[w.Moment | None, doc("When it last polled.")] = None
-    api_version: Annotated[str, doc("Newest api-version that it has requested.")] = ""
+    api_version: Annotated[str, doc("The api-version of its last poll.")] = ""
+    coverage: Annotated[
+        w.CoverageName,
+        doc("Whether it has polled in the last hour, only before that, or never."),
+    ] = "never-asked"
+    ignored_events: Annotated[
+        int, doc("How many of its events it was shown, and started without any approval.")
+    ] = 0
+    last_answer: Annotated[
+        w.Moment | None, doc("When it last approved an event or reported readiness.")
+    ] = None
     events: Annotated[list[str], doc("Ids of its active events.")] = []
 
 
-class Restored(Machine, kw_only=True):
-    """A machine that has been restored."""
+class MachineOutcome(Machine, kw_only=True):
+    """A machine as it is after a request."""
 
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
+
+
+class Coverage(msgspec.Struct, kw_only=True):
+    """How many machines poll and answer events."""
+
+    listening: Annotated[int, doc("Machines that have polled in the last hour.")] = 0
+    silent: Annotated[int, doc("Machines that have polled, but not in the last hour.")] = 0
+    never_asked: Annotated[int, doc("Machines that have never polled.")] = 0
+    never_approves: Annotated[
+        int,
+        doc(
+            "Of all these, machines that were shown events of their own that started without any"
+            " approval, and that have never approved one or reported readiness."
+        ),
+    ] = 0
+
+
+class OpenTime(msgspec.Struct, kw_only=True):
+    """A time in which maintenance may start."""
+
+    opens: Annotated[w.Moment | None, doc("When it opens; null: it has always been open.")] = None
+    closes: Annotated[w.Moment | None, doc("When it closes; null: never.")] = None
 
 
 class Group(msgspec.Struct, kw_only=True):
     """A group: machines that share a document, and their policy."""
 
-    name: str
+    name: Annotated[str, doc("Name of the group.")]
     kind: Annotated[w.KindName, doc("Kind of the group.")]
     enabled: Annotated[bool, doc("Whether Scheduled Events are enabled: its machines poll.")]
     incarnation: Annotated[int, doc("DocumentIncarnation of its document.")]
     machines: Annotated[list[str], doc("Names of its machines.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
+    location: Annotated[str, doc("Location in the instance metadata.")] = ""
+    zone: Annotated[str, doc("Zone in the instance metadata.")] = ""
+    resource_group: Annotated[str, doc("Resource group in the instance metadata.")] = ""
+    subscription: Annotated[str, doc("Subscription in the instance metadata.")] = ""
+    scale_set: Annotated[
+        str, doc("Scale set of which it is a placement group; empty: it is no scale set.")
+    ] = ""
     events: Annotated[list[str], doc("Ids of its active events.")] = []
     user_event_limit: Annotated[
         int | None, doc("How many user events may be Scheduled at a time; null: any number.")
@@ -70,27 +118,58 @@ class Group(msgspec.Struct, kw_only=True):
     terminate_notice: Annotated[
         float | None, doc("Seconds of notice before a deletion; null: deletions are not announced.")
     ] = None
+    coverage: Annotated[Coverage, doc("How many of its machines poll and answer events.")] = (
+        msgspec.field(default_factory=Coverage)
+    )
+    windows: w.Windows = []
+    blackouts: w.Blackouts = []
+    may_postpone: Annotated[
+        str | None,
+        doc("By how much an event may be postponed, and how often: `2h, twice`; null: never."),
+    ] = None
+
+
+class GroupWindows(msgspec.Struct, kw_only=True):
+    """When maintenance of a group may start."""
+
+    group: Annotated[str, doc("Name of the group.")]
+    open: Annotated[bool, doc("Whether maintenance of all its machines may start now.")]
+    configurations: Annotated[
+        list[str],
+        doc("What limits it: the group's own windows and blackouts, and those of the fleet."),
+    ] = []
+    times: Annotated[list[OpenTime], doc("The current and the next times, in order.")] = []
 
 
 class Approval(msgspec.Struct, kw_only=True):
     """An approval of an event."""
 
     by: Annotated[str, doc("Who approved it.")]
+    at: Annotated[w.Moment, doc("When it was approved.")]
+
+
+class Postponement(msgspec.Struct, kw_only=True):
+    """That an event was postponed."""
+
+    by: Annotated[str, doc("Who postponed it.")]
+    group: Annotated[
+        str, doc("Group that asked for it; of maintenance of a host, all groups' events move.")
+    ]
     at: Annotated[w.Moment, doc("When.")]
+    before: Annotated[w.Moment, doc("`not_before` until then.")]
+    after: Annotated[w.Moment, doc("`not_before` since then.")]
 
 
 class Event(msgspec.Struct, kw_only=True):
     """An event, active or past."""
 
-    id: str
-    group: str
+    id: Annotated[str, doc("Id of the event.")]
+    group: Annotated[str, doc("Name of the group whose machines it affects.")]
     type: Annotated[w.TypeName, doc("Type of the event.")]
     status: Annotated[w.StatusName, doc("Status of the event.")]
     source: Annotated[w.SourceName, doc("Platform, or User if a user of the machine requested it.")]
     machines: Annotated[list[str], doc("Names of the machines that it affects.")]
-    update_domain: Annotated[
-        int, doc("Update domain. Only one update domain of a group is affected at a time.")
-    ]
+    update_domain: Annotated[int, doc("Update domain of the machines that it affects.")]
     not_before: Annotated[w.Moment, doc("Earliest time at which it starts without approval.")]
     description: Annotated[str, doc("Text shown to guests.")]
     duration: Annotated[int, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")]
@@ -102,11 +181,23 @@ class Event(msgspec.Struct, kw_only=True):
         Approval | None, doc("Who approved it, and when; null if it is not approved.")
     ] = None
     started_at: Annotated[w.Moment | None, doc("When it started.")] = None
+    expected_end: Annotated[
+        w.Moment | None,
+        doc(
+            "When it should be over at the latest; null until it starts. Half an hour is assumed if"
+            " its duration is unknown."
+        ),
+    ] = None
     ended_at: Annotated[w.Moment | None, doc("When it ended; null until then.")] = None
     ending: Annotated[str, doc("How it ended; empty until then.")] = ""
     host: Annotated[str, doc("Host whose maintenance caused it; empty: none.")] = ""
+    ticket: w.Ticket = ""
     cause: Annotated[str, doc("Cause: the step of a rollout, or the maintenance of a host.")] = ""
     ready: Annotated[list[str], doc("Machines that have reported readiness.")] = []
+    ignore_windows: Annotated[
+        bool, doc("Whether an operator lets it start outside of windows and in blackouts.")
+    ] = False
+    postponed: Annotated[list[Postponement], doc("How often it was postponed, and by whom.")] = []
     held: Annotated[
         str, doc("Why an operator has to retry or finish it; empty if that is not so.")
     ] = ""
@@ -125,6 +216,24 @@ class Outcomes(msgspec.Struct, kw_only=True):
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
+class CancelRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Events to cancel together."""
+
+    ids: Annotated[
+        list[str],
+        w.documented(minItems=1, maxItems="MAX_CANCELLED"),
+        doc("Ids of the events, or the beginning of each."),
+    ]
+    reason: Annotated[w.Text, doc("Why, for the history.")] = ""
+
+
+class CancelledEvents(msgspec.Struct, kw_only=True):
+    """The events that were cancelled, and why others were not."""
+
+    events: Annotated[list[Event], doc("The cancelled events, with those that go with them.")]
+    refused: Annotated[list[str], doc("For each event that was not cancelled: why.")] = []
+
+
 class Hold(msgspec.Struct, kw_only=True):
     """A reason why an event has not started yet."""
 
@@ -136,13 +245,42 @@ class Hold(msgspec.Struct, kw_only=True):
     unblocked_by: Annotated[str, doc("Who or what can resolve it.")] = ""
 
 
+class Advice(msgspec.Struct, kw_only=True):
+    """What an operator can do about an event."""
+
+    kind: Annotated[
+        w.AdviceName, doc("The verb. Retry it if it did not happen, finish it if it did.")
+    ]
+    event: Annotated[str, doc("Id of the event that the verb is for; empty: it is for none.")] = ""
+
+
 class Explanation(msgspec.Struct, kw_only=True):
     """What an event waits for."""
 
-    event: Event
+    event: Annotated[Event, doc("The event.")]
     message: Annotated[str, doc("Explanation for people.")]
     holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
     seen_by: Annotated[dict[str, w.Moment], doc("When each machine first received it.")] = {}
+    advice: Annotated[
+        list[Advice], doc("What would make it start or end now; empty if nothing can.")
+    ] = []
+    not_listening: Annotated[
+        dict[str, w.Moment | None],
+        doc("Its machines that have not polled in the last hour, and when they did; null: never."),
+    ] = {}
+    unheard: Annotated[
+        bool,
+        doc("Whether no machine of its group has polled in the last hour: nobody will approve it."),
+    ] = False
+
+
+class PostponeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """To which time an event is postponed."""
+
+    extra_schema: ClassVar = w.exactly_one_of("by", "until")
+
+    by: Annotated[w.Notice | None, doc("Seconds to postpone it by.")] = None
+    until: Annotated[w.Moment | None, doc("Its new `not_before`, instead of `by`.")] = None
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -158,10 +296,12 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
     short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
+    ignore_windows: w.IgnoreWindows = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = -1
+    ticket: w.Ticket = ""
     source: Annotated[
         w.SourceName, doc("Platform, or User if a user of the machine requested it.")
     ] = "Platform"
@@ -170,11 +310,13 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Host(msgspec.Struct, kw_only=True):
     """A host, and the machines on it."""
 
-    name: str
+    name: Annotated[str, doc("Name of the host.")]
     health: Annotated[w.HealthName, doc("Health of the host.")]
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
     since: Annotated[w.Moment | None, doc("When its health last changed.")] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
+    cordoned: Annotated[bool, doc("Whether no machine is moved to it.")] = False
+    cordon_note: Annotated[str, doc("Why it is cordoned.")] = ""
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     events: Annotated[
         list[str], doc("Ids of the events planned or under way for the host itself.")
@@ -192,11 +334,11 @@ class HostPlan(msgspec.Struct, kw_only=True):
 class HostExplanation(msgspec.Struct, kw_only=True):
     """What is planned for a host, and what that waits for."""
 
-    name: str
+    name: Annotated[str, doc("Name of the host.")]
     health: Annotated[w.HealthName, doc("Health of the host.")]
     message: Annotated[str, doc("Explanation for people.")]
-    machines: list[str] = []
-    plans: list[HostPlan] = []
+    machines: Annotated[list[str], doc("Names of the machines on it.")] = []
+    plans: Annotated[list[HostPlan], doc("What is planned or under way for it.")] = []
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -214,23 +356,47 @@ class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     not_before: Annotated[w.Moment | None, doc("Earliest start, instead of `notice`.")] = None
     short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
+    ignore_windows: w.IgnoreWindows = False
     description: Annotated[w.Text | None, doc("Text shown to guests.")] = None
     duration: Annotated[
         w.Impact | None, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = None
+    ticket: w.Ticket = ""
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host is expected to fail."""
 
     notice: Annotated[w.Notice | None, doc("Seconds until its machines are redeployed.")] = None
+    ignore_windows: w.IgnoreWindows = False
     note: Annotated[str, doc("Note by the operator.")] = ""
+
+
+class CordonRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """That no machine is to be moved to a host."""
+
+    note: Annotated[str, doc("Why; it is recorded in the history.")] = ""
+
+
+class DrainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """That the machines on a host are to be moved away."""
+
+    notice: Annotated[
+        w.Notice | None,
+        doc("Seconds between announcement and start; by default, the minimum notice of a Freeze."),
+    ] = None
 
 
 class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Report that a host has failed."""
 
     note: Annotated[str, doc("Note by the operator.")] = ""
+
+
+class MachinesRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Machines of which something is done to each, or to none."""
+
+    machines: Annotated[w.Names, doc("Names of the machines, of any groups.")]
 
 
 class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -267,12 +433,35 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         float | msgspec.UnsetType | None,
         doc("Seconds of notice before a deletion; null: deletions are not announced."),
     ] = msgspec.UNSET
+    windows: w.Windows | msgspec.UnsetType = msgspec.UNSET
+    blackouts: w.Blackouts | msgspec.UnsetType = msgspec.UNSET
+    may_postpone: Annotated[
+        str | msgspec.UnsetType | None,
+        doc("By how much an event may be postponed, and how often: `2h, twice`; null: never."),
+    ] = msgspec.UNSET
 
 
 class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Declaration that an event has finished."""
 
     reason: Annotated[str, doc("Reason; it is recorded in the history.")]
+    moved: Annotated[
+        dict[str, str], doc("Machines of the event that are on other hosts now, and these hosts.")
+    ] = {}
+
+
+class ReadyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Report about a machine that an event is for."""
+
+    machine: Annotated[str, doc("Name of a machine of the event's group.")]
+    ready: Annotated[bool, doc("Whether the machine is ready; false withdraws a report.")] = True
+    note: Annotated[w.ReadyNote, doc("Shown in the history.")] = ""
+
+
+class MovedRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Where a machine is."""
+
+    host: Annotated[str, doc("Name of the host.")]
 
 
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -282,6 +471,21 @@ class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     by: Annotated[float | None, doc("Seconds to advance by.")] = None
     to: Annotated[w.Moment | None, doc("Time to advance to, instead of `by`.")] = None
+
+
+class PlayRequest(AdvanceRequest, kw_only=True, forbid_unknown_fields=True):
+    """How far to play a virtual clock, and how long to wait for clients."""
+
+    timeout: Annotated[
+        float,
+        doc("Seconds of real time for which a machine that polls is waited for at every change."),
+        msgspec.Meta(ge=0),
+    ] = 5.0
+    reaction_time: Annotated[
+        float,
+        doc("Seconds of real time that a machine gets once for each of its own events."),
+        msgspec.Meta(ge=0),
+    ] = 1.0
 
 
 class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -327,13 +531,42 @@ class AcceptedClock(Clock, kw_only=True):
 class Status(msgspec.Struct, kw_only=True):
     """The version, size and clock of the service."""
 
-    version: str
-    clock: Clock
+    version: Annotated[str, doc("Version of the service.")]
+    clock: Annotated[Clock, doc("The service's clock.")]
     metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
     metadata_urls: Annotated[list[str], doc("URLs of the metadata endpoint.")] = []
-    groups: int
-    machines: int
+    groups: Annotated[int, doc("Number of groups.")]
+    machines: Annotated[int, doc("Number of machines.")]
     events: Annotated[int, doc("Number of active events.")]
+    coverage: Annotated[Coverage, doc("How many machines poll and answer events.")] = msgspec.field(
+        default_factory=Coverage
+    )
+    unknown_callers: Annotated[
+        int,
+        doc(
+            "How many addresses that belong to no machine have asked in the last hour; 0 if the"
+            " token is limited."
+        ),
+    ] = 0
+    certificate_expires: Annotated[
+        w.Moment | None, doc("When the certificate of the control API expires; null: it has none.")
+    ] = None
+    token_expires: Annotated[
+        w.Moment | None,
+        doc("When the next token that was valid for 30 days or more expires; null: none does."),
+    ] = None
+
+
+class UnknownCaller(msgspec.Struct, kw_only=True):
+    """An address from which the metadata endpoint was asked, and that belongs to no machine."""
+
+    address: Annotated[str, doc("The address.")]
+    first: Annotated[w.Moment, doc("When it first asked.")]
+    last: Annotated[w.Moment, doc("When it last asked.")]
+    requests: Annotated[int, doc("How many requests it has sent.")]
+    machine: Annotated[
+        str, doc("Machine that had the address and no longer exists; empty: none.")
+    ] = ""
 
 
 class HealthReport(msgspec.Struct, kw_only=True):
@@ -346,23 +579,24 @@ class HealthReport(msgspec.Struct, kw_only=True):
 class BackupContents(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup contains."""
 
-    schema: str
+    schema: Annotated[str, doc("Version of the schema of the state.")]
     commit: Annotated[int, doc("Number of its last commit.")]
     until: Annotated[w.Moment | None, doc("Time of its last commit.")] = None
-    copied_at: w.Moment | None = None
-    groups: int
-    machines: int
-    active_events: int
+    copied_at: Annotated[w.Moment | None, doc("When the backup was made.")] = None
+    groups: Annotated[int, doc("Number of groups.")]
+    machines: Annotated[int, doc("Number of machines.")]
+    active_events: Annotated[int, doc("Number of active events.")]
     tokens: Annotated[
         int, doc("Number of tokens; a backup contains their digests, not their secrets.")
     ]
 
 
-class Mistake(msgspec.Struct, kw_only=True):
+class Mistake(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An invalid field of the body, or an invalid parameter."""
 
     pointer: Annotated[str, doc("JSON Pointer into the body, or the name of a parameter.")]
-    detail: str
+    detail: Annotated[str, doc("What is wrong, and what would be right.")]
+    line: Annotated[int | None, doc("Line in the fleet file.")] = None
 
 
 UNDER_WAY = "#problem-under-way"  # fragment of that problem's type
@@ -379,12 +613,12 @@ class ProblemHint(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A problem as defined by RFC 9457. Fields that do not apply are left out."""
 
-    title: str
+    title: Annotated[str, doc("The kind of the problem, in a few words.")]
     status: Annotated[int, doc("Status of the response.")]
-    detail: str
+    detail: Annotated[str, doc("What is wrong, and what would be right.")]
     type: Annotated[str, doc("Kind of the problem, an anchor on the page /docs.")] = "about:blank"
     instance: Annotated[str, doc("Id of the request, which is also in the service's log.")] = ""
     did_you_mean: Annotated[str, doc("A similar name that exists.")] = ""
     line: Annotated[int | None, doc("Line in the fleet file.")] = None
-    errors: list[Mistake] = []
-    hint: ProblemHint | None = None
+    errors: Annotated[list[Mistake], doc("All mistakes, if there are several.")] = []
+    hint: Annotated[ProblemHint | None, doc("What the caller could do about it.")] = None

@@ -55,12 +55,14 @@ class FaultRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Fault(msgspec.Struct, kw_only=True):
     """An injected fault, and how often it has taken effect."""
 
-    id: str
+    id: Annotated[str, doc("Id of the fault.")]
     kind: Annotated[FaultKind, doc("Kind of the fault.")]
     state: Annotated[FaultState, doc("State of the fault.")]
     message: Annotated[str, doc("How much of it has been consumed, as text.")]
-    machines: list[str]
-    groups: list[str]
+    machines: Annotated[
+        list[str], doc("Only these machines; without `machines` and `groups`: all.")
+    ]
+    groups: Annotated[list[str], doc("Only these groups.")]
     method: Annotated[str, doc("Only requests with this method; empty: any.")]
     times: Annotated[
         int | None,

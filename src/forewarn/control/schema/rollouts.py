@@ -14,18 +14,72 @@ from forewarn.control.schema.types import doc
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A rollout to start or to plan."""
 
-    type: Annotated[w.TypeName, doc("Type of the event.")]
-    groups: w.Selected = []
+    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
+    groups: Annotated[w.Selected, doc("Names of groups.")] = []
     labels: Annotated[
-        w.Selected, doc("Label selectors of groups; a group is selected if any of them matches.")
+        w.Selected,
+        doc("Label selectors of machines; a machine is selected if any of them matches."),
     ] = []
+    machines: Annotated[w.Selected, doc("Names of machines, or patterns with * and ?.")] = []
     hosts: Annotated[w.Selected, doc("Names of hosts, or patterns with * and ?.")] = []
+    host_labels: Annotated[
+        w.Selected, doc("Label selectors of hosts; a host is selected if any of them matches.")
+    ] = []
+    exclude_groups: Annotated[w.Selected, doc("Groups that are left out.")] = []
+    exclude_labels: Annotated[w.Selected, doc("Machines with these labels are left out.")] = []
+    exclude_machines: Annotated[
+        w.Selected,
+        doc("Machines that are left out. A host that has one of them is left out as a whole."),
+    ] = []
+    exclude_hosts: Annotated[w.Selected, doc("Hosts that are left out.")] = []
+    exclude_host_labels: Annotated[w.Selected, doc("Hosts with these labels are left out.")] = []
+    conflicts: Annotated[
+        str,
+        w.documented(enum="Conflicts"),
+        doc(
+            "What to do with hosts that have machines of several update domains of one group:"
+            " refuse the rollout, split the maintenance of the host by update domain, or skip the"
+            " host."
+        ),
+    ] = "refuse"
+    order_by: Annotated[
+        list[str],
+        w.documented(maxItems="MAX_ORDER_LABELS"),
+        doc(
+            "Names of labels of the hosts or groups; the rollout follows the order of their values."
+        ),
+    ] = []
+    canary: Annotated[w.Selected, doc("Hosts or groups that go first, or how many of them.")] = []
+    waves: Annotated[
+        list[str],
+        w.documented(maxItems="MAX_WAVES"),
+        doc(
+            "How many hosts or groups are complete after each wave, as numbers or shares such as"
+            " `5%`. The rest is the last wave."
+        ),
+    ] = []
+    pause_after: Annotated[
+        str,
+        w.documented(enum="PauseAfter"),
+        doc("Whether the rollout pauses itself after its first wave (`canary`), or after each."),
+    ] = "nothing"
+    max_failures: Annotated[
+        Annotated[int, w.documented(minimum=0, maximum="MAX_FAILURES")] | None,
+        doc("The rollout pauses itself if more steps than this have failed."),
+    ] = None
+    must_end_in_window: Annotated[
+        bool, doc("Start no step that would not end in its window; needs `lasts`.")
+    ] = False
+    deadline: Annotated[
+        w.Moment | None, doc("What has not started by then is not started; the rollout is over.")
+    ] = None
     notice: Annotated[
         w.Notice | None,
         doc("Seconds between announcement and start; by default, the minimum notice of the type."),
     ] = None
     short_notice: Annotated[bool, doc("Allow less than the minimum notice of the type.")] = False
     description: Annotated[w.Text, doc("Text shown to guests.")] = ""
+    ticket: w.Ticket = ""
     duration: Annotated[
         w.Impact, doc("Seconds that the impact lasts; 0: no impact, -1: unknown.")
     ] = -1
@@ -51,7 +105,8 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         float, w.documented(minimum=0, maximum="MAX_BAKE"), doc("Seconds to wait after each step.")
     ] = 0
     lasts: Annotated[
-        float | None, doc("Only for a plan: seconds that an event is assumed to last.")
+        Annotated[float, w.documented(minimum=0, maximum="MAX_LASTS")] | None,
+        doc("Seconds that an event is expected to last; used for plans, and for the window."),
     ] = None
 
 
@@ -61,24 +116,43 @@ class SwitchRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: Annotated[w.Text, doc("Reason; it is recorded in the history.")] = ""
 
 
+class PauseRequest(SwitchRequest, kw_only=True, forbid_unknown_fields=True):
+    """Why a rollout is paused, and what becomes of its events."""
+
+    withdraw: Annotated[bool, doc("Whether to withdraw events that have not started.")] = False
+
+
+class SkipRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which steps of a rollout to leave out."""
+
+    lanes: Annotated[w.Selected, doc("Groups or hosts whose remaining steps are skipped.")] = []
+    steps: Annotated[
+        Annotated[list[int], w.documented(maxItems="MAX_SELECTED")], doc("Numbers of steps.")
+    ] = []
+    reason: Annotated[w.Text, doc("Reason; it is recorded in the history.")] = ""
+
+
 class Switch(msgspec.Struct, kw_only=True):
     """Who paused, resumed or aborted a rollout, and when."""
 
     by: Annotated[str, doc("Who did it: the name of a token, a machine, or the service.")]
-    at: w.Moment
+    at: Annotated[w.Moment, doc("When it was done.")]
     reason: Annotated[str, doc("Reason; it is recorded in the history.")] = ""
 
 
 class Step(msgspec.Struct, kw_only=True):
     """A step of a rollout, and its progress."""
 
+    number: Annotated[int, doc("Number of the step in the rollout.")]
     lane: Annotated[str, doc("Lane; its steps follow each other.")]
+    wave: Annotated[int, doc("Wave of the lane, from 1.")]
     state: Annotated[w.StepState, doc("State of the step.")]
-    machines: list[str]
+    machines: Annotated[list[str], doc("Names of its machines.")]
     update_domain: Annotated[
-        int | None, doc("Update domain. Only one update domain of a group is affected at a time.")
+        int | None, doc("Update domain; null if the step is about all machines of a host.")
     ] = None
     host: Annotated[str, doc("Host of the step; empty: it is about a group.")] = ""
+    failed: Annotated[bool, doc("Whether its driver has failed to carry it out so far.")] = False
     events: Annotated[list[str], doc("Ids of its events.")] = []
     not_before: Annotated[
         w.Moment | None, doc("Earliest time at which it starts without approval.")
@@ -88,97 +162,143 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 class Wait(msgspec.Struct, kw_only=True):
-    """Something that a rollout waits for."""
+    """What lanes of a rollout wait for, for the same reason."""
 
     kind: Annotated[w.WaitKind, doc("Kind of the wait.")]
-    message: Annotated[str, doc("Explanation for people.")]
-    since: Annotated[w.Moment, doc("Start of this state.")]
-    lane: Annotated[str, doc("Lane; its steps follow each other.")] = ""
-    until: Annotated[w.Moment | None, doc("Time at which it ends at the latest, if known.")] = None
+    reason: Annotated[str, doc("What these lanes have in common.")] = ""
+    count: Annotated[int, doc("How many lanes wait for it.")] = 1
+    lanes: Annotated[list[str], doc("Some of them, those that have waited longest.")] = []
+    message: Annotated[str, doc("Explanation for people, about the first of them.")]
+    since: Annotated[w.Moment, doc("When the first of them began to wait.")]
+    until: Annotated[
+        w.Moment | None, doc("Time at which it ends at the latest for the first of them, if known.")
+    ] = None
     unblocked_by: Annotated[str, doc("Who or what can resolve it.")] = ""
-    events: Annotated[list[str], doc("Ids of the events that it waits for.")] = []
+    events: Annotated[list[str], doc("Ids of the events that the first of them waits for.")] = []
 
 
 class Rollout(msgspec.Struct, kw_only=True):
     """A rollout, and how many of its steps are done."""
 
-    id: str
-    type: Annotated[w.TypeName, doc("Type of the event.")]
+    id: Annotated[str, doc("Id of the rollout.")]
+    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
     state: Annotated[w.StateName, doc("State of the rollout.")]
     selection: Annotated[str, doc("The selection, as text.")]
-    by: Annotated[str, doc("Who did it: the name of a token, a machine, or the service.")]
+    by: Annotated[str, doc("Who started it: the name of a token.")]
     created_at: Annotated[w.Moment, doc("When it was created.")]
-    steps_done: int
-    steps_total: int
+    steps_done: Annotated[int, doc("How many of its steps are done.")]
+    steps_total: Annotated[int, doc("How many steps it has.")]
+    machines: Annotated[int, doc("How many machines it was about when it started.")]
+    groups: Annotated[int, doc("How many groups these machines are in.")]
+    hosts: Annotated[int, doc("How many hosts these machines were on.")]
+    waves: Annotated[int, doc("How many waves it has.")]
     at_once: Annotated[int, doc("How many lanes may be in progress at the same time.")]
     notice: Annotated[
         float,
-        doc("Seconds between announcement and start; by default, the minimum notice of the type."),
+        doc("Seconds between announcement and start of a step."),
     ]
     description: Annotated[str, doc("Text shown to guests.")] = ""
+    ticket: w.Ticket = ""
     windows: Annotated[
         list[str], doc("When steps may start, for example `sat,sun 22:00-04:00 Europe/Berlin`.")
     ] = []
     gate: Annotated[str, doc("The gate, as text.")] = ""
     gate_timeout: Annotated[float | None, doc("Seconds to wait for the gate.")] = None
     bake: Annotated[float, doc("Seconds to wait after each step.")] = 0
-    paused: Switch | None = None
-    resumed: Switch | None = None
-    aborted: Switch | None = None
+    lasts: Annotated[float | None, doc("Seconds that an event is expected to last.")] = None
+    must_end_in_window: Annotated[
+        bool, doc("Whether no step starts that would not end in its window.")
+    ] = False
+    deadline: Annotated[w.Moment | None, doc("What has not started by then is not started.")] = None
+    max_failures: Annotated[
+        int | None, doc("The rollout pauses itself if more steps than this have failed.")
+    ] = None
+    paused: Annotated[Switch | None, doc("Who paused it, and when; null: it is not paused.")] = None
+    resumed: Annotated[Switch | None, doc("Who last resumed it, and when; null: nobody.")] = None
+    aborted: Annotated[Switch | None, doc("Who aborted it, and when; null: nobody.")] = None
     ended_at: Annotated[w.Moment | None, doc("When it ended; null until then.")] = None
 
 
 class RolloutReport(Rollout, kw_only=True):
-    """A rollout with its steps and what it waits for."""
+    """A rollout, the states of its steps as sums, and what it waits for."""
 
-    steps: list[Step] = []
-    waits: Annotated[list[Wait], doc("What it waits for.")] = []
+    wave: Annotated[int, doc("The first wave that is not complete, from 1.")]
+    steps_by_state: Annotated[dict[str, int], doc("How many steps are in each state.")]
+    steps_failed: Annotated[int, doc("How many steps their drivers have failed to carry out.")] = 0
+    active: Annotated[
+        list[str], doc("Ids of events that are announced or have started; at most 100.")
+    ] = []
+    waits: Annotated[list[Wait], doc("What it waits for, by reason.")] = []
 
 
 class EventHolds(msgspec.Struct, kw_only=True):
     """An event of a rollout, and what it waits for."""
 
-    event: str
+    event: Annotated[str, doc("Id of the event.")]
     status: Annotated[w.StatusName, doc("Status of the event.")]
     message: Annotated[str, doc("Explanation for people.")]
     holds: Annotated[list[Hold], doc("Reasons why it has not started.")] = []
 
 
 class WaitExplained(Wait, kw_only=True):
-    """Something that a rollout waits for, with the events concerned."""
+    """What lanes of a rollout wait for, with some of the events concerned."""
 
-    details: list[EventHolds] = []
+    details: Annotated[list[EventHolds], doc("The events concerned, and what each waits for.")] = []
 
 
 class RolloutExplanation(msgspec.Struct, kw_only=True):
     """What a rollout waits for."""
 
-    rollout: Rollout
+    rollout: Annotated[Rollout, doc("The rollout.")]
     message: Annotated[str, doc("Explanation for people.")]
-    waits: Annotated[list[WaitExplained], doc("What it waits for.")] = []
+    waits: Annotated[list[WaitExplained], doc("What it waits for, by reason.")] = []
+
+
+class Conflict(msgspec.Struct, kw_only=True):
+    """A host with machines of several update domains of one group."""
+
+    host: Annotated[str, doc("Name of the host.")]
+    group: Annotated[str, doc("Name of the group.")]
+    machines: Annotated[dict[str, list[str]], doc("Machines by update domain.")]
 
 
 class Planned(msgspec.Struct, kw_only=True):
     """A step of a planned rollout."""
 
+    number: Annotated[int, doc("Number of the step in the rollout.")]
     lane: Annotated[str, doc("Lane; its steps follow each other.")]
-    machines: list[str]
+    wave: Annotated[int, doc("Wave of the lane, from 1.")]
+    machines: Annotated[list[str], doc("Names of its machines.")]
     announced_at: Annotated[w.Moment, doc("When the step would be announced.")]
     not_before: Annotated[w.Moment, doc("Earliest time at which it starts without approval.")]
     ends_at: Annotated[w.Moment, doc("When the step would end.")]
     update_domain: Annotated[
-        int | None, doc("Update domain. Only one update domain of a group is affected at a time.")
+        int | None, doc("Update domain; null if the step is about all machines of a host.")
     ] = None
     host: Annotated[str, doc("Host of the step; empty: it is about a group.")] = ""
 
 
 class RolloutPlan(msgspec.Struct, kw_only=True):
-    """The steps that a rollout would take."""
+    """What a rollout would do: sums, and a page of its steps in the order of their times."""
 
-    type: Annotated[w.TypeName, doc("Type of the event.")]
+    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
     selection: Annotated[str, doc("The selection, as text.")]
     zone: Annotated[str, doc("Time zone of the windows; UTC if there are none.")]
-    steps: list[Planned]
-    done_at: w.Moment | None = None
-    omitted: Annotated[int, doc("How many more steps there are.")] = 0
+    machines: Annotated[int, doc("How many machines it is about.")]
+    groups: Annotated[int, doc("How many groups these machines are in.")]
+    hosts: Annotated[int, doc("How many hosts these machines are on.")]
+    waves: Annotated[list[int], doc("How many lanes each wave has.")]
+    pauses: Annotated[int, doc("How often it pauses itself between waves.")] = 0
+    steps_total: Annotated[int, doc("How many steps are planned.")]
+    steps_skipped: Annotated[int, doc("How many steps are skipped because of conflicts.")] = 0
+    first: Annotated[Planned | None, doc("The step that is announced first.")] = None
+    last: Annotated[Planned | None, doc("The step that ends last.")] = None
+    done_at: Annotated[
+        w.Moment | None, doc("When the rollout would be over; null: this is not known.")
+    ] = None
     message: Annotated[str, doc("Why the plan ends early; empty if it does not.")] = ""
+    conflicts: Annotated[
+        list[Conflict], doc("Hosts with machines of several update domains of one group.")
+    ] = []
+    problem: Annotated[str, doc("Why it would be refused; empty if it would not.")] = ""
+    steps: Annotated[list[Planned], doc("The steps, as far as they were asked for.")] = []

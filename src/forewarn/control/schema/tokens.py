@@ -8,14 +8,19 @@ import msgspec
 
 from forewarn.control.schema.types import Moment, doc
 
+ROLES = (
+    "`viewer`, `tenant`, `operator` or `admin`; each includes the rights of the previous one. A"
+    " tenant's token must be limited, an admin's cannot be."
+)
+
 
 class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A token to create."""
 
-    name: str
+    name: Annotated[str, doc("Name of the token, which the history shows.")]
     role: Annotated[
         str,
-        doc("`viewer`, `operator` or `admin`; each includes the rights of the previous one."),
+        doc(ROLES),
     ]
     groups: Annotated[list[str] | None, doc("Groups that it is limited to; must not be empty.")] = (
         None
@@ -40,23 +45,28 @@ class RevokeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Token(msgspec.Struct, kw_only=True):
     """A token, without its secret."""
 
-    id: str
-    name: str
+    id: Annotated[str, doc("Id of the token.")]
+    name: Annotated[str, doc("Name of the token, which the history shows.")]
     role: Annotated[
         str,
-        doc("`viewer`, `operator` or `admin`; each includes the rights of the previous one."),
+        doc(ROLES),
     ]
     state: Annotated[str, doc("`valid`, `expired` or `revoked`.")]
     created_at: Annotated[Moment, doc("When it was created.")]
     created_by: Annotated[str, doc("Who created it.")]
-    groups: list[str] = []
-    label: str = ""
+    groups: Annotated[
+        list[str], doc("Groups that it is limited to; empty: it is not limited to groups by name.")
+    ] = []
+    label: Annotated[
+        str,
+        doc("Label selector of the groups that it is limited to; empty: none."),
+    ] = ""
     expires_at: Annotated[Moment | None, doc("When it expires; null: never.")] = None
     last_used: Annotated[
         Moment | None, doc("When it was last used, accurate to a few seconds.")
     ] = None
-    revoked_at: Moment | None = None
-    revoked_by: str = ""
+    revoked_at: Annotated[Moment | None, doc("When it was revoked; null: it was not.")] = None
+    revoked_by: Annotated[str, doc("Who revoked it; empty: nobody.")] = ""
 
 
 class CreatedToken(Token, kw_only=True):

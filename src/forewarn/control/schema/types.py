@@ -1,7 +1,7 @@
 """Field types of the control API: strings from an enumeration, and numbers and lists within limits.
 
 Enumerations and limits are only named here (`enum="EventType"`); `openapi.values` fills them in for
-the document, and the service enforces them. This module needs nothing but msgspec.
+the document, and `openapi.limits` enforces the limits. This module needs nothing but msgspec.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ def doc(text: str) -> msgspec.Meta:
 
 
 def documented(**schema: Any) -> msgspec.Meta:
-    """Add JSON Schema keywords to a type; msgspec does not enforce them."""
+    """Add JSON Schema keywords to a type. msgspec does not enforce them; `openapi.limits` does."""
     return msgspec.Meta(extra_json_schema=schema)
 
 
 Moment: TypeAlias = Annotated[datetime, documented(format="date-time")]
 TypeName: TypeAlias = Annotated[str, documented(enum="EventType")]
+RolloutKind: TypeAlias = Annotated[str, documented(enum="RolloutKind")]
 StatusName: TypeAlias = Annotated[str, documented(enum="Status")]
 SourceName: TypeAlias = Annotated[str, documented(enum="Source")]
 KindName: TypeAlias = Annotated[str, documented(enum="GroupKind")]
@@ -47,12 +48,33 @@ HealthName: TypeAlias = Annotated[str, documented(enum="Health")]
 MaintenanceMode: TypeAlias = Annotated[str, documented(enum="MaintenanceMode")]
 StateName: TypeAlias = Annotated[str, documented(enum="RolloutState")]
 StepState: TypeAlias = Annotated[str, documented(enum="StepState")]
+CoverageName: TypeAlias = Annotated[str, documented(enum="Coverage")]
+AdviceName: TypeAlias = Annotated[str, documented(enum="AdviceKind")]
 HoldKind: TypeAlias = Annotated[str, documented(enum="HoldKind")]
 WaitKind: TypeAlias = Annotated[str, documented(enum="WaitKind")]
 Text: TypeAlias = Annotated[str, documented(maxLength="MAX_DESCRIPTION")]
+Ticket: TypeAlias = Annotated[
+    str,
+    documented(maxLength="MAX_TICKET"),
+    doc("The operators' reference for it, such as a change request. Guests do not see it."),
+]
+ReadyNote: TypeAlias = Annotated[str, documented(maxLength="MAX_READY_NOTE")]
 Notice: TypeAlias = Annotated[float, documented(minimum=0, maximum="MAX_NOTICE")]
 Impact: TypeAlias = Annotated[int, documented(minimum=-1, maximum="MAX_DURATION_SECONDS")]
 Names: TypeAlias = Annotated[
     list[str], documented(minItems=1, maxItems="MAX_EVENT_MACHINES", uniqueItems=True)
 ]
 Selected: TypeAlias = Annotated[list[str], documented(maxItems="MAX_SELECTED")]
+Windows: TypeAlias = Annotated[
+    list[str],
+    documented(maxItems="MAX_WINDOWS"),
+    doc("Maintenance starts only while one of these windows is open; empty: at any time."),
+]
+Blackouts: TypeAlias = Annotated[
+    list[str],
+    documented(maxItems="MAX_BLACKOUTS"),
+    doc("No maintenance starts in these times."),
+]
+IgnoreWindows: TypeAlias = Annotated[
+    bool, doc("Let it start outside of maintenance windows and in blackouts.")
+]

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from forewarn.control.schema import core as s
-from forewarn.core import Event, Group, Machine
+from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.fleet import Host
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
+from forewarn.service.indexes.coverage import CoverageCounts, coverage_of
 from forewarn.service.indexes.polls import MachinePolls
+from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostReport
@@ -24,6 +26,7 @@ def machines(
     pairs: Iterable[tuple[Group, Machine]],
     polls: Callable[[str], MachinePolls | None],
     url: Callable[[Machine], str],
+    now: Time,
 ) -> list[s.Machine]:
     """Convert many machines. Machines of a group must be adjacent, so that the events of the group
     are searched only once."""
@@ -36,7 +39,9 @@ def machines(
             for event in group.events:
                 for name in event.resources:
                     events.setdefault(name, []).append(event.id)
-        views.append(machine(group, member, polls(member.name), url, events.get(member.name, [])))
+        views.append(
+            machine(group, member, polls(member.name), url, now, events.get(member.name, []))
+        )
     return views
 
 
@@ -45,6 +50,7 @@ def machine(
     machine: Machine,
     polls: MachinePolls | None,
     url: Callable[[Machine], str],
+    now: Time,
     events: list[str] | None = None,
 ) -> s.Machine:
     """Convert a machine. `events` are the ids of its events, if they are already known."""
@@ -58,18 +64,40 @@ def machine(
         fault_domain=machine.fault_domain,
         addresses=list(machine.addresses),
         host=machine.host,
+        inventory_host=machine.inventory_host,
+        disputed=bool(machine.disputed),
         spot=machine.spot,
+        computer_name=machine.computer_name,
+        vm_id=machine.vm_id,
+        tags=machine.tags,
         gone=machine.gone,
         labels=dict(labels_of(group, machine)),
         metadata_url=url(machine),
         polls=polls.count if polls else 0,
         last_poll=to_datetime(polls.last) if polls else None,
         api_version=polls.version if polls else "",
+        coverage=coverage_of(polls, now).value,
+        ignored_events=polls.ignored if polls else 0,
+        last_answer=to_datetime(polls.answered) if polls and polls.answered is not None else None,
         events=events,
     )
 
 
-def group(group: Group) -> s.Group:
+def unknown_caller(caller: UnknownCaller, machine: str) -> s.UnknownCaller:
+    return s.UnknownCaller(
+        address=caller.address,
+        first=to_datetime(caller.first),
+        last=to_datetime(caller.last),
+        requests=caller.requests,
+        machine=machine,
+    )
+
+
+def coverage(counts: CoverageCounts) -> s.Coverage:
+    return s.Coverage(**msgspec.structs.asdict(counts))
+
+
+def group(group: Group, counts: CoverageCounts) -> s.Group:
     return s.Group(
         name=group.name,
         kind=group.kind.value,
@@ -77,6 +105,11 @@ def group(group: Group) -> s.Group:
         incarnation=group.incarnation,
         machines=[machine.name for machine in group.machines],
         labels=group.labels,
+        location=group.place.location,
+        zone=group.place.zone,
+        resource_group=group.place.resource_group,
+        subscription=group.place.subscription,
+        scale_set=group.place.scale_set,
         events=[event.id for event in group.events],
         user_event_limit=group.policy.user_event_limit,
         auto_approve=[type.value for type in group.policy.auto_approve],
@@ -84,6 +117,10 @@ def group(group: Group) -> s.Group:
         terminate_notice=group.policy.terminate_notice / SECOND
         if group.policy.terminate_notice is not None
         else None,
+        coverage=coverage(counts),
+        windows=[window.text for window in group.policy.windows],
+        blackouts=[blackout.text for blackout in group.policy.blackouts],
+        may_postpone=None if group.policy.may_postpone is None else str(group.policy.may_postpone),
     )
 
 
@@ -98,6 +135,7 @@ def event(event: Event) -> s.Event:
         update_domain=event.domain,
         not_before=to_datetime(event.not_before),
         description=event.description,
+        ticket=event.ticket,
         duration=event.duration,
         raised_at=to_datetime(event.raised_at),
         raised_by=event.by,
@@ -106,11 +144,23 @@ def event(event: Event) -> s.Event:
         host=event.host,
         cause=event.cause,
         ready=[readiness.machine for readiness in event.ready],
+        ignore_windows=event.ignore_windows,
+        postponed=[
+            s.Postponement(
+                by=item.by,
+                group=item.group,
+                at=to_datetime(item.at),
+                before=to_datetime(item.before),
+                after=to_datetime(item.after),
+            )
+            for item in event.postponed
+        ],
         held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
         approved=s.Approval(by=event.approved.by, at=to_datetime(event.approved.at))
         if event.approved
         else None,
         started_at=to_datetime(event.started_at) if event.started_at is not None else None,
+        expected_end=to_datetime(end) if (end := event.expected_end) is not None else None,
         ended_at=to_datetime(event.ended_at) if event.ended_at is not None else None,
         ending=event.ending,
     )
@@ -153,6 +203,8 @@ def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:
         health=host.health.value,
         since=to_datetime(host.since) if host.since is not None else None,
         note=host.note,
+        cordoned=bool(host.cordoned),
+        cordon_note=host.cordon_note,
         machines=[machine.name for machine in machines],
         events=[event.id for event in events],
     )
@@ -181,6 +233,12 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
         message=explanation.message,
         holds=[hold(item) for item in explanation.holds],
         seen_by={name: to_datetime(at) for name, at in explanation.seen_by.items()},
+        advice=[s.Advice(kind=item.kind.value, event=item.event) for item in explanation.advice],
+        not_listening={
+            name: None if at is None else to_datetime(at)
+            for name, at in explanation.not_listening.items()
+        },
+        unheard=explanation.unheard,
     )
 
 

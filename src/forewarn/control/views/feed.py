@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
 
 from forewarn.control.schema import feed as f
 from forewarn.control.views import core
@@ -148,7 +151,8 @@ def _rollout(rollout: Rollout) -> f.FeedRollout:
     )
 
 
-def history_record(record: Record) -> f.HistoryRecord:
+def history_record(record: Record, *, limited: bool = False) -> f.HistoryRecord:
+    """Convert a record; for a `limited` caller, without what the driver has told the platform."""
     return f.HistoryRecord(
         seq=record.seq,
         at=to_datetime(record.at),
@@ -161,4 +165,14 @@ def history_record(record: Record) -> f.HistoryRecord:
         host=record.host,
         cause=record.cause,
         note=record.note,
+        output="" if limited else record.output,
+        answer={} if limited else _answer(record.answer),
     )
+
+
+def _answer(text: str) -> dict[str, Any]:
+    """Return the answer of a driver. A driver of somebody else may have given something else."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+    except msgspec.MsgspecError:
+        return {}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from forewarn.control.schema import rollouts as r
 from forewarn.control.views import core
-from forewarn.core.rollouts.forecast import Forecast
-from forewarn.core.rollouts.model import Rollout, Switch
-from forewarn.core.rollouts.progress import StepProgress, Wait
+from forewarn.core.rollouts.forecast import Forecast, Planned
+from forewarn.core.rollouts.model import Lane, Step, Switch
+from forewarn.core.rollouts.progress import StepProgress
+from forewarn.core.rollouts.summary import WaitGroup, by_reason, steps_by_state
 from forewarn.core.time import SECOND, Time
+from forewarn.service.rollouts.request import Draft
 from forewarn.service.rollouts.rollouts import (
     ExplainedWait,
     RolloutExplanation,
@@ -17,6 +22,8 @@ from forewarn.service.rollouts.rollouts import (
     RolloutSummary,
 )
 from forewarn.support.instants import to_datetime
+
+SHOWN_EVENTS = 100  # of a rollout, in its report
 
 
 def rollout(summary: RolloutSummary) -> r.Rollout:
@@ -26,9 +33,25 @@ def rollout(summary: RolloutSummary) -> r.Rollout:
 def report(report: RolloutReport) -> r.RolloutReport:
     return r.RolloutReport(
         **_fields(report.summary),
-        steps=[_step(lane.lane.name, step) for lane in report.next.lanes for step in lane.steps],
-        waits=[r.Wait(**_wait(wait)) for wait in report.next.waits],
+        wave=report.next.wave + 1,
+        steps_by_state={
+            state.value: count for state, count in steps_by_state(report.next.lanes).items()
+        },
+        steps_failed=sum(len(lane.failures) for lane in report.next.lanes),
+        active=list(
+            islice((e.id for lane in report.next.lanes for e in lane.active), SHOWN_EVENTS)
+        ),
+        waits=[r.Wait(**_wait(group)) for group in by_reason(report.next.waits)],
     )
+
+
+def steps(report: RolloutReport) -> Iterator[r.Step]:
+    """Yield the steps of a rollout, in the order of the rollout."""
+    number = 0
+    for lane in report.next.lanes:
+        for progress in lane.steps:
+            number += 1
+            yield _step(number, lane.lane, progress)
 
 
 def explanation(explanation: RolloutExplanation) -> r.RolloutExplanation:
@@ -39,47 +62,92 @@ def explanation(explanation: RolloutExplanation) -> r.RolloutExplanation:
     )
 
 
-def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
+def plan(
+    draft: Draft, forecast: Forecast, wanted: Callable[[Planned], bool], limit: int
+) -> r.RolloutPlan:
+    """Return the sums of a plan, and the first `limit` of the wanted steps."""
+    rollout, planned = draft.rollout, forecast.steps
+    numbers = {step.cause: number for number, step in enumerate(rollout.steps, 1)}
+    waves = {lane.name: lane.wave for lane in rollout.lanes}
+
+    def view(step: Planned) -> r.Planned:
+        return _planned(step, numbers[step.step.cause], waves[step.lane])
+
+    last = max(planned, key=lambda step: step.ends_at, default=None)
+    problem = draft.problem
     return r.RolloutPlan(
-        type=rollout.type.value,
+        type=rollout.kind,
         selection=rollout.selection,
         zone=rollout.windows[0].zone if rollout.windows else "UTC",
-        steps=[
-            r.Planned(
-                lane=planned.lane,
-                machines=list(planned.step.machines),
-                update_domain=None if planned.step.host else planned.step.domain,
-                host=planned.step.host,
-                announced_at=to_datetime(planned.announced_at),
-                not_before=to_datetime(planned.not_before),
-                ends_at=to_datetime(planned.ends_at),
-            )
-            for planned in forecast.steps
-        ],
+        machines=rollout.size.machines,
+        groups=rollout.size.groups,
+        hosts=rollout.size.hosts,
+        waves=list(Counter(lane.wave for lane in rollout.lanes).values()),
+        pauses=len(rollout.pause_after),
+        steps_total=len(planned),
+        steps_skipped=len(rollout.skipped),
+        first=view(planned[0]) if planned else None,
+        last=None if last is None else view(last),
         done_at=_time(forecast.done_at),
-        omitted=forecast.left_out,
         message=forecast.message,
+        conflicts=[
+            r.Conflict(
+                host=conflict.host,
+                group=conflict.group,
+                machines={str(domain): list(names) for domain, names in conflict.machines},
+            )
+            for conflict in draft.conflicts
+        ],
+        problem="" if problem is None else problem.message,
+        steps=[view(step) for step in islice(filter(wanted, planned), limit)],
     )
+
+
+def _planned(planned: Planned, number: int, wave: int) -> r.Planned:
+    return r.Planned(
+        number=number,
+        lane=planned.lane,
+        wave=wave + 1,
+        machines=list(planned.step.machines),
+        update_domain=_domain(planned.step),
+        host=planned.step.host,
+        announced_at=to_datetime(planned.announced_at),
+        not_before=to_datetime(planned.not_before),
+        ends_at=to_datetime(planned.ends_at),
+    )
+
+
+def _domain(step: Step) -> int | None:
+    return step.domain if step.split or not step.host else None
 
 
 def _fields(summary: RolloutSummary) -> dict[str, Any]:
     rollout = summary.rollout
     return {
         "id": rollout.id,
-        "type": rollout.type.value,
+        "type": rollout.kind,
         "state": summary.state,
         "selection": rollout.selection,
         "by": rollout.by,
         "created_at": to_datetime(rollout.created_at),
         "steps_done": summary.steps_over,
         "steps_total": len(rollout.steps),
+        "machines": rollout.size.machines,
+        "groups": rollout.size.groups,
+        "hosts": rollout.size.hosts,
+        "waves": rollout.waves,
         "at_once": rollout.at_once,
         "notice": rollout.event_notice / SECOND,
         "description": rollout.description,
+        "ticket": rollout.ticket,
         "windows": [window.text for window in rollout.windows],
         "gate": rollout.gate.description if rollout.gate else "",
         "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
         "bake": rollout.bake / SECOND,
+        "lasts": None if rollout.lasts is None else rollout.lasts / SECOND,
+        "must_end_in_window": rollout.must_end_in_window,
+        "deadline": _time(rollout.deadline),
+        "max_failures": rollout.max_failures,
         "paused": _switch(rollout.paused),
         "resumed": _switch(rollout.resumed),
         "aborted": _switch(rollout.aborted),
@@ -97,17 +165,20 @@ def _explained_wait(explained: ExplainedWait) -> r.WaitExplained:
         )
         for event, holds, message in explained.events
     ]
-    return r.WaitExplained(**_wait(explained.wait), details=details)
+    return r.WaitExplained(**_wait(explained.group), details=details)
 
 
-def _step(lane: str, progress: StepProgress) -> r.Step:
+def _step(number: int, lane: Lane, progress: StepProgress) -> r.Step:
     step, events = progress.step, progress.events
     started = [event.started_at for event in events if event.started_at is not None]
     return r.Step(
-        lane=lane,
+        number=number,
+        lane=lane.name,
+        wave=lane.wave + 1,
+        failed=progress.failed_at is not None,
         state=progress.state.value,
         machines=list(step.machines),
-        update_domain=None if step.host else step.domain,
+        update_domain=_domain(step),
         host=step.host,
         events=[event.id for event in events],
         not_before=_time(events[0].not_before) if events else None,
@@ -116,12 +187,16 @@ def _step(lane: str, progress: StepProgress) -> r.Step:
     )
 
 
-def _wait(wait: Wait) -> dict[str, Any]:
+def _wait(group: WaitGroup) -> dict[str, Any]:
+    examples = group.examples
+    wait = examples[0]
     return {
         "kind": wait.kind.value,
+        "reason": wait.reason,
+        "count": group.count,
+        "lanes": [example.lane for example in examples if example.lane],
         "message": wait.message,
         "since": to_datetime(wait.since),
-        "lane": wait.lane,
         "until": _time(wait.until),
         "unblocked_by": wait.unblocked_by,
         "events": list(wait.events),

@@ -9,11 +9,18 @@ from typing import Any
 
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, EventMoved
+from forewarn.core.deciding.configurations import (
+    configurations_for,
+    names,
+    never_open,
+    opens_text,
+)
 from forewarn.core.events import (
     MAX_ACTIVE_EVENTS,
     MAX_DESCRIPTION,
     MAX_DURATION_SECONDS,
     MAX_NOTICE,
+    MAX_TICKET,
     UNKNOWN_DURATION,
     Approval,
     ApprovalKind,
@@ -29,7 +36,8 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.support.text import either_of, in_words, listing
+from forewarn.core.windows import last_opening, next_open
+from forewarn.support.text import either_of, in_words, listing, utc
 
 TIGHT_NOTICE: Duration = 5 * SECOND  # less is hardly enough for a client that polls every second
 
@@ -51,7 +59,16 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     not_before = _not_before(command, now)
     if isinstance(not_before, Refused):
         return not_before
-    terms: dict[str, Any] = {"not_before": not_before}
+    allowed_from = _allowed_from(group, command, not_before, now)
+    if isinstance(allowed_from, Refused):
+        return allowed_from
+    notes: tuple[str, ...] = ()
+    terms: dict[str, Any] = {"deadline": not_before} if command.deadline else {}
+    if allowed_from != not_before:
+        waited_for = names(configurations_for(group, command.machines, now))
+        notes = (f"it is announced for {utc(allowed_from)}, when {waited_for} allow it",)
+        not_before = allowed_from
+    terms["not_before"] = not_before
     if command.source is Source.USER:
         terms = _user_terms(group, command.type, not_before, now)
         if terms["approved"] is None and (limit_refusal := _limit_reached(group)):
@@ -65,17 +82,58 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         source=command.source,
         description=command.description,
         duration=command.duration,
+        ticket=command.ticket,
         cause=command.cause,
         host=command.host,
         joint=command.joint,
         span=command.span,
+        ignore_windows=command.ignore_windows,
         moves=command.moves,
         short_notice=not_before - now.at < now.rules.paced(command.type.traits.notice)
         and command.short_notice,
         **terms,
     )
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
-    return Changes((raised,), event.id, _notes_for(group, event, now))
+    return Changes((raised,), event.id, (*notes, *_notes_for(group, event, now)))
+
+
+def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) -> Time | Refused:
+    """Return the first time, not before `not_before`, at which configurations let the event start.
+
+    A time that the caller has chosen is refused instead of being changed.
+    """
+    waits = command.source is Source.PLATFORM and command.type.traits.waits
+    if not waits or command.ignore_windows:
+        return not_before
+    configurations = configurations_for(group, command.machines, now)
+    if command.deadline:
+        notice = now.rules.paced(command.type.traits.notice)
+        earliest = min(not_before, ceil_second(now.at + notice))
+        return last_opening(configurations, earliest, not_before) or not_before
+    span = next_open(configurations, not_before)
+    if span is None:
+        return conflict(never_open(configurations), hint=Hint.IGNORE_WINDOWS)
+    if span.opens <= not_before:
+        return not_before
+    opens = ceil_second(span.opens)
+    if command.not_before is not None or command.joint is not None or command.span is not None:
+        return conflict(
+            f"maintenance may not start at {utc(not_before)}; {opens_text(configurations, opens)}",
+            hint=Hint.IGNORE_WINDOWS,
+        )
+    if opens - now.at > MAX_NOTICE:
+        return conflict(
+            f"{opens_text(configurations, opens)}, which is too far in the future; at most"
+            f" {in_words(MAX_NOTICE)} is allowed",
+            hint=Hint.IGNORE_WINDOWS,
+        )
+    return opens
+
+
+def earliest_start(command: c.Raise, now: Now) -> Time:
+    """Return the NotBefore of an event with a notice, as far as its notice is concerned."""
+    notice = command.type.traits.notice if command.notice is None else command.notice
+    return ceil_second(now.at + now.rules.paced(notice))
 
 
 def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
@@ -308,7 +366,13 @@ def _values_problem(command: c.Raise) -> Refused | None:
         )
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
-    return None
+    return ticket_problem(command.ticket)
+
+
+def ticket_problem(ticket: str) -> Refused | None:
+    if len(ticket) <= MAX_TICKET:
+        return None
+    return invalid(f"the ticket has {len(ticket)} characters; at most {MAX_TICKET} are allowed")
 
 
 def _not_before(command: c.Raise, now: Now) -> Time | Refused:
@@ -323,7 +387,7 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
             return invalid(f"that time is {in_words(-notice)} in the past; give a future time")
     else:
         notice = promised if command.notice is None else command.notice
-        not_before = ceil_second(now.at + now.rules.paced(notice))
+        not_before = earliest_start(command, now)
         if notice < 0:
             return invalid("a notice cannot be negative")
     if notice > MAX_NOTICE:

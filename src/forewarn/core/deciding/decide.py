@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -29,11 +29,18 @@ from forewarn.core.changes import (
 )
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.define import define
-from forewarn.core.deciding.finish import finished
-from forewarn.core.deciding.joint import departed_joints, movable_joints, settle_joints
+from forewarn.core.deciding.finish import finished, record_move
+from forewarn.core.deciding.holds import HaltedMachines, halt_holds
+from forewarn.core.deciding.joint import (
+    departed_joints,
+    movable_joints,
+    settle_joints,
+    with_common_start,
+)
 from forewarn.core.deciding.removals import delete, evict
 from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
+    IGNORES_WINDOWS,
     MAX_READY_CHANGES,
     MAX_READY_NOTE,
     Approval,
@@ -41,6 +48,7 @@ from forewarn.core.events import (
     Attempt,
     Event,
     Joint,
+    Postponement,
     ReadinessChanges,
     Ready,
     Status,
@@ -73,13 +81,16 @@ def decide_all(
 
     Returns the first refusal if there is one. Joint events that can start as a result start too.
     """
+    timed = with_common_start(groups, commands, now)
+    if isinstance(timed, Refused):
+        return timed
     after: dict[str, Group] = {}
     states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
     items: dict[str, list[Change]] = {}
     changed_once: dict[str, Group] = {}
     decisions = []
     touched: dict[str, Joint] = {}
-    for name, command in commands:
+    for name, command in timed:
         before = states[name]
         decided = decide_and_apply(before, command, now)
         if isinstance(decided, Refused):
@@ -98,12 +109,32 @@ def decide_all(
             after[name] = group
             touched |= movable_joints(group, now)
             touched |= departed_joints(before, group)
+    if touched:
+        now = _with_arrivals(now, groups, items)
     for name, changes in settle_joints(states, touched, now).items():
         changed_once.pop(name, None)
         items.setdefault(name, []).extend(changes)
     return CommitChanges(
         tuple(decisions), {name: tuple(changes) for name, changes in items.items()}, changed_once
     )
+
+
+def _with_arrivals(
+    now: Now, groups: Mapping[str, Group], items: Mapping[str, Sequence[Change]]
+) -> Now:
+    """Return `now` with the machines that these changes put on hosts: nobody has warned them of the
+    maintenance there, which must not start in the same commit."""
+    arrivals: dict[str, tuple[str, ...]] = {}
+    for name, changes in items.items():
+        put = [change.machine for change in changes if isinstance(change, MachinePut)]
+        before = {m.name: m.host for m in groups[name].machines if m.alive} if put else {}
+        for machine in put:
+            if machine.alive and machine.host not in ("", before.get(machine.name)):
+                known = arrivals.get(machine.host) or now.unwarned.get(machine.host, ())
+                arrivals[machine.host] = (*known, machine.name)
+    if not arrivals:
+        return now
+    return msgspec.structs.replace(now, unwarned={**now.unwarned, **arrivals})
 
 
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
@@ -119,10 +150,21 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
         return decision
     after = apply(group, decision.items)
     starts = settle(after, now)
+    if now.halts and (notes := _halt_notes(after, decision.event, now)):
+        decision = msgspec.structs.replace(decision, notes=(*decision.notes, *notes))
     if not starts:
         return decision, after
     decision = msgspec.structs.replace(decision, items=(*decision.items, *starts))
     return decision, apply(group, decision.items)  # all at once, as it becomes visible
+
+
+def _halt_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
+    """Return notes for the caller of a command about an event that an operator has halted."""
+    event = group.event(id) if id else None
+    if event is None or event.status is not Status.SCHEDULED:
+        return ()
+    holds = halt_holds(event, HaltedMachines(group, now))
+    return tuple(f"it does not start yet: {hold.message}" for hold in holds)
 
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
@@ -155,6 +197,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return _prepare(group, command, now)
         case c.OperatorApprove():
             return _operator_approve(group, command, now)
+        case c.Postpone():
+            return _postpone(group, command, now)
         case c.Cancel():
             return _cancel(group, command, now)
         case c.Answer():
@@ -165,6 +209,8 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return _finish(group, command, now)
         case c.Define():
             return define(group, command, now)
+        case c.RecordMove():
+            return record_move(group, command, now)
         case c.Restore():
             return _restore(group, command)
 
@@ -243,9 +289,37 @@ def _operator_approve(group: Group, command: c.OperatorApprove, now: Now) -> Cha
         return unknown(f"event {command.id} is not active")
     if event.status is Status.STARTED:
         return Changes((), event.id, ("it had already started",))
-    if event.approved is not None:
+    ignored: dict[str, Any] = {}
+    if command.ignore_windows and (event.span is not None or not event.ignore_windows):
+        ignored = {"ignore_windows": True, "span": None}
+    if event.approved is not None and not ignored:
         return Changes((), event.id, (f"it had already been approved, by {event.approved.by}",))
-    return Changes((_approved(event, command.by, now, ApprovalKind.OPERATOR),), event.id)
+    approval = event.approved or Approval(command.by, now.at, ApprovalKind.OPERATOR)
+    after = move(event, Move.APPROVE, approved=approval, **ignored)
+    note = IGNORES_WINDOWS if ignored else ""
+    return Changes((EventMoved(Move.APPROVE, after, command.by, note),), event.id)
+
+
+def _postpone(group: Group, command: c.Postpone, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None or event.status is Status.STARTED:
+        return unknown(f"event {command.id} has started, or is over, and cannot be postponed")
+    if command.not_before <= event.not_before:
+        return conflict(f"event {event.id} can only be postponed to a later time")
+    postponement = Postponement(
+        by=command.by,
+        group=command.group,
+        at=now.at,
+        before=event.not_before,
+        after=command.not_before,
+    )
+    after = move(
+        event,
+        Move.POSTPONE,
+        not_before=command.not_before,
+        postponed=(*event.postponed, postponement),
+    )
+    return Changes((EventMoved(Move.POSTPONE, after, command.by),), event.id)
 
 
 def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
@@ -275,8 +349,10 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         return Changes()
     closed = msgspec.structs.replace(attempt, open=False)
     match command.outcome:
-        case c.Done(moved=moved, output=output):
-            return Changes(finished(group, event, now, moved=moved, note=output), event.id)
+        case c.Done(moved=moved, output=output, answer=answer):
+            moved = moved if event.relocates else {}
+            items = finished(group, event, now, moved=moved, output=output, answer=answer)
+            return Changes(items, event.id)
         case c.Again(at=at):
             attempt = msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
         case c.Failed(why=note):
@@ -286,7 +362,10 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         case c.Unclear(why=note):
             attempt = msgspec.structs.replace(closed, note=note, stuck=True)
     after = move(event, Move.ANSWER, attempt=attempt)
-    return Changes((EventMoved(Move.ANSWER, after, note=command.outcome.output),), event.id)
+    answered = EventMoved(
+        Move.ANSWER, after, output=command.outcome.output, answer=command.outcome.answer
+    )
+    return Changes((answered,), event.id)
 
 
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
@@ -294,7 +373,9 @@ def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     if event is not None and follows(event):
         return _lead_refusal(event)
     if event is None or event.attempt is None:
-        return unknown(f"event {command.id} has not started, or is over; nothing to retry")
+        return unknown(
+            f"event {command.id} has not started, or is over; only a Started event can be retried"
+        )
     if event.attempt.open:
         return conflict(f"event {event.id}: attempt {event.attempt.number} is still under way")
     return Changes((_attempted(event, now, command.by),), event.id)
@@ -303,14 +384,36 @@ def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
 def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or event.status is not Status.STARTED:
-        return unknown(f"event {command.id} has not started, or is over; nothing to finish")
+        return unknown(
+            f"event {command.id} has not started, or is over; only a Started event can be finished"
+        )
     if follows(event):
         return _lead_refusal(event)
     if not command.reason.strip():
         return invalid("a reason is required to finish an event")
+    for machine in command.moved:
+        if machine not in event.resources:
+            return invalid(f"machine '{machine}' is not affected by event {event.id}")
     ending = f"finished by {command.by}: {command.reason}"
+    untold = [name for name in event.resources if event.relocates and name not in command.moved]
+    notes: tuple[str, ...] = ()
+    if untold:
+        notes = (
+            f"nobody has said where {listing(untold)} went; as far as is known, each is on the same"
+            " host as before. If one is on another host, record that",
+        )
     return Changes(
-        finished(group, event, now, ending=ending, by=command.by, carried_out=False), event.id
+        finished(
+            group,
+            event,
+            now,
+            ending=ending,
+            by=command.by,
+            carried_out=False,
+            moved=command.moved,
+        ),
+        event.id,
+        notes,
     )
 
 
@@ -338,6 +441,8 @@ def _set_policy(group: Group, command: c.SetPolicy) -> Changes:
 def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or not event.listed or not group.enabled:
+        if command.by:
+            return conflict(f"event {command.id} is not in the document of group '{group.name}'")
         return unknown(f"no event {command.id} is listed here")
     if command.machine not in group.alive:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
@@ -360,7 +465,10 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
     counts = tuple(ReadinessChanges(*change) for change in changes.items())
     after = move(event, Move.READY, ready=tuple(ready), readiness_changes=counts)
     note = "ready" if command.ready else "not ready"
-    return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)
+    if command.by:
+        note = f"{command.machine} is {note}" + (f": {command.note}" if command.note else "")
+    by = command.by or command.machine
+    return Changes((EventMoved(Move.READY, after, by, note),), event.id)
 
 
 def _restore(group: Group, command: c.Restore) -> Changes | Refused:

@@ -15,7 +15,7 @@ from forewarn.core.changes import (
     apply,
 )
 from forewarn.core.deciding.finish import moot, rehosted
-from forewarn.core.fleet import Machine
+from forewarn.core.fleet import Machine, Placement
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import Now
@@ -33,7 +33,7 @@ def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     regrouped: set[str] = set()  # whose update domain differs from that of their events
     for machine in command.machines:
         before = missing.pop(machine.name, None)
-        merged = merged_machine(before, machine)
+        merged = merged_machine(before, machine, command)
         if before != merged:
             items.append(MachinePut(merged, by))
             if before is not None and before.update_domain != merged.update_domain:
@@ -72,14 +72,24 @@ def _busy(group: Group, names: set[str]) -> Refused | None:
     )
 
 
-def merged_machine(current: Machine | None, wanted: Machine) -> Machine:
+def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) -> Machine:
     """Return the machine as in the inventory, but with what has happened to it since.
 
-    That is an eviction or delete, and a move of which the inventory does not know yet.
+    That is an eviction or delete, and a move of which the inventory does not know yet. A definition
+    that was observed after such a move contradicts it, unless it says who is right.
     """
     if current is None:
         return wanted
-    retained: dict[str, str] = {"gone": current.gone}
-    if current.moved_from and current.moved_from == wanted.host:
-        retained |= {"host": current.host, "moved_from": current.moved_from}
+    host, moved_from, disputed = wanted.host, None, ""
+    observed = command.observed and wanted.name not in command.kept
+    placement = command.placement if observed else None
+    if wanted.name not in command.placed and current.host != wanted.host:
+        moved = current.moved_from is not None
+        if placement is Placement.REPORTED and current.host:
+            host, moved_from = current.host, wanted.host
+        elif moved and (not wanted.host or placement is None):
+            host, moved_from = current.host, wanted.host
+            says_more = observed or wanted.host != current.moved_from
+            disputed = wanted.host if says_more else current.disputed
+    retained = {"gone": current.gone, "host": host, "moved_from": moved_from, "disputed": disputed}
     return msgspec.structs.replace(wanted, **retained)

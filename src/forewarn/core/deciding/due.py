@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forewarn.core.deciding.configurations import configurations_of
 from forewarn.core.deciding.holds import (
+    HaltedMachines,
     Occupancy,
     awaits_approval,
     earlier_deletes,
     in_restore_grace,
     notice_over_at,
+    opens_at,
     waiting_deletes,
 )
 from forewarn.core.events import Event, Status
@@ -32,23 +35,24 @@ def due(group: Group, now: Now) -> Time | None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
     occupancy = Occupancy(group.events)
     deletes = waiting_deletes(group.events, now)
+    halted = HaltedMachines(group, now)
     for event in group.events:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
-        elif event.joint is None and not occupancy.blocks(event):
-            instants += _start_times(event, now, deletes)
+        elif event.joint is None and not occupancy.blocks(event) and not halted.stop(event):
+            instants += _start_times(group, event, now, deletes)
     return min(instants, default=None)
 
 
-def _start_times(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
+def _start_times(group: Group, event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
     """Return when the event starts if only time holds it; never, if its window has closed."""
     waits = awaits_approval(event, now) or earlier_deletes(event, now, deletes)
     at = notice_over_at(event, now) if waits else event.raised_at
     if now.grace_ends is not None and in_restore_grace(event, now):
         at = max(at, now.grace_ends)
-    if event.span is not None:
-        at = max(at, event.span.opens)
-        if event.span.closes is not None and max(at, now.at) >= event.span.closes:
-            return []
-    return [at]
+    configurations = configurations_of(group, event, now)
+    if event.span is None and not configurations:
+        return [at]
+    opens = opens_at(event, configurations, max(at, now.at))
+    return [] if opens is None else [opens]

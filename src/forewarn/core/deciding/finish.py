@@ -1,17 +1,20 @@
-"""Finishing events, with the consequences: machines that no longer exist or have moved, and other
-events that become pointless."""
+"""Finishing events and recording moves, with the consequences: machines that no longer exist or are
+elsewhere, and events that become pointless."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from forewarn.core.changes import Change, EventMoved, MachinePut, apply
+from forewarn.core.changes import Change, Changes, EventMoved, MachinePut, apply
+from forewarn.core.commands import RecordMove
 from forewarn.core.deciding.start import carried_out_jointly, ended
 from forewarn.core.events import Event, Status
+from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
+from forewarn.core.refusal import Refused, unknown
 from forewarn.core.time import Now
 
 
@@ -24,21 +27,23 @@ def finished(
     carried_out: bool = True,
     by: str = "",
     moved: dict[str, str] | None = None,
-    note: str = "",
+    output: str = "",
+    answer: str = "",
 ) -> tuple[Change, ...]:
     """Return the changes that finish a Started event, and those events that become pointless."""
     over = move(event, Move.FINISH, ended_at=now.at, ending=ending, carried_out=carried_out)
-    items: list[Change] = [EventMoved(Move.FINISH, over, by, note)]
+    items: list[Change] = [EventMoved(Move.FINISH, over, by, output=output, answer=answer)]
     if event.traits.deletes:
         items += [
             MachinePut(msgspec.structs.replace(machine, gone=event.traits.gone))
             for machine in group.machines
             if machine.name in event.resources and machine.alive
         ]
-    if event.relocates:
-        items += _relocated(group, event, moved or {})
-        items += _departures(group, event, moved or {})
-    moved_by = f"with {event.id}" if event.relocates else ""
+    if event.relocates or moved:
+        items += _relocated(apply(group, tuple(items)), event, moved or {})
+        departing = event.resources if event.relocates else tuple(moved or ())
+        items += _departures(group, event, departing, moved or {})
+    moved_by = f"with {event.id}" if event.relocates or moved else ""
     return (*items, *moot(apply(group, tuple(items)), now, moved_by))
 
 
@@ -63,16 +68,38 @@ def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change
     items: list[Change] = []
     for machine in group.machines:
         host = moved.get(machine.name)
-        if machine.name in event.resources and host is not None and host != machine.host:
-            moved_from = machine.moved_from or machine.host
-            items.append(
-                MachinePut(msgspec.structs.replace(machine, host=host, moved_from=moved_from))
-            )
+        if machine.name in event.resources and host is not None:
+            after = machine_on(machine, host)
+            if after != machine:
+                items.append(MachinePut(after))
     return items
 
 
-def _departures(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
-    """Take the moved machines out of what was planned for their old hosts.
+def machine_on(machine: Machine, host: str) -> Machine:
+    """Return a machine that is known to be on this host, whatever the inventory says."""
+    moved_from = None if machine.inventory_host == host else machine.inventory_host
+    return msgspec.structs.replace(machine, host=host, moved_from=moved_from, disputed="")
+
+
+def record_move(group: Group, command: RecordMove, now: Now) -> Changes | Refused:
+    """Record that a machine is on a host: what is planned for its old host is not for it."""
+    machine = group.machine(command.machine)
+    if machine is None:
+        return unknown(f"no machine '{command.machine}' in group '{group.name}'")
+    after = machine_on(machine, command.host)
+    if after == machine:
+        return Changes(notes=(f"it was known to be on host '{command.host}'",))
+    items: list[Change] = [MachinePut(after, command.by)]
+    if machine.host and machine.host != after.host:
+        items += rehosted(group, {machine.name: after.host}, command.by)
+    items += moot(apply(group, tuple(items)), now)
+    return Changes(tuple(items))
+
+
+def _departures(
+    group: Group, event: Event, departing: Collection[str], moved: dict[str, str]
+) -> list[Change]:
+    """Take the departing machines out of what was planned for their old hosts.
 
     An event that is about one host keeps the machines that are still on that host.
     """
@@ -82,7 +109,7 @@ def _departures(group: Group, event: Event, moved: dict[str, str]) -> list[Chang
         departed = tuple(
             name
             for name in other.resources
-            if name in event.resources and not (other.host and hosts.get(name) == other.host)
+            if name in departing and not (other.host and hosts.get(name) == other.host)
         )
         if departed and other.host_bound and other.id != event.id:
             after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *departed))))

@@ -2,22 +2,30 @@
 
 An event can be held by its notice, by the grace after an outage or a restore, by a machine that is
 busy with another event, by another update domain of its group that is in use, by other deletes of
-its group, by a window that is not open, by the other groups on its host (see `joint.py`), or by a
-wall clock that is not trusted.
+its group, by a window that is not open or a blackout, by the other groups on its host or a machine
+there that has not been warned (see `joint.py`), by a halt that an operator has placed, or by a wall
+clock that is not trusted.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
+from forewarn.core.deciding.configurations import configurations_of, never_open
 from forewarn.core.events import Event, Status
+from forewarn.core.group import Group
+from forewarn.core.halts import Halt
+from forewarn.core.labels import labels_of, matches, parse
 from forewarn.core.time import Now, Time
-from forewarn.support.text import listing
+from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open, next_span
+from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
+WINDOWS_OVERRIDE = "nobody before then, but an operator may let it ignore windows and blackouts"
 MAX_NAMED_DELETES = 10  # other deletes that a waiting one names
 
 
@@ -29,8 +37,12 @@ class HoldKind(enum.Enum):
     DOMAIN = "domain"
     COUPLING = "coupling"
     WINDOW = "window"
+    BLACKOUT = "blackout"
     JOINT = "joint"
+    PLACEMENT = "placement"  # a machine on its host has not been warned
+    HALT = "halt"  # an operator has halted it
     CLOCK = "clock"  # the wall clock contradicts the service's time
+    STATE = "state"  # the state cannot be written, so that nothing can change
     DRIVER = "driver"  # it has started, and is being carried out
 
 
@@ -46,18 +58,24 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
-    """Return the holds, preceded by one for the clock if it is untrusted. In that case none of the
-    others ends at a known time."""
+    """Return the holds, preceded by one for the clock if it is untrusted."""
     if now.untrusted is None:
         return tuple(holds)
+    clock = Hold(
+        kind=HoldKind.CLOCK,
+        message=now.clock_problem,
+        since=now.untrusted.since,
+        unblocked_by="correcting the wall clock, or an admin, by accepting it",
+    )
+    return behind(clock, holds, "nobody before the clock is trusted again")
+
+
+def behind(first: Hold, holds: Iterable[Hold], unblocked_by: str) -> tuple[Hold, ...]:
+    """Return the holds, preceded by one that nothing overcomes. While it lasts, none of the others
+    ends at a known time, and whoever could lift them cannot."""
     return (
-        Hold(
-            kind=HoldKind.CLOCK,
-            message=now.clock_problem,
-            since=now.untrusted.since,
-            unblocked_by="correcting the wall clock, or an admin, by accepting it",
-        ),
-        *(msgspec.structs.replace(hold, until=None) for hold in holds),
+        first,
+        *(msgspec.structs.replace(hold, until=None, unblocked_by=unblocked_by) for hold in holds),
     )
 
 
@@ -89,6 +107,49 @@ def in_restore_grace(event: Event, now: Now) -> bool:
         and now.grace_ends is not None
         and now.at < now.grace_ends
     )
+
+
+class HaltedMachines:
+    """The halts that cover machines of a group, computed once for several events."""
+
+    def __init__(self, group: Group, now: Now) -> None:
+        self._halts = [
+            (halt, _matching(group, halt.label) if halt.label else None)
+            for halt in now.halts
+            if not halt.groups or group.name in halt.groups
+        ]
+
+    def covering(self, event: Event) -> Iterator[Halt]:
+        """Yield the halts because of which the event does not start."""
+        for halt, machines in self._halts:
+            if machines is None or not machines.isdisjoint(event.resources):
+                yield halt
+
+    def stop(self, event: Event) -> bool:
+        """Is there such a halt?"""
+        return any(True for _ in self.covering(event))
+
+
+def _matching(group: Group, label: str) -> frozenset[str]:
+    selector = _selector(label)
+    return frozenset(m.name for m in group.machines if matches(selector, labels_of(group, m)))
+
+
+_selector = lru_cache(maxsize=256)(parse)  # of halts, which are read for every decision
+
+
+def halt_holds(event: Event, halted: HaltedMachines) -> list[Hold]:
+    """Return the holds that operators have placed: approved or not, the event waits."""
+    return [
+        Hold(
+            kind=HoldKind.HALT,
+            message=f"{'it' if halt.partial else 'the whole fleet'} is halted by {halt.by}"
+            + (f": {halt.note}" if halt.note else ""),
+            since=max(event.raised_at, halt.at),
+            unblocked_by=f"an operator, by releasing halt {halt.id}",
+        )
+        for halt in halted.covering(event)
+    ]
 
 
 class Occupancy:
@@ -147,10 +208,35 @@ def waiting_deletes(events: Iterable[Event], now: Now) -> list[Event]:
     return sorted(waiting, key=lambda event: event.not_before)
 
 
-def window_open(event: Event, now: Now) -> bool:
-    """Is the window open in which the event may start?"""
+def span_open(event: Event, now: Now) -> bool:
+    """Is the window of its rollout open, if it has one?"""
     span = event.span
     return span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes))
+
+
+def window_open(group: Group, event: Event, now: Now) -> bool:
+    """Is this a time at which the event may start?"""
+    return span_open(event, now) and is_open(configurations_of(group, event, now), now.at)
+
+
+def opens_at(
+    event: Event, configurations: Sequence[MaintenanceConfiguration], at: Time
+) -> Time | None:
+    """Return the first instant, not before `at`, at which the event may start as far as windows and
+    blackouts are concerned; None if there is none."""
+    if event.span is not None:
+        at = max(at, event.span.opens)
+    if configurations:
+        span = next_open(configurations, at)
+        forced = event.deadline
+        if forced is not None and (span is None or span.opens > forced):
+            at = max(at, forced)
+        elif span is None:
+            return None
+        else:
+            at = max(at, span.opens)
+    closes = None if event.span is None else event.span.closes
+    return at if closes is None or at < closes else None
 
 
 def awaits_approval(event: Event, now: Now) -> bool:
@@ -168,10 +254,56 @@ def earlier_deletes(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[s
     )
 
 
-def window_holds(event: Event, now: Now) -> list[Hold]:
-    """Return the hold of a window that is not open: approved or not, the event waits."""
+def window_holds(
+    event: Event, configurations: Sequence[MaintenanceConfiguration], now: Now
+) -> list[Hold]:
+    """Return the holds of windows that are not open, and of blackouts: approved or not, the event
+    waits."""
+    return [*_span_holds(event, now), *_configuration_holds(event, configurations, now)]
+
+
+def _configuration_holds(
+    event: Event, configurations: Sequence[MaintenanceConfiguration], now: Now
+) -> list[Hold]:
+    if is_open(configurations, now.at):
+        return []
+    opens = opens_at(event, configurations, now.at)
+    holds: list[Hold] = []
+    for configuration in configurations:
+        if blackout := configuration.blackout_at(now.at):
+            holds.append(
+                Hold(
+                    kind=HoldKind.BLACKOUT,
+                    message=f"'{configuration.name}' has a blackout until {utc(blackout.ends)}"
+                    f" ({blackout.text})",
+                    since=max(event.raised_at, blackout.begins),
+                    until=opens,
+                    unblocked_by=WINDOWS_OVERRIDE,
+                )
+            )
+        if not configuration.windows:
+            continue
+        own = next_span(configuration.windows, now.at)
+        if own is None or own.opens > now.at:
+            later = "" if own is None else f"; the next one opens at {utc(own.opens)}"
+            holds.append(
+                Hold(
+                    kind=HoldKind.WINDOW,
+                    message=f"no window of '{configuration.name}' is open{later}",
+                    since=event.raised_at,
+                    until=opens,
+                    unblocked_by=WINDOWS_OVERRIDE,
+                )
+            )
+    if next_open(configurations, now.at) is None:
+        never = f"{holds[-1].message}; {never_open(configurations)}"
+        holds[-1] = msgspec.structs.replace(holds[-1], message=never)
+    return holds
+
+
+def _span_holds(event: Event, now: Now) -> list[Hold]:
     span = event.span
-    if span is None or window_open(event, now):
+    if span is None or span_open(event, now):
         return []
     early = now.at < span.opens
     return [
@@ -201,7 +333,7 @@ def restore_holds(event: Event, now: Now) -> list[Hold]:
     ]
 
 
-def time_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+def time_holds(group: Group, event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     """Return the holds that time or an approval lifts. `deletes` are `waiting_deletes(group)`."""
     if event.joint is not None:
         return [
@@ -213,7 +345,7 @@ def time_holds(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
             )
         ]
     return [
-        *window_holds(event, now),
+        *window_holds(event, configurations_of(group, event, now), now),
         *restore_holds(event, now),
         *_notice_holds(event, now, deletes),
     ]

@@ -2,37 +2,50 @@
 maintenance of one host.
 
 All start in one commit, or none does: when every enabled group has approved or NotBefore has
-passed, and no machine or update domain that they need is busy. Nothing is reserved while waiting,
+passed, no machine or update domain that they need is busy, and every machine on the host has been
+warned. Nothing is reserved while waiting,
 so two joints that share two groups cannot block each other. The driver carries out one of the
 events, the lead; the others end with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, apply
+from forewarn.core.commands import Command, Raise
+from forewarn.core.deciding.announce import earliest_start
+from forewarn.core.deciding.configurations import (
+    configurations_for,
+    configurations_of,
+    never_open,
+)
 from forewarn.core.deciding.finish import finished
 from forewarn.core.deciding.holds import (
+    HaltedMachines,
     Hold,
     HoldKind,
     Occupancy,
+    halt_holds,
     in_restore_grace,
     notice_over,
     notice_over_at,
     occupancy_holds,
+    opens_at,
     restore_holds,
+    span_open,
     window_holds,
-    window_open,
     with_clock,
 )
 from forewarn.core.deciding.start import settle, started
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
-from forewarn.core.time import Now, Time
+from forewarn.core.refusal import Hint, Refused, conflict
+from forewarn.core.time import Now, Time, ceil_second
+from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open
 from forewarn.support.text import listing
 
 
@@ -73,14 +86,38 @@ class JointState:
             }
         return self._events[name]
 
+    def halted(self, active: Mapping[str, Event], now: Now) -> bool:
+        """Has an operator halted one of the events of a joint?"""
+        return bool(now.halts) and any(
+            HaltedMachines(self.groups[name], now).stop(event) for name, event in active.items()
+        )
+
+    def configurations(
+        self, active: Mapping[str, Event], now: Now
+    ) -> tuple[MaintenanceConfiguration, ...]:
+        """Return the configurations that the events of a joint have to obey. An operator's override
+        of one of them is one for all."""
+        if any(event.ignore_windows for event in active.values()):
+            return ()
+        found = [configurations_of(self.groups[name], event, now) for name, event in active.items()]
+        return tuple(dict.fromkeys(c for configurations in found for c in configurations))
+
     def can_start(self, active: Mapping[str, Event], now: Now) -> bool:
         """Can the events of a joint start now, because nothing holds any of them?"""
         return (
             now.untrusted is None
+            and not self.halted(active, now)
+            and not _unwarned(active, now)
             and agreed(self.groups, active, now)
-            and all(window_open(e, now) and not in_restore_grace(e, now) for e in active.values())
+            and all(span_open(e, now) and not in_restore_grace(e, now) for e in active.values())
+            and is_open(self.configurations(active, now), now.at)
             and not any(self.occupancy(name).blocks(event) for name, event in active.items())
         )
+
+
+def _unwarned(active: Mapping[str, Event], now: Now) -> tuple[str, ...]:
+    """Return the machines on the host of a joint that do not know of it."""
+    return next((now.unwarned.get(event.host, ()) for event in active.values()), ())
 
 
 def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
@@ -160,17 +197,37 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     active = state.members(joint)
     if not active or any(event.status is Status.STARTED for event in active.values()):
         return ()
-    result: list[Hold] = []
+    halts = {
+        hold.unblocked_by: hold
+        for name, event in active.items()
+        for hold in halt_holds(event, HaltedMachines(groups[name], now))
+    }  # each of them once, although it may cover several groups
+    result = list(halts.values())
+    if unwarned := _unwarned(active, now):
+        result.append(_not_warned(unwarned, active))
     if not agreed(groups, active, now):
         result.append(_not_agreed(groups, active, now))
     result += [hold for event in active.values() for hold in restore_holds(event, now)][:1]
-    for name, event in active.items():
-        result += window_holds(event, now)
+    configurations = state.configurations(active, now)
+    for number, (name, event) in enumerate(active.items()):
+        result += window_holds(event, () if number else configurations, now)
         result += [
             msgspec.structs.replace(hold, message=f"in group '{name}': {hold.message}")
             for hold in occupancy_holds(event, state.occupancy(name))
         ]
     return with_clock(result, now)
+
+
+def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:
+    first = next(iter(active.values()))
+    return Hold(
+        kind=HoldKind.PLACEMENT,
+        message=f"{listing(machines)} may be on host '{first.host}' and would not be warned: its"
+        " maintenance is not announced to them",
+        since=first.raised_at,
+        unblocked_by="an operator, by recording on which other host each of them is, or by"
+        " cancelling the maintenance and planning it again",
+    )
 
 
 def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> Hold:
@@ -208,14 +265,54 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
         return None
     if any(state.occupancy(name).blocks(event) for name, event in active.items()):
         return None
-    at = now.at
+    if state.halted(active, now) or _unwarned(active, now):
+        return None
+    ready = now.at
     for event in active.values():
         if not agreed(state.groups, active, now):
-            at = max(at, notice_over_at(event, now))
+            ready = max(ready, notice_over_at(event, now))
         if now.grace_ends is not None and in_restore_grace(event, now):
-            at = max(at, now.grace_ends)
-        if event.span is not None:
-            at = max(at, event.span.opens)
-            if event.span.closes is not None and at >= event.span.closes:
-                return None
+            ready = max(ready, now.grace_ends)
+    configurations = state.configurations(active, now)
+    at: Time | None = ready
+    for event in active.values():
+        if at is not None:
+            at = opens_at(event, configurations, at)
     return at
+
+
+def with_common_start(
+    groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: Now
+) -> Sequence[tuple[str, Command]] | Refused:
+    """Return the commands with one NotBefore for all events of a joint that are announced together:
+    the first time that the configurations of all groups allow."""
+    together: dict[str, list[tuple[str, Raise]]] = {}
+    for name, command in commands:
+        if isinstance(command, Raise) and command.joint and not command.ignore_windows:
+            together.setdefault(command.joint.id, []).append((name, command))
+    times: dict[str, Time] = {}
+    for id, members in together.items():
+        first = members[0][1]
+        if first.not_before is not None or first.span is not None:
+            continue  # the time is given, and is checked for each group
+        configurations = tuple(
+            dict.fromkeys(
+                configuration
+                for name, command in members
+                for configuration in configurations_for(groups[name], command.machines, now)
+            )
+        )
+        earliest = earliest_start(first, now)
+        span = next_open(configurations, earliest)
+        if span is None:
+            return conflict(never_open(configurations), hint=Hint.IGNORE_WINDOWS)
+        if span.opens > earliest:
+            times[id] = ceil_second(span.opens)
+    if not times:
+        return commands
+    return [
+        (name, msgspec.structs.replace(command, notice=None, not_before=times[command.joint.id]))
+        if isinstance(command, Raise) and command.joint and command.joint.id in times
+        else (name, command)
+        for name, command in commands
+    ]

@@ -21,8 +21,10 @@ from forewarn.core.events import (
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
+from forewarn.core.may_postpone import may_postpone_problem
 from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
+from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
@@ -133,6 +135,8 @@ def policy_problem(kind: GroupKind, policy: Policy) -> str:
     if refused_types := [type.value for type in policy.auto_approve if not type.traits.by_user]:
         types = ", ".join(t.value for t in types_that(lambda traits: traits.by_user))
         return f"auto_approve is for users' events ({types}), not {listing(refused_types)}"
+    if problem := _times_problem(policy):
+        return problem
     notice = policy.terminate_notice
     if notice is None:
         return ""
@@ -144,3 +148,11 @@ def policy_problem(kind: GroupKind, policy: Policy) -> str:
             f" to {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}"
         )
     return ""
+
+
+def _times_problem(policy: Policy) -> str:
+    if len(policy.windows) > MAX_WINDOWS:
+        return f"a group can have at most {MAX_WINDOWS} windows"
+    if len(policy.blackouts) > MAX_BLACKOUTS:
+        return f"a group can have at most {MAX_BLACKOUTS} blackouts"
+    return may_postpone_problem(policy.may_postpone) if policy.may_postpone else ""

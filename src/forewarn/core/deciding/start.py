@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from forewarn.core.changes import Change, EventMoved, apply
 from forewarn.core.deciding.holds import (
+    HaltedMachines,
     Hold,
     HoldKind,
     Occupancy,
     awaits_approval,
     earlier_deletes,
+    halt_holds,
     in_restore_grace,
     notice_over_by,
     occupancy_holds,
@@ -57,6 +59,7 @@ class _Settlement:
         self._group, self._now = group, now
         self._active = {event.id: event for event in group.events}
         self._occupancy = Occupancy(group.events)
+        self._halted = HaltedMachines(group, now)
         self._ids_by_machine: dict[str, list[str]] = {}  # the events of each machine
         for event in group.events:
             for name in event.resources:
@@ -74,7 +77,11 @@ class _Settlement:
         """Start what can start, in the order of raising."""
         changes: list[Change] = []
         now, active = self._now, self._active
-        ready = [event for event in active.values() if _may_start(event, now)]
+        ready = [
+            event
+            for event in active.values()
+            if _may_start(self._group, event, now) and not self._halted.stop(event)
+        ]
         deletes: Sequence[Event] = ()
         if any(event.traits.coupled for event in ready):
             deletes = waiting_deletes(active.values(), now)
@@ -132,14 +139,14 @@ class _Settlement:
         return changes
 
 
-def _may_start(event: Event, now: Now) -> bool:
+def _may_start(group: Group, event: Event, now: Now) -> bool:
     """Do its own times and its approval let it start? Joint events start in `joint.py`."""
     return (
         event.status is Status.SCHEDULED
         and event.joint is None
         and not awaits_approval(event, now)
         and not in_restore_grace(event, now)
-        and window_open(event, now)
+        and window_open(group, event, now)
     )
 
 
@@ -166,7 +173,12 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
         return ()
     deletes = waiting_deletes(after.events, now)
     return with_clock(
-        (*time_holds(event, now, deletes), *occupancy_holds(event, Occupancy(after.events))), now
+        (
+            *halt_holds(event, HaltedMachines(after, now)),
+            *time_holds(after, event, now, deletes),
+            *occupancy_holds(event, Occupancy(after.events)),
+        ),
+        now,
     )
 
 

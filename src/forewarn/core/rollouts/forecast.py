@@ -6,15 +6,18 @@ once, and that each event stays Started for a given time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from forewarn.core.events import Event, Source, Status
-from forewarn.core.rollouts.model import Lane, Rollout, Step
-from forewarn.core.rollouts.next_step import GateAnswer, Next, appointment, next_step
+from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.rollouts.next_step import EXPIRED, GateAnswer, Next, appointment, decide
+from forewarn.core.rollouts.progress import Configurations, RolloutProgress
 from forewarn.core.time import DAY, MINUTE, Duration, Now, Time
 
-FORECAST_STEPS = 500  # at most
-FORECAST_AHEAD: Duration = 730 * DAY
+FORECAST_AHEAD: Duration = 3_650 * DAY
 TYPICAL_DURATION: Duration = 10 * MINUTE  # of an event in status Started, unless given
 
 
@@ -29,50 +32,48 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Planned, ...]
     done_at: Time | None  # None: unknown, or later than FORECAST_AHEAD
-    left_out: int = 0  # steps beyond FORECAST_STEPS
     message: str = ""  # why the forecast ends early, if it does
 
 
-def forecast(rollout: Rollout, now: Now, event_duration: Duration = TYPICAL_DURATION) -> Forecast:
-    """Return the remaining plan of a rollout, with times."""
-    shown, left_out = _limited(rollout)
-    simulation = _Simulation(shown, now, event_duration)
+def forecast(
+    rollout: Rollout, now: Now, configurations: Mapping[str, Configurations] = MappingProxyType({})
+) -> Forecast:
+    """Return the plan of a rollout, with times. Each event stays Started for as long as the rollout
+    expects, and whenever the rollout would pause itself after a wave, it is resumed at once.
+    `configurations` are those that steps have to obey, by cause."""
+    lasts = TYPICAL_DURATION if rollout.lasts is None else rollout.lasts
+    resumed = msgspec.structs.replace(rollout, pause_after=())
+    simulation = _Simulation(resumed, now, lasts, configurations)
     done_at, message = simulation.run()
-    return Forecast(
-        steps=tuple(simulation.planned.values()),
-        done_at=None if left_out else done_at,
-        left_out=left_out,
-        message=message,
-    )
-
-
-def _limited(rollout: Rollout) -> tuple[Rollout, int]:
-    """Return the rollout with the first lanes only, and the number of steps left out."""
-    lanes: list[Lane] = []
-    count = 0
-    for lane in rollout.lanes:
-        if lanes and count + len(lane.steps) > FORECAST_STEPS:
-            break
-        lanes.append(lane)
-        count += len(lane.steps)
-    total = sum(len(lane.steps) for lane in rollout.lanes)
-    return msgspec.structs.replace(rollout, lanes=tuple(lanes)), total - count
+    return Forecast(steps=tuple(simulation.planned.values()), done_at=done_at, message=message)
 
 
 class _Simulation:
-    def __init__(self, rollout: Rollout, now: Now, event_duration: Duration) -> None:
+    def __init__(
+        self,
+        rollout: Rollout,
+        now: Now,
+        event_duration: Duration,
+        configurations: Mapping[str, Configurations],
+    ) -> None:
         self.rollout, self.now, self.event_duration = rollout, now, event_duration
-        self.lane_of = {s.cause: lane.name for lane in rollout.lanes for s in lane.steps}
-        self.events: dict[str, list[Event]] = {}
+        self.progress = RolloutProgress(
+            rollout,
+            {},
+            lambda step: step.machines,
+            lambda step: configurations.get(step.cause, ()),
+        )
         self.gate_answers: dict[str, GateAnswer] = {}
         self.planned: dict[str, Planned] = {}
 
     def run(self) -> tuple[Time | None, str]:
         until = self.now.at + FORECAST_AHEAD
         while self.now.at <= until:
-            upcoming = next_step(
-                self.rollout, self.events, self.gate_answers, lambda s: s.machines, self.now
-            )
+            upcoming = decide(self.progress, self.gate_answers, self.now)
+            if upcoming.over == EXPIRED:
+                steps = [step for lane in upcoming.lanes for step in lane.steps]
+                late = sum(not step.state.over for step in steps)
+                return None, f"{late} of {len(steps)} steps would not start before its deadline"
             if upcoming.over:
                 return self.now.at, ""
             if upcoming.pause:
@@ -88,10 +89,10 @@ class _Simulation:
         return None, "it takes longer than the forecast covers"
 
     def _announce(self, wanted: Step) -> None:
-        appointed = appointment(self.rollout, self.now)
+        appointed = appointment(self.rollout, self.now, self.progress.configurations_of(wanted))
         assert appointed is not None  # otherwise `next_step` would have paused
         event = Event(
-            id=f"{wanted.cause}#{len(self.events)}",
+            id=f"{wanted.cause}#{len(self.planned)}",
             group=wanted.group,
             type=self.rollout.type,
             source=Source.PLATFORM,
@@ -103,9 +104,9 @@ class _Simulation:
             cause=wanted.cause,
             span=appointed.span,
         )
-        self.events.setdefault(wanted.cause, []).append(event)
+        self.progress.put(event)
         self.planned[wanted.cause] = Planned(
-            lane=self.lane_of[wanted.cause],
+            lane=self.rollout.lanes[self.progress.numbers[wanted.cause]].name,
             step=wanted,
             announced_at=self.now.at,
             not_before=appointed.not_before,
@@ -114,7 +115,7 @@ class _Simulation:
 
     def _pass_time(self, upcoming: Next) -> Time | None:
         """Advance to the next instant at which something happens by itself, if there is one."""
-        active = [event for lane in upcoming.lanes for event in lane.active]
+        active = list(self.progress.active)
         ends = {e.id: self.planned[e.cause].ends_at for e in active}
         instants = [upcoming.wake] if upcoming.wake is not None else []
         instants += ends.values()
@@ -130,7 +131,4 @@ class _Simulation:
         return at
 
     def _become(self, event: Event, status: Status, **fields: Time) -> None:
-        after = msgspec.structs.replace(event, status=status, **fields)
-        self.events[event.cause] = [
-            after if other.id == event.id else other for other in self.events[event.cause]
-        ]
+        self.progress.put(msgspec.structs.replace(event, status=status, **fields))

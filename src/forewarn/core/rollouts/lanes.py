@@ -1,46 +1,45 @@
 """From a selection to lanes and steps: which machines, in which order, and which together.
 
-If groups or labels are selected, a lane is a group and a step is one of its update domains; hosts
-in the same selection limit it to the machines on them. If only hosts are selected, each host with
-all its machines is a lane.
+If only hosts are selected, each host with all its machines is a lane. Otherwise a lane is a group
+and a step is one of its update domains, with the machines that are selected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from forewarn.core.events import EventType, types_that
-from forewarn.core.fleet import Host, Machine
+from forewarn.core.fleet import Host
 from forewarn.core.group import Group
-from forewarn.core.labels import Selector, labels_of, matches
-from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
-from forewarn.core.rollouts.model import Lane, Step, prefix
-from forewarn.support.suggest import instead_of
-from forewarn.support.text import listing
-
-MAX_STEPS = 2_000  # of one rollout
-MAX_SELECTED = 100  # groups, selectors and hosts in one selection
+from forewarn.core.refusal import Hint, Refused, conflict, invalid
+from forewarn.core.rollouts.model import Conflicts, Lane, Step, prefix
+from forewarn.core.rollouts.selection import Scope, Selection, resolve
+from forewarn.support.text import counted, listing
 
 HOST_TYPES = types_that(lambda traits: traits.host_maintenance)
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    groups: tuple[str, ...] = ()
-    labels: tuple[Selector, ...] = ()  # one of them must match
-    hosts: tuple[str, ...] = ()  # names, or patterns with * and ?
+class Conflict(msgspec.Struct, frozen=True):
+    """A host with machines of several update domains of one group."""
 
-    @property
-    def hosts_alone(self) -> bool:
-        return bool(self.hosts) and not self.groups and not self.labels
+    host: str
+    group: str
+    machines: tuple[tuple[int, tuple[str, ...]], ...]  # by update domain
 
     def __str__(self) -> str:
-        parts = [f"group {name}" for name in self.groups]
-        parts += ["label " + ",".join(map(str, selector)) for selector in self.labels]
-        parts += [f"host {name}" for name in self.hosts]
-        return ", ".join(parts)
+        domains = [f"{listing(names)} of {domain}" for domain, names in self.machines]
+        return f"host '{self.host}': group '{self.group}' has {' and '.join(domains)}"
+
+
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of a rollout, and the conflicts on its hosts."""
+
+    lanes: tuple[Lane, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    skipped: tuple[str, ...] = ()  # causes of steps that are left out because of conflicts
 
 
 def lanes(
@@ -49,97 +48,138 @@ def lanes(
     selection: Selection,
     groups: Mapping[str, Group],
     hosts: Mapping[str, Host],
-) -> tuple[Lane, ...] | Refused:
-    """Return the lanes of a rollout with this id and selection."""
-    named = len(selection.groups) + len(selection.labels) + len(selection.hosts)
-    if not named:
-        return invalid("a rollout needs a selection of groups, labels or hosts", hint=Hint.SELECT)
-    if named > MAX_SELECTED:
-        return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
+    *,
+    moves: bool = False,
+    conflicts: Conflicts = Conflicts.REFUSE,
+    order_by: Sequence[str] = (),
+) -> Lanes | Refused:
+    """Return the lanes of a rollout with this id and selection. Conflicts that are to be refused
+    are returned: see `conflicts_problem`. Live migrations (`moves`) can always be split."""
+    if selection.empty:
+        return invalid(
+            "a rollout needs a selection of groups, labels, machines or hosts", hint=Hint.SELECT
+        )
     if type.traits.deletes:
         kinds = listing([t.value for t in types_that(lambda traits: not traits.deletes)])
         return invalid(
             f"a rollout cannot be a {type.value}, which deletes its machines; expected one of"
             f" {kinds}"
         )
-    host_names = _hosts(selection, hosts)
-    if isinstance(host_names, Refused):
-        return host_names
-    result = (
-        _host_lanes(id, type, host_names, groups.values())
-        if selection.hosts_alone
-        else _group_lanes(id, selection, groups, frozenset(host_names))
-    )
+    scope = resolve(selection, groups, hosts)
+    if isinstance(scope, Refused):
+        return scope
+    if moves and not selection.hosts_alone:
+        return invalid(
+            "a rollout of live migrations is about hosts: select hosts or host labels only"
+        )
+    if moves and conflicts is Conflicts.REFUSE:
+        conflicts = Conflicts.SPLIT
+    if selection.hosts_alone:
+        result = _host_lanes(id, type, scope, groups.values(), conflicts)
+        labels = {name: host.labels for name, host in hosts.items()}
+    else:
+        result = Lanes(lanes=_group_lanes(id, selection, scope, groups))
+        labels = {name: group.labels for name, group in groups.items()}
     if isinstance(result, Refused):
         return result
-    if not result:
+    if not result.lanes:
         return invalid(f"no machine is selected by {selection}")
-    if (count := sum(len(lane.steps) for lane in result)) > MAX_STEPS:
-        return invalid(
-            f"{selection} selects {count} steps; a rollout has at most {MAX_STEPS}:"
-            " start several, one after the other"
-        )
-    return result
+    ordered = sorted(result.lanes, key=lambda lane: _label_order(labels[lane.name], order_by))
+    return msgspec.structs.replace(result, lanes=tuple(ordered))
 
 
-def _hosts(selection: Selection, hosts: Mapping[str, Host]) -> tuple[str, ...] | Refused:
-    names: dict[str, None] = {}
-    for wanted in selection.hosts:
-        matching = [name for name in hosts if name == wanted or fnmatchcase(name, wanted)]
-        if not matching:
-            return unknown(f"no host '{wanted}'; {instead_of(wanted, hosts)}")
-        names |= dict.fromkeys(sorted(matching))
-    return tuple(names)
+def conflicts_problem(conflicts: Sequence[Conflict]) -> Refused | None:
+    """Refuse conflicts for which nobody has said what to do, all at once."""
+    if not conflicts:
+        return None
+    hosts = len({conflict.host for conflict in conflicts})
+    return conflict(
+        f"{counted(hosts, 'host')} of this rollout hold machines of several update domains of one"
+        " group, which must not be disturbed at the same time: split the maintenance of these"
+        " hosts by update domain, skip them, or move machines away first",
+        hint=Hint.CONFLICTS,
+        others=tuple(conflict(str(found), field=found.host) for found in conflicts),
+    )
 
 
 def _host_lanes(
-    id: str, type: EventType, names: tuple[str, ...], groups: Iterable[Group]
-) -> tuple[Lane, ...] | Refused:
+    id: str, type: EventType, scope: Scope, groups: Iterable[Group], conflicts: Conflicts
+) -> Lanes | Refused:
     if type not in HOST_TYPES:
         kinds = listing([t.value for t in HOST_TYPES])
         return invalid(
             f"the maintenance of a host cannot be a {type.value}; expected one of {kinds}"
         )
-    machines_by_host: dict[str, list[str]] = {}
-    domains: dict[tuple[str, str], Machine] = {}
+    machines: dict[str, dict[str, dict[int, list[str]]]] = {name: {} for name in scope.hosts}
+    excluded: set[str] = set()
     for group in groups:
         for machine in group.machines:
-            if not machine.alive:
+            if not machine.alive or machine.host not in machines:
                 continue
-            machines_by_host.setdefault(machine.host, []).append(machine.name)
-            first = domains.setdefault((machine.host, group.name), machine)
-            if first.update_domain != machine.update_domain and machine.host in names:
-                return conflict(
-                    f"maintenance of host '{machine.host}' affects all its machines at once, but"
-                    f" group '{group.name}' has machines of two update domains on it:"
-                    f" '{first.name}' of {first.update_domain} and '{machine.name}' of"
-                    f" {machine.update_domain}; move one of them to another host first, or leave"
-                    " the host out"
-                )
-    return tuple(
-        Lane(
-            name=name,
-            steps=(Step(cause=f"{prefix(id)}host/{name}", host=name, machines=tuple(machines)),),
+            if scope.excludes(group, machine):
+                excluded.add(machine.host)
+            domains = machines[machine.host].setdefault(group.name, {})
+            domains.setdefault(machine.update_domain, []).append(machine.name)
+    lanes: list[Lane] = []
+    found: list[Conflict] = []
+    skipped: list[str] = []
+    for host, by_group in machines.items():
+        if not by_group or host in excluded:
+            continue
+        clashes = [
+            Conflict(host, group, tuple((d, tuple(domains[d])) for d in sorted(domains)))
+            for group, domains in by_group.items()
+            if len(domains) > 1
+        ]
+        found += clashes
+        steps = _host_steps(
+            id, host, by_group, split=bool(clashes) and conflicts is Conflicts.SPLIT
         )
-        for name in names
-        if (machines := machines_by_host.get(name))
+        lanes.append(Lane(name=host, steps=steps))
+        if clashes and conflicts is Conflicts.SKIP:
+            skipped += [step.cause for step in steps]
+    return Lanes(lanes=tuple(lanes), conflicts=tuple(found), skipped=tuple(skipped))
+
+
+def split_steps(id: str, host: str, groups: Iterable[Group]) -> tuple[Step, ...]:
+    """Return the steps of a host with the machines that are on it now, by update domain."""
+    by_group: dict[str, dict[int, list[str]]] = {}
+    for group in groups:
+        for machine in group.machines:
+            if machine.alive and machine.host == host:
+                domains = by_group.setdefault(group.name, {})
+                domains.setdefault(machine.update_domain, []).append(machine.name)
+    return _host_steps(id, host, by_group, split=True)
+
+
+def _host_steps(
+    id: str, host: str, by_group: Mapping[str, Mapping[int, list[str]]], *, split: bool
+) -> tuple[Step, ...]:
+    cause = f"{prefix(id)}host/{host}"
+    if not split:
+        names = (name for domains in by_group.values() for ns in domains.values() for name in ns)
+        return (Step(cause=cause, host=host, machines=tuple(names)),)
+    return tuple(
+        Step(
+            cause=f"{cause}/{domain}",
+            host=host,
+            split=True,
+            domain=domain,
+            machines=tuple(n for domains in by_group.values() for n in domains.get(domain, ())),
+        )
+        for domain in sorted({domain for domains in by_group.values() for domain in domains})
     )
 
 
 def _group_lanes(
-    id: str, selection: Selection, groups: Mapping[str, Group], hosts: frozenset[str]
-) -> tuple[Lane, ...] | Refused:
-    wanted = selection.groups or tuple(groups)
-    for name in selection.groups:
-        if name not in groups or not groups[name].machines:
-            names = [group.name for group in groups.values() if group.machines]
-            return unknown(f"no group '{name}'; {instead_of(name, names)}")
+    id: str, selection: Selection, scope: Scope, groups: Mapping[str, Group]
+) -> tuple[Lane, ...]:
     lanes = []
-    for name in dict.fromkeys(wanted):
+    for name in dict.fromkeys(selection.groups or groups):
         group = groups[name]
         domains: dict[int, list[str]] = {}
         for machine in group.machines:
-            if machine.alive and _selected(selection, group, machine, hosts):
+            if machine.alive and scope.has(group, machine):
                 domains.setdefault(machine.update_domain, []).append(machine.name)
         steps = tuple(
             Step(
@@ -155,10 +195,17 @@ def _group_lanes(
     return tuple(lanes)
 
 
-def _selected(selection: Selection, group: Group, machine: Machine, hosts: frozenset[str]) -> bool:
-    if hosts and machine.host not in hosts:
-        return False
-    if not selection.labels:
-        return True
-    labels = labels_of(group, machine)
-    return any(matches(selector, labels) for selector in selection.labels)
+def _label_order(labels: Mapping[str, str], names: Sequence[str]) -> tuple[object, ...]:
+    """Return the sort key of a lane by the values of labels: numbers in them by their value, and
+    lanes without the label last."""
+    return tuple(
+        (
+            name not in labels,
+            [
+                (not part.isdigit(), int(part) if part.isdigit() else part)
+                for part in re.split(r"(\d+)", labels.get(name, ""))
+                if part
+            ],
+        )
+        for name in names
+    )

@@ -7,27 +7,42 @@ What a rollout does next is decided in `next_step.py`; how a selection becomes l
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from forewarn.core.events import UNKNOWN_DURATION, EventType
-from forewarn.core.rollouts.windows import Window
 from forewarn.core.time import MINUTE, Duration, Time
+from forewarn.core.windows import Window
 
 CAUSE = "rollout"  # first part of the cause of every step
 
 GATE_TIMEOUT: Duration = 10 * MINUTE
 
+LIVE_MIGRATION = "live-migration"  # the kind of a rollout that moves machines away from hosts
+
 BY_ITSELF = "the rollout itself"  # `Switch.by` if a rollout has paused itself
 
 
+class Conflicts(enum.Enum):
+    """What to do with hosts that hold machines of several update domains of one group, which must
+    not be disturbed at the same time."""
+
+    REFUSE = "refuse"
+    SPLIT = "split"  # one update domain after the other
+    SKIP = "skip"
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is disturbed at the same time: one update domain of a group, or one host."""
+    """What is disturbed at the same time: one update domain of a group, one host, or the machines
+    of one update domain on a host (`split`)."""
 
     cause: str
     group: str = ""
     domain: int = 0
     machines: tuple[str, ...] = ()
     host: str = ""
+    split: bool = False
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +50,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     steps: tuple[Step, ...]
-
-    @property
-    def hosts(self) -> bool:
-        """Is it the maintenance of a host, with all machines on it?"""
-        return any(step.host for step in self.steps)
+    wave: int = 0  # lanes of a wave begin when those of the wave before are complete
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,21 +74,40 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a rollout was about when it was started."""
+
+    machines: int
+    groups: int
+    hosts: int
+
+
 class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     type: EventType
     lanes: tuple[Lane, ...]
     by: str
     created_at: Time
+    moves: bool = False  # a live migration of the machines on hosts
     selection: str = ""  # as text
+    size: Size = Size(machines=0, groups=0, hosts=0)
     notice: Duration | None = None
     short_notice: bool = False
-    description: str = ""
+    description: str = ""  # for guests
+    ticket: str = ""  # for operators and drivers
     duration: int = UNKNOWN_DURATION
     at_once: int = 1  # lanes in progress at the same time
     windows: tuple[Window, ...] = ()
     gate: Gate | None = None
     bake: Duration = 0
+    lasts: Duration | None = None  # time that an event is expected to stay Started
+    must_end_in_window: bool = False  # nothing starts that would not end in its window
+    deadline: Time | None = None  # what has not started by then does not start
+    pause_after: tuple[int, ...] = ()  # waves after which it pauses itself
+    confirmed: int = 0  # waves after which an operator has let it continue
+    max_failures: int | None = None  # failed steps, beyond which it pauses itself
+    conflicts: Conflicts = Conflicts.REFUSE  # also for hosts that become one while it runs
+    skipped: tuple[str, ...] = ()  # causes of the steps that are left out
     paused: Switch | None = None
     resumed: Switch | None = None  # events withdrawn before then are announced again
     covers: tuple[
@@ -102,6 +132,16 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(step for lane in self.lanes for step in lane.steps)
 
     @property
+    def kind(self) -> str:
+        """What it does to machines: the type of its events, or a live migration."""
+        return LIVE_MIGRATION if self.moves else self.type.value
+
+    @property
+    def waves(self) -> int:
+        """The number of its waves; its lanes are in their order."""
+        return self.lanes[-1].wave + 1 if self.lanes else 1
+
+    @property
     def event_notice(self) -> Duration:
         """The notice of each of its events."""
         return self.type.traits.notice if self.notice is None else self.notice
@@ -118,5 +158,11 @@ def prefix(id: str) -> str:
 
 def caused(cause: str) -> str | None:
     """Return the id of the rollout whose step has this cause, if it is a step's."""
+    step = step_of(cause)
+    return step[0] if step else None
+
+
+def step_of(cause: str) -> tuple[str, str] | None:
+    """Return the id of the rollout and the name of its step that have this cause."""
     parts = cause.split("/", 2)
-    return parts[1] if len(parts) == 3 and parts[0] == CAUSE else None
+    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == CAUSE else None

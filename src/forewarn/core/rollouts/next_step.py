@@ -7,30 +7,38 @@ and lane is `progress.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
 
-from forewarn.core.events import MAX_NOTICE, Event, Span, Status
+from forewarn.core.events import MAX_NOTICE, Event, Status
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import (
+    Configurations,
     LaneProgress,
+    RolloutProgress,
     StepState,
     Wait,
     WaitKind,
-    lane_progress,
     proven_until,
     step_text,
 )
-from forewarn.core.rollouts.windows import LOOK_AHEAD, next_span
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.support.text import in_words
+from forewarn.core.windows import (
+    LOOK_AHEAD,
+    MaintenanceConfiguration,
+    Span,
+    next_open,
+    next_span,
+)
+from forewarn.support.text import counted, in_words, listing, utc
 
 GATE_EVERY: Duration = 10 * SECOND
 GATE_EVERY_LEAST: Duration = SECOND // 4  # however fast the clock runs
 
-DONE, ABORTED = "done", "aborted"
+DONE, ABORTED, EXPIRED = "done", "aborted", "expired"
 
 
 class GateAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,20 +65,58 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
     ask: tuple[str, ...] = ()  # ask the gate for the steps with these causes
     wake: Time | None = None  # when to compute the next step again, if nothing happens before
     pause: str = ""  # why it pauses itself; empty: it does not
-    over: str = ""  # DONE or ABORTED; empty: it is not over
+    over: str = ""  # DONE, ABORTED or EXPIRED; empty: it is not over
+    wave: int = 0  # the first that is not complete
     waits: tuple[Wait, ...] = ()
 
 
-def appointment(rollout: Rollout, now: Now) -> Appointment | None:
-    """Return the first instant after the notice that lies in a window; None if no window opens."""
-    earliest = _earliest(rollout, now)
-    if not rollout.windows:
-        return Appointment(earliest)
-    span = next_span(rollout.windows, earliest)
-    return None if span is None else Appointment(max(earliest, ceil_second(span.opens)), span)
+def ending(rollout: Rollout) -> str:
+    """Return how a rollout has ended."""
+    if rollout.aborted is not None:
+        return ABORTED
+    return EXPIRED if rollout.steps_over not in (None, len(rollout.steps)) else DONE
 
 
-def _earliest(rollout: Rollout, now: Now) -> Time:
+def appointment(
+    rollout: Rollout, now: Now, configurations: Configurations = ()
+) -> Appointment | None:
+    """Return the first instant after the notice that lies in a window of the rollout and that the
+    configurations of a step allow; None if there is none, or not before the deadline."""
+    deadline = rollout.deadline
+    when: Appointment | None = Appointment(earliest(rollout, now))
+    if rollout.windows or configurations:
+        when = _in_windows(rollout, now, configurations)
+    if when is None or deadline is None:
+        return when
+    if when.not_before >= deadline:
+        return None
+    span = when.span or Span(now.at)
+    closes = deadline if span.closes is None else min(span.closes, deadline)
+    return Appointment(when.not_before, Span(span.opens, closes))
+
+
+def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> Appointment | None:
+    soonest = earliest(rollout, now)
+    lasts = now.rules.paced(rollout.lasts or 0) if rollout.must_end_in_window else 0
+    own = MaintenanceConfiguration(name="", windows=rollout.windows)
+    at = soonest
+    while at <= soonest + LOOK_AHEAD:
+        span = next_open((own, *configurations), at)
+        if span is None:
+            return None
+        not_before = max(soonest, ceil_second(span.opens))
+        if not lasts:  # configurations hold an event by themselves, for as long as they apply
+            window = next_span(rollout.windows, not_before) if rollout.windows else None
+            return Appointment(not_before, window)
+        if span.closes is None:
+            return Appointment(not_before, span)
+        if not_before + lasts <= span.closes:  # started later, it would not end in the window
+            return Appointment(not_before, Span(span.opens, span.closes - lasts + 1))
+        at = span.closes
+    return None
+
+
+def earliest(rollout: Rollout, now: Now) -> Time:
     return ceil_second(now.at + now.rules.paced(rollout.event_notice))
 
 
@@ -82,9 +128,16 @@ def next_step(
     now: Now,
 ) -> Next:
     """Decide what a rollout does now."""
-    computation = _NextStep(rollout, events, gate_answers, machines_of, now)
+    return decide(RolloutProgress(rollout, events, machines_of), gate_answers, now)
+
+
+def decide(progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: Now) -> Next:
+    """Decide what a rollout does now, given its progress so far."""
+    progress.refresh()
+    rollout = progress.rollout
+    computation = _Decision(progress, gate_answers, now)
     if rollout.ended_at is not None:
-        return Next(lanes=computation.lanes, over=ABORTED if rollout.aborted else DONE)
+        return Next(lanes=tuple(progress.lanes), over=ending(rollout))
     if rollout.aborted is not None:
         return computation.aborting()
     if now.untrusted is not None:
@@ -92,39 +145,49 @@ def next_step(
     return computation.continuing()
 
 
-class _NextStep:
-    """One computation of `next_step`: collects what to do and what is waited for."""
+class _Decision:
+    """One decision: collects what to do and what is waited for."""
 
     def __init__(
-        self,
-        rollout: Rollout,
-        events: Mapping[str, Sequence[Event]],
-        gate_answers: Mapping[str, GateAnswer],
-        machines_of: Callable[[Step], Sequence[str]],
-        now: Now,
+        self, progress: RolloutProgress, gate_answers: Mapping[str, GateAnswer], now: Now
     ) -> None:
-        self.rollout, self.gate_answers, self.now = rollout, gate_answers, now
-        self.lanes = tuple(
-            lane_progress(rollout, lane, events, machines_of) for lane in rollout.lanes
-        )
-        self._proven = proven_until(rollout, self.lanes, now)
+        self.progress, self.rollout = progress, progress.rollout
+        self.gate_answers, self.now = gate_answers, now
         self._announce: list[Step] = []
         self._withdraw: list[Event] = []
         self._ask: list[str] = []
         self._wakes: list[Time] = []
         self._waits: list[Wait] = []
         self._pause = ""
+        self._appointments: dict[Configurations, Appointment | None] = {}
 
     @cached_property
     def _appointment(self) -> Appointment | None:
-        """When a step that is announced now may start: the same for all, computed on demand."""
+        """When a step that is announced now may start, as far as the rollout is concerned."""
         return appointment(self.rollout, self.now)
+
+    def _appointment_of(self, configurations: Configurations) -> Appointment | None:
+        """When a step that is announced now may start: the same for all steps with these
+        configurations."""
+        if configurations not in self._appointments:
+            found = appointment(self.rollout, self.now, configurations)
+            self._appointments[configurations] = found
+        return self._appointments[configurations]
+
+    @cached_property
+    def _proven(self) -> Time:
+        return proven_until(self.rollout, self.progress.lanes, self.now)
+
+    @cached_property
+    def _latest_wave(self) -> int:
+        """The last wave that has begun: the gates of the waves before it have passed."""
+        return max((lane.lane.wave for lane in self.progress.lanes if lane.begun), default=0)
 
     def aborting(self) -> Next:
         """Withdraw what has not started, and wait for the end of what has."""
-        active = [event for lane in self.lanes for event in lane.active]
+        active = list(self.progress.active)
         self._withdraw += [event for event in active if event.status is Status.SCHEDULED]
-        for lane in self.lanes:
+        for lane in map(self.progress.lanes.__getitem__, self.progress.begun):
             if lane.active and any(event.status is Status.STARTED for event in lane.active):
                 self._waits.append(lane.wait(self.rollout))
         return self._result(over="" if active else ABORTED)
@@ -146,29 +209,116 @@ class _NextStep:
 
     def continuing(self) -> Next:
         """Wait for lanes in progress, and announce the next steps of as many others as allowed."""
+        progress = self.progress
         in_progress = 0
-        ready: list[tuple[bool, LaneProgress]] = []
-        finished = 0
-        for lane in self.lanes:
+        ready: list[int] = []  # lanes that have begun and could continue: they come first
+        for number in tuple(progress.begun):
+            lane = progress.lanes[number]
             if lane.active:
                 in_progress += 1
                 self._wait_for_events(lane)
             elif self._bakes_or_waits_at_gate(lane):
                 in_progress += 1
             elif lane.next is None:
-                finished += 1
+                progress.complete(number)
             elif lane.next.state is StepState.CANCELLED:  # it does not count as in progress
                 self._waits.append(lane.wait(self.rollout))
             else:
-                ready.append((not lane.begun, lane))
-        if finished == len(self.lanes):
+                ready.append(number)
+        if not progress.begun and not progress.waiting:
             return self._result(over=DONE)
-        ready.sort(key=lambda entry: entry[0])  # lanes that have begun come first
+        if self._too_late():
+            if not in_progress:
+                return self._result(over=EXPIRED)
+            self._wait_for_deadline(len(ready) + len(progress.waiting))
+            return self._result()
+        self._count_failures()
+        wave = self._first_wave()
         free = max(0, self.rollout.at_once - in_progress)
-        for _, lane in ready[:free]:
-            self._announce_next(lane)
-        self._wait_for_turn([lane for _, lane in ready[free:]])
+        turn = self._waiting_in(wave)
+        beginning = turn[: max(0, free - len(ready))]
+        if beginning and self.rollout.running:
+            self._confirm(wave)
+        for number in (*ready[:free], *beginning):
+            self._announce_next(progress.lanes[number])
+        self._wait_for_turn([*ready[free:], *turn[len(beginning) :]])
+        self._wait_for_wave(wave, len(progress.waiting) - len(turn))
         return self._result()
+
+    def _too_late(self) -> bool:
+        """Can nothing be announced any more that could start before the deadline?"""
+        deadline = self.rollout.deadline
+        if deadline is None:
+            return False
+        if self.now.at < deadline:
+            self._wakes.append(deadline)
+        return self._appointment is None
+
+    def _count_failures(self) -> None:
+        """Pause the rollout if more steps have failed than allowed, since it was last resumed."""
+        allowed = self.rollout.max_failures
+        if allowed is None or not self.rollout.running:
+            return
+        since = self.rollout.resumed.at if self.rollout.resumed else -1
+        failed = [
+            number for number, times in self.progress.failures.items() for at in times if at > since
+        ]
+        if len(failed) > allowed:
+            names = dict.fromkeys(self.rollout.lanes[number].name for number in failed)
+            self._pause = self._pause or (
+                f"{counted(len(failed), 'step')} failed, and at most {allowed} may:"
+                f" {listing(list(names))}"
+            )
+
+    def _first_wave(self) -> int:
+        """Return the first wave that is not complete."""
+        firsts = [numbers[0] for numbers in (self.progress.begun, self.progress.waiting) if numbers]
+        return self.rollout.lanes[min(firsts)].wave
+
+    def _waiting_in(self, wave: int) -> list[int]:
+        """Return the lanes of a wave that have not begun. Lanes are in the order of their waves."""
+        lanes, waiting = self.rollout.lanes, self.progress.waiting
+        return waiting[: bisect_right(waiting, wave, key=lambda number: lanes[number].wave)]
+
+    def _confirm(self, wave: int) -> None:
+        """Pause the rollout before a wave for which an operator has to resume it."""
+        rollout = self.rollout
+        if any(rollout.confirmed <= number < wave for number in rollout.pause_after):
+            self._pause = self._pause or (
+                f"wave {wave} of {rollout.waves} is complete; the next one begins when"
+                " somebody resumes the rollout"
+            )
+
+    def _wait_for_deadline(self, count: int) -> None:
+        deadline = self.rollout.deadline
+        if deadline is None or not count:
+            return
+        self._waits.append(
+            Wait(
+                kind=WaitKind.DEADLINE,
+                lane="",
+                count=count,
+                message=f"{counted(count, 'lane')} are not continued: they could not start before"
+                f" the deadline, {utc(deadline)}",
+                since=self.now.at,
+                unblocked_by="nothing; start another rollout for them",
+            )
+        )
+
+    def _wait_for_wave(self, wave: int, count: int) -> None:
+        if not count:
+            return
+        self._waits.append(
+            Wait(
+                kind=WaitKind.WAVE,
+                lane="",
+                count=count,
+                message=f"{counted(count, 'lane')} of later waves begin when wave {wave + 1} of"
+                f" {self.rollout.waves} is complete",
+                since=self.rollout.created_at,
+                unblocked_by="the end of the wave",
+            )
+        )
 
     def _wait_for_events(self, lane: LaneProgress) -> None:
         """Wait for the lane's active events; withdraw those whose window has closed."""
@@ -192,6 +342,7 @@ class _NextStep:
             self._waits.append(
                 Wait(
                     kind=WaitKind.BAKE,
+                    reason="bake time",
                     lane=lane.lane.name,
                     message=f"{step_text(last.step)} is done; its bake time is"
                     f" {in_words(rollout.bake)}",
@@ -215,6 +366,8 @@ class _NextStep:
             return True
         if lane.last_raised >= last.ended_at and lane.last_raised_cause != last.step.cause:
             return True
+        if lane.next is None and lane.lane.wave < self._latest_wave:
+            return True
         return lane.next is None and baked <= self._proven
 
     def _wait_at_gate(self, lane: LaneProgress, last: Step, baked: Time) -> None:
@@ -229,13 +382,16 @@ class _NextStep:
         self._waits.append(
             Wait(
                 kind=WaitKind.GATE,
+                reason="the gate has not passed",
                 lane=lane.lane.name,
                 message=f"{step_text(last)} is done; the gate ({gate.description}) has not passed"
                 f" yet{answered}",
                 since=baked,
-                until=until,
+                until=until if self.rollout.running else None,
                 unblocked_by=f"the gate ({gate.description}), or an operator, by aborting the"
-                " rollout",
+                " rollout"
+                if self.rollout.running
+                else "an operator, by resuming the rollout; the gate is not asked before",
             )
         )
         if not self.rollout.running:
@@ -257,17 +413,23 @@ class _NextStep:
         assert lane.next is not None
         if not self.rollout.running:
             return
-        appointment = self._appointment
+        configurations = self.progress.configurations_of(lane.next.step)
+        appointment = self._appointment_of(configurations)
         if appointment is None:
-            self._pause = f"none of its windows opens within {in_words(LOOK_AHEAD)}"
+            names = "".join(f", '{configuration.name}'" for configuration in configurations)
+            self._pause = (
+                f"none of its windows opens within {in_words(LOOK_AHEAD)}, long enough"
+                f"{f' and when windows and blackouts allow it{names}' if names else ''}"
+            )
             return
-        window_is_later = appointment.not_before > _earliest(self.rollout, self.now)
+        window_is_later = appointment.not_before > earliest(self.rollout, self.now)
         if window_is_later and appointment.not_before - self.now.at > MAX_NOTICE:
             announced = appointment.not_before - MAX_NOTICE
             self._wakes.append(announced)
             self._waits.append(
                 Wait(
                     kind=WaitKind.WINDOW,
+                    reason="announced later, for its window",
                     lane=lane.lane.name,
                     message=f"{step_text(lane.next.step)} is announced {in_words(MAX_NOTICE)}"
                     " before its window opens",
@@ -279,14 +441,16 @@ class _NextStep:
             return
         self._announce.append(lane.next.step)
 
-    def _wait_for_turn(self, lanes: Sequence[LaneProgress]) -> None:
-        if not lanes:
+    def _wait_for_turn(self, numbers: Sequence[int]) -> None:
+        if not numbers:
             return
-        names = f"{lanes[0].lane.name}" + (f" and {len(lanes) - 1} more" if lanes[1:] else "")
+        first = self.rollout.lanes[numbers[0]].name
+        names = first + (f" and {len(numbers) - 1} more" if numbers[1:] else "")
         self._waits.append(
             Wait(
                 kind=WaitKind.TURN,
-                lane=lanes[0].lane.name,
+                lane=first,
+                count=len(numbers),
                 message=f"{names}: waiting for their turn; at most {self.rollout.at_once} at once",
                 since=self.rollout.created_at,
                 unblocked_by="the end of a lane in progress",
@@ -297,15 +461,16 @@ class _NextStep:
         paused = self.rollout.paused
         waits = [] if over or paused is None else [paused_wait(self.rollout)]
         if over:
-            return Next(lanes=self.lanes, over=over)
+            return Next(lanes=tuple(self.progress.lanes), over=over)
         return Next(
-            lanes=self.lanes,
+            lanes=tuple(self.progress.lanes),
             announce=() if self._pause else tuple(self._announce),
             withdraw=tuple(self._withdraw),
             ask=tuple(self._ask),
             wake=min(self._wakes, default=None),
             pause=self._pause,
             waits=(*waits, *self._waits),
+            wave=self._first_wave() if self.progress.begun or self.progress.waiting else 0,
         )
 
 

@@ -7,14 +7,19 @@ in `next_step.py`.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from forewarn.core.events import Event, Status
 from forewarn.core.rollouts.model import Lane, Rollout, Step
 from forewarn.core.time import Duration, Now, Time
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.support.text import listing
+
+Configurations: TypeAlias = tuple[MaintenanceConfiguration, ...]  # that a step has to obey
 
 
 class StepState(enum.Enum):
@@ -23,11 +28,12 @@ class StepState(enum.Enum):
     STARTED = "started"
     DONE = "done"
     NOTHING = "nothing to do"  # its machines no longer exist, or have moved away
+    SKIPPED = "skipped"  # by an operator, or because its host has a conflict
     CANCELLED = "cancelled"  # by an operator: it blocks its lane until the rollout is resumed
 
     @property
     def over(self) -> bool:
-        return self in (StepState.DONE, StepState.NOTHING)
+        return self in (StepState.DONE, StepState.NOTHING, StepState.SKIPPED)
 
 
 class WaitKind(enum.Enum):
@@ -38,6 +44,8 @@ class WaitKind(enum.Enum):
     WINDOW = "window"
     CANCELLED = "cancelled"
     TURN = "turn"
+    WAVE = "wave"
+    DEADLINE = "deadline"
     CLOCK = "clock"  # the wall clock contradicts the service's time
 
 
@@ -51,6 +59,8 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     until: Time | None = None  # at most; None: no time is set
     unblocked_by: str = ""
     events: tuple[str, ...] = ()
+    reason: str = ""  # the same for all lanes that wait for the same thing
+    count: int = 1  # lanes that it stands for
 
 
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +76,21 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     def active(self) -> tuple[Event, ...]:
         return tuple(event for event in self.events if not event.status.over)
 
+    @property
+    def failed_at(self) -> Time | None:
+        """When an event of it began that its driver has failed to carry out, so far or for good."""
+        return max(
+            (
+                event.started_at
+                for event in self.events
+                if event.started_at is not None
+                and event.attempt is not None
+                and (event.attempt.stuck or event.attempt.note)
+                and not event.carried_out
+            ),
+            default=None,
+        )
+
 
 class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     lane: Lane
@@ -79,6 +104,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     busy: tuple[
         tuple[Time, Time | None, bool], ...
     ]  # of each event: raised, ended, was it carried out?
+    failures: tuple[Time, ...] = ()  # when its steps have failed
 
     def wait(self, rollout: Rollout) -> Wait:
         """Return what the lane waits for: its active events, or a resume after a cancellation."""
@@ -88,11 +114,13 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         ids = tuple(event.id for event in events)
         match busy.state:
             case StepState.STARTED:
+                failed = busy.failed_at is not None
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
+                    reason="its driver has failed" if failed else "being carried out",
                     message=f"{step_text(busy.step)}: its {rollout.type.value} is being carried"
-                    " out",
+                    " out" + (", but its driver has failed so far" if failed else ""),
                     since=max(event.started_at or event.raised_at for event in events),
                     unblocked_by="the driver that is carrying it out",
                     events=ids,
@@ -102,6 +130,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
+                    reason="announced",
                     message=f"{step_text(busy.step)}: its {rollout.type.value} is announced",
                     since=max(event.raised_at for event in events),
                     until=min(closes, default=None),
@@ -112,6 +141,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         return Wait(
             kind=WaitKind.CANCELLED,
             lane=name,
+            reason="cancelled",
             message=f"{step_text(busy.step)}: its event was cancelled"
             + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
             since=busy.ended_at,
@@ -120,10 +150,94 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class RolloutProgress:
+    """The progress of all lanes, computed again lane by lane as events and machines change.
+
+    It is derived: whoever builds it again from the same events and machines gets the same. Kept
+    between two decisions, a decision costs as much as the lanes in progress, not as all of them.
+    """
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        events: Mapping[str, Sequence[Event]],  # by cause, in the order of raising
+        machines_of: Callable[[Step], Sequence[str]],
+        configurations_of: Callable[[Step], Configurations] = lambda _: (),
+    ) -> None:
+        self.rollout = rollout
+        self.configurations_of = configurations_of
+        self.events = {cause: list(caused) for cause, caused in events.items()}
+        self.machines_of = machines_of
+        self._skipped = frozenset(rollout.skipped)
+        self.failures: dict[int, tuple[Time, ...]] = {}  # of lanes with failed steps
+        self.numbers = {
+            step.cause: number for number, lane in enumerate(rollout.lanes) for step in lane.steps
+        }
+        self.lanes = [self._progress(lane) for lane in rollout.lanes]
+        self.begun: list[int] = []  # lanes that have begun and are not known to be complete
+        self.waiting: list[int] = []  # lanes that have not begun
+        self._stale: set[int] = set()
+        for number in range(len(self.lanes)):
+            self._classify(number)
+
+    def put(self, event: Event) -> None:
+        """Note a new or changed event."""
+        number = self.numbers.get(event.cause)
+        if number is None:
+            return
+        events = self.events.setdefault(event.cause, [])
+        known = next((i for i, other in enumerate(events) if other.id == event.id), None)
+        if known is None:
+            insort(events, event, key=lambda event: event.raised_at)
+        else:
+            events[known] = event
+        self._stale.add(number)
+
+    def machines_changed(self, numbers: Iterable[int]) -> None:
+        """Note that machines of these lanes have come, gone or moved."""
+        self._stale.update(numbers)
+
+    def refresh(self) -> None:
+        """Compute the lanes again about which something was noted."""
+        for number in self._stale:
+            for numbers in (self.begun, self.waiting):
+                _discard(numbers, number)
+            self.lanes[number] = self._progress(self.rollout.lanes[number])
+            self._classify(number)
+        self._stale.clear()
+
+    def complete(self, number: int) -> None:
+        """Note that a lane is over, has baked and has passed its gate: it stays so."""
+        _discard(self.begun, number)
+
+    @property
+    def active(self) -> Iterable[Event]:
+        return (event for number in self.begun for event in self.lanes[number].active)
+
+    def _progress(self, lane: Lane) -> LaneProgress:
+        return lane_progress(self.rollout, lane, self.events, self.machines_of, self._skipped)
+
+    def _classify(self, number: int) -> None:
+        lane = self.lanes[number]
+        self.failures.pop(number, None)
+        if lane.failures:
+            self.failures[number] = lane.failures
+        if lane.begun:
+            insort(self.begun, number)
+        elif lane.next is not None:
+            insort(self.waiting, number)
+
+
+def _discard(numbers: list[int], number: int) -> None:
+    at = bisect_left(numbers, number)
+    if at < len(numbers) and numbers[at] == number:
+        del numbers[at]
+
+
 def step_text(step: Step) -> str:
     """Describe a step for messages."""
     if step.host:
-        return f"host {step.host}"
+        return f"host {step.host}" + (f", domain {step.domain}" if step.split else "")
     return f"domain {step.domain} ({listing(step.machines)})"
 
 
@@ -132,9 +246,11 @@ def lane_progress(
     lane: Lane,
     events: Mapping[str, Sequence[Event]],
     machines_of: Callable[[Step], Sequence[str]],
+    skipped: frozenset[str] = frozenset(),
 ) -> LaneProgress:
     steps = tuple(
-        step_progress(rollout, s, events.get(s.cause, ()), machines_of) for s in lane.steps
+        step_progress(rollout, s, events.get(s.cause, ()), machines_of, s.cause in skipped)
+        for s in lane.steps
     )
     done = [progress for progress in steps if progress.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
@@ -151,6 +267,7 @@ def lane_progress(
         last_raised=latest.raised_at if latest else 0,
         last_raised_cause=latest.cause if latest else "",
         busy=tuple((e.raised_at, e.ended_at, e.status is Status.FINISHED) for e in caused),
+        failures=tuple(at for step in steps if (at := step.failed_at) is not None),
     )
 
 
@@ -159,8 +276,11 @@ def step_progress(
     step: Step,
     events: Sequence[Event],
     machines_of: Callable[[Step], Sequence[str]],
+    skipped: bool = False,
 ) -> StepProgress:
     if not events:
+        if skipped:
+            return StepProgress(step=step, state=StepState.SKIPPED)
         state = StepState.WAITING if machines_of(step) else StepState.NOTHING
         return StepProgress(step=step, state=state)
     # A step that was announced again has older events; those of one announcement were raised at
@@ -174,6 +294,8 @@ def step_progress(
         return StepProgress(step=step, state=state, events=latest)
     if any(event.status is Status.FINISHED for event in latest):
         state = StepState.DONE
+    elif skipped:
+        state = StepState.SKIPPED
     elif not any(event.cancelled_by for event in latest) or not machines_of(step):
         state = StepState.NOTHING
     elif any(_blocks(rollout, event) for event in latest):

@@ -36,13 +36,16 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.drivers.registry import DriverType
+from forewarn.support.convert import convert
 from forewarn.support.instants import to_datetime
 from forewarn.support.program import (
+    CUT,
     Ended,
     ProgramUnusable,
     find_program,
     inherited_environment,
     run,
+    visible,
 )
 from forewarn.support.task_file import NotStarted, StillAtWork, task_input
 from forewarn.support.text import in_words, listing, parse_duration
@@ -115,36 +118,36 @@ class CommandDriver(Driver):
         try:
             ended = await self._call("observe", task)
             if ended.timed_out:
-                return Unknown(self._how(ended), ended.output)
+                return Unknown(self._how(ended), *_record(ended))
             if ended.status in (DONE, HAPPENED):
-                return Happened(_moved(task, ended), ended.output)
+                return Happened(_moved(task, ended), *_record(ended))
             if ended.status in (AGAIN, FAILED):
                 return NotYet()
         except (NotStarted, StillAtWork, OSError) as error:
             return Unknown(str(error))
         except _Invalid as error:
-            return Unknown(str(error), ended.output)
-        return Unknown(self._how(ended), ended.output)
+            return Unknown(str(error), *_record(ended))
+        return Unknown(self._how(ended), *_record(ended))
 
     async def perform(self, task: Task) -> Performed:
         try:
             ended = await self._call("perform", task)
             if ended.timed_out:
-                return Unknown(self._how(ended), ended.output)
+                return Unknown(self._how(ended), *_record(ended))
             match ended.status:
                 case 0 | 30:
-                    return Done(_moved(task, ended), ended.output)
+                    return Done(_moved(task, ended), *_record(ended))
                 case 10:
-                    return Again(task.now + _after(ended), ended.output)
+                    return Again(task.now + _after(ended), *_record(ended))
                 case 20:
-                    return Failed(_reason(ended) or self._how(ended), ended.output)
+                    return Failed(_reason(ended) or self._how(ended), *_record(ended))
         except NotStarted as error:
             return Failed(str(error))
         except (StillAtWork, OSError) as error:
             return Unknown(str(error))
         except _Invalid as error:
-            return Unknown(str(error), ended.output)
-        return Unknown(self._how(ended), ended.output)
+            return Unknown(str(error), *_record(ended))
+        return Unknown(self._how(ended), *_record(ended))
 
     async def _call(self, verb: str, task: Task) -> Ended:
         """Run the program as soon as a slot is free."""
@@ -180,15 +183,37 @@ def encode_task(verb: str, task: Task) -> bytes:
 
 
 def _environment(verb: str, task: Task) -> dict[str, str]:
-    return inherited_environment() | {
+    variables = {
         "FOREWARN_EVENT": task.event,
         "FOREWARN_VERB": verb,
         "FOREWARN_TYPE": task.type.value,
+        "FOREWARN_GROUP": task.group,
+        "FOREWARN_TICKET": task.ticket,
+        "FOREWARN_ROLLOUT": task.rollout,
+        "FOREWARN_STEP": task.step,
     }
+    # A variable cannot contain a NUL; in the JSON object it is escaped.
+    plain = {name: value.replace("\0", "") for name, value in variables.items()}
+    return inherited_environment() | plain
 
 
 def _rfc3339(at: Time) -> str:
     return to_datetime(at).isoformat().replace("+00:00", "Z")
+
+
+def _record(ended: Ended) -> tuple[str, str]:
+    """Return what the history keeps: the output without the answer, and the answer."""
+    if not (_object(ended.answer) or {}).keys() & set(_Answer.__struct_fields__):
+        return ended.output, ""
+    answer = visible(ended.answer)
+    lines = ended.output.splitlines()
+    for number, line in reversed(list(enumerate(lines))):
+        # The beginning of a long answer may have been cut off.
+        cut = line.startswith(CUT) and answer.endswith(line.removeprefix(CUT))
+        if line.strip() == answer or cut:
+            del lines[number]
+            break
+    return "\n".join(lines).strip(), answer
 
 
 def _reason(ended: Ended) -> str:
@@ -212,7 +237,7 @@ def _answer(ended: Ended) -> _Answer:
     if fields is None:
         return _Answer()
     try:
-        return msgspec.convert(fields, _Answer)
+        return convert(fields, _Answer)
     except msgspec.ValidationError as error:
         raise _Invalid(f"the program's answer cannot be used: {error}") from error
 

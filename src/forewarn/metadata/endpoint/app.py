@@ -172,10 +172,13 @@ class MetadataApp:
         self.extensions.update(news, document)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
-        caller = self.callers.find(
+        address = self.callers.address(
             (scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0]
         )
+        caller = self.callers.at(address)
         if caller is None:
+            self.counts.unknown_callers += 1
+            self._upstream.unknown_caller(address)
             return refused(errors.NOT_FOUND)
         ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]

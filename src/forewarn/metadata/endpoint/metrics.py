@@ -31,6 +31,7 @@ class FrontCounts(Protocol):
 class EndpointCounts:
     def __init__(self) -> None:
         self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
+        self.unknown_callers = 0  # requests from addresses that no machine has
         self.hits = Counter(dict.fromkeys(NAMES, 0))  # by the name of the limit that was reached
         self.refused = Counter(dict.fromkeys(STATUSES, 0))  # requests, by the status they got
         self._last_caller: dict[
@@ -79,6 +80,11 @@ class EndpointCounts:
                 "Guests' requests that were refused, by status",
                 refused,
                 "status",
+            ),
+            counter(
+                "forewarn_unknown_caller_requests",
+                "Requests from addresses that belong to no machine",
+                {(): self.unknown_callers},
             ),
             counter(
                 "forewarn_limit_hits",

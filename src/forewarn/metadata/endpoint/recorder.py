@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
+from collections import defaultdict
 from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import quote
@@ -27,11 +27,20 @@ class Recorder:
         self._callers = callers
         self._upstream = upstream
         self._trace = trace
-        self._unanswered: Counter[str] = Counter()  # requests, by machine
+        self._unanswered: defaultdict[str, list[tuple[Scope, float]]] = defaultdict(list)
 
     def has_unanswered(self, machine: str) -> bool:
         """Return whether a request of this machine is waiting for its answer."""
-        return self._unanswered[machine] > 0
+        return machine in self._unanswered
+
+    def fault_of_unanswered(self, machine: str, seconds: float) -> str:
+        """Return the kind of the fault for which such a request has been waiting for so many real
+        seconds or more, or nothing."""
+        latest = guard.monotonic() - seconds
+        for scope, asked in self._unanswered.get(machine, ()):
+            if FAULT in scope and asked <= latest:
+                return str(scope[FAULT])
+        return ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked, real_asked = self._upstream.now().at, guard.monotonic()
@@ -39,9 +48,12 @@ class Recorder:
         caller = self._callers.find(source[0], server[0])
         request_body, response_body = bytearray(), bytearray()
         start: MutableMapping[str, Any] = {"status": None, "headers": []}
+        remarks: dict[str, Any] = {}
 
         async def receive_recorded() -> MutableMapping[str, Any]:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                remarks["gave_up"] = True
             request_body.extend(message.get("body", b""))
             return message
 
@@ -52,14 +64,16 @@ class Recorder:
             await send(message)
 
         machine = caller.name if caller else ""
-        self._unanswered[machine] += 1
+        self._unanswered[machine].append((scope, real_asked))
         try:
             await self._app(scope, receive_recorded, send_recorded)
         finally:
-            self._unanswered[machine] -= 1
-            if not self._unanswered[machine]:
+            unanswered = self._unanswered[machine]
+            del unanswered[next(i for i, (other, _) in enumerate(unanswered) if other is scope)]
+            if not unanswered:
                 del self._unanswered[machine]
-            fault = {"fault": scope[FAULT]} if FAULT in scope else {}
+            if FAULT in scope:
+                remarks["fault"] = scope[FAULT]
             self._trace.write(
                 "exchange",
                 self._upstream.now().at,
@@ -75,7 +89,7 @@ class Recorder:
                 answer_headers=_texts(start["headers"]),
                 **_content("body", request_body),
                 **_content("answer", response_body),
-                **fault,
+                **remarks,
             )
 
 

@@ -107,3 +107,5 @@ class Calls:
         for group in report.alive:
             if self._upstream.knows(group):
                 self._upstream.sign_of_life(group)
+        for calls in report.unknown:
+            self._upstream.unknown_calls(calls)

@@ -15,9 +15,10 @@ import msgspec
 from forewarn.core import Duration, Durations, GroupView, Machine, Time
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
+from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -168,6 +169,7 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
 
     polled: tuple[Polled, ...] = ()
     alive: tuple[str, ...] = ()  # groups with a sign of life that was answered with nothing
+    unknown: tuple[UnknownCaller, ...] = ()
 
 
 class Pulse(msgspec.Struct, frozen=True, tag="pulse"):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from forewarn.core import Now, Time
 from forewarn.metadata.workers.messages import Polled, Report
+from forewarn.service.indexes.unknown_callers import UnknownCallers
 
 MAX_EARLIER = 100_000  # documents that machines were shown before their last one, and not reported
 REPORT_SLICE = 512  # entries of one message
@@ -35,6 +36,7 @@ class PollReport:
         self._polls: dict[str, _Polls] = {}
         self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)
         self._alive: set[str] = set()
+        self.unknown_callers = UnknownCallers()
 
     def record_poll(
         self,
@@ -72,8 +74,9 @@ class PollReport:
         entries = [*earlier, *(_reported(machine, entry) for machine, entry in polls.items())]
         for at in range(0, len(entries), REPORT_SLICE):
             yield Report(tuple(entries[at : at + REPORT_SLICE]))
-        if alive:
-            yield Report(alive=alive)
+        unknown = tuple(self.unknown_callers.take())
+        if alive or unknown:
+            yield Report(alive=alive, unknown=unknown)
 
 
 def _reported(machine: str, polls: _Polls) -> Polled:

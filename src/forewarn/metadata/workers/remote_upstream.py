@@ -135,6 +135,9 @@ class RemoteUpstream:
     async def prepared(self, group: str, id: str) -> Prepared | None:
         return (await self._call(AskPrepared(self._number(), group, id))).prepared
 
+    def unknown_caller(self, address: str) -> None:
+        self._poll_report.unknown_callers.record(address, self.now().at)
+
     def _number(self) -> int:
         self._calls += 1
         return self._calls

@@ -71,6 +71,6 @@ def changed(before: Group | None, after: Group) -> Changed | None:
 
 
 def _to_guests(machine: Machine) -> Machine:
-    if not machine.labels and not machine.host and not machine.moved_from:
+    if not (machine.labels or machine.host or machine.moved_from or machine.disputed):
         return machine
-    return msgspec.structs.replace(machine, labels={}, host="", moved_from="")
+    return msgspec.structs.replace(machine, labels={}, host="", moved_from=None, disputed="")

@@ -40,6 +40,7 @@ from forewarn.node.processes.worker import Worker
 from forewarn.node.settings import LoadedSettings, Settings, SettingsError
 from forewarn.node.settings import config as make_config
 from forewarn.node.settings import load as load_settings
+from forewarn.service.engine.otel import TracesUnusable
 from forewarn.store import StoreFailed, StoreUnusable
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -79,7 +80,7 @@ def main() -> None:
         uvloop.run(run(spec, loaded, config))
     except SettingsError as error:
         _fail(*error.problems)
-    except (CannotListen, NotWelcome, StoreFailed, StoreUnusable) as error:
+    except (CannotListen, NotWelcome, StoreFailed, StoreUnusable, TracesUnusable) as error:
         _fail(str(error))
     except OSError as error:
         _fail(f"{error.filename or 'cannot start'}: {error.strerror}")
@@ -112,12 +113,16 @@ async def _run_control(spec: Spec, loaded: LoadedSettings, config: Config) -> No
     heartbeat = Heartbeat()
     tasks.start(heartbeat.run(), "heartbeat")
 
+    refusal = ""  # of the last reload
+
     def on_start(node: Node) -> None:
         heartbeat.problem = lambda: health_problem(node)
-        heartbeat.status = lambda: status_line(node)
+        heartbeat.status = lambda: status_line(node, refusal)
         heartbeat.send()  # the supervisor needs the status when it reports that all are ready
 
     def on_reload(in_force: LoadedSettings, report: Report) -> None:
+        nonlocal refusal
+        refusal = report.refusal
         heartbeat.send()  # so that the status that follows the reload is current
         _report_settings(in_force, report)
         _send(RELOADED, report.refused)

@@ -25,7 +25,11 @@ LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
 RULES = ("silence", "start_grace", "enable_delay")
 LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
-LIVE = (*LIMITS, *RULES, *LOGGING, *TLS, "control_names", "fleet", "gates", "history")
+INVENTORY = ("fleet", "max_removals", "placement")
+LIVE = (
+    *(*LIMITS, *RULES, *LOGGING, *TLS, *INVENTORY),
+    *("control_names", "gates", "history", "notify", "oidc"),
+)
 
 log = logger("forewarn")
 
@@ -35,6 +39,11 @@ class Report(msgspec.Struct, frozen=True):
     restart: tuple[str, ...] = ()  # settings that were changed, but need a restart
     problems: tuple[str, ...] = ()  # changes that could not be applied, and why
     refused: bool = False  # the settings are wrong: nothing has changed
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing has changed, or ""."""
+        return "; ".join(self.problems) if self.refused else ""
 
 
 class Reloader:
@@ -70,8 +79,15 @@ class Reloader:
         _apply_rules(node, config, changed)
         if changed.any("history"):
             node.history.keep(config.history)
+        if changed.any("placement"):
+            node.fleet_apply.placement = config.placement
+        if changed.any("max_removals"):
+            node.fleet_apply.removal_limit = config.removal_limit
         if changed.any("gates"):
             node.gates.allow(config.gates)
+        await node.configure_notifications(config.notify)
+        if changed.any("oidc"):
+            node.accept_issuer(config.oidc)
         if changed.any("control_names"):
             node.control_names = config.control_names
         _apply_driver(node, config, changed)

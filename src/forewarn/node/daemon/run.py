@@ -18,6 +18,7 @@ from forewarn.node.daemon.service_manager import managed
 from forewarn.node.open_files import fit_to_open_files
 from forewarn.node.settings import LoadedSettings, Settings
 from forewarn.service.engine import otel
+from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import log as service_log
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
@@ -74,6 +75,9 @@ async def _serve(
     stop: asyncio.Event,
 ) -> None:
     node = Node(fit(config))
+    clock = node.clock
+    if isinstance(clock, VirtualClock):
+        service_log.configure("console", dates=False, now=lambda: clock.at)
     node.store.on_unknown_outcome(_stop_at_once)
     async with node:
         gc.collect()

@@ -25,18 +25,20 @@ async def managed(node: Node, notifier: Notifier, reloader: Reloader | None) -> 
     tasks = guard.Tasks(_log_failed_task)
     loop = asyncio.get_running_loop()
     requested = asyncio.Event()
+    refusal = ""  # of the last reload
 
     async def reload_on_request(reloader: Reloader) -> None:
+        nonlocal refusal
         while True:
             await requested.wait()
             requested.clear()
             notifier.reloading()
             try:
-                await reloader.reload_node(node)
+                refusal = (await reloader.reload_node(node)).refusal
             except Exception as error:  # the service continues with the settings it has
                 log.error("the settings could not be reloaded", exc_info=error)
                 reloader.on_reload(Report(problems=("internal error",)))
-            notifier.ready(status_line(node))
+            notifier.ready(status_line(node, refusal))
 
     if reloader is not None:
         loop.add_signal_handler(signal.SIGHUP, requested.set)
@@ -44,7 +46,9 @@ async def managed(node: Node, notifier: Notifier, reloader: Reloader | None) -> 
     notifier.ready(status_line(node))
     if notifier.connected:
         tasks.start(
-            notifier.keep_notifying(lambda: status_line(node), lambda: health_problem(node)),
+            notifier.keep_notifying(
+                lambda: status_line(node, refusal), lambda: health_problem(node)
+            ),
             "notifier",
         )
     try:
@@ -57,8 +61,11 @@ async def managed(node: Node, notifier: Notifier, reloader: Reloader | None) -> 
         await tasks.end()
 
 
-def status_line(node: Node) -> str:
-    """Return a summary of the node for people, as in `systemctl status`."""
+def status_line(node: Node, refusal: str = "") -> str:
+    """Return a summary of the node for people, as in `systemctl status`. `refusal` is why the last
+    reload changed nothing, if so."""
+    if refusal:
+        return f"the settings are wrong; the previous ones stay in force: {refusal}"
     machines, events = node.machine_index.count, len(node.active_events)
     return (
         f"{counted(machines, 'machine')}, {counted(events, 'active event')};"

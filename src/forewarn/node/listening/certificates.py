@@ -7,6 +7,7 @@ that trusts it. Nothing is sent over the network.
 from __future__ import annotations
 
 import ssl
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class Pair(msgspec.Struct, frozen=True):
     """A certificate and its key, as examined. If there is a problem, nothing else is known."""
 
     problem: str = ""
+    usable: bool = True  # False: a server cannot use the pair; otherwise, clients will refuse it
     expires: float = 0.0  # seconds since 1970
     names: tuple[str, ...] = ()  # the certificate's subject alternative names
 
@@ -30,15 +32,16 @@ def examine(certificate: Path, key: Path) -> Pair:
         text = certificate.read_text("ascii", "replace")
         key.read_bytes()
     except OSError as error:
-        return Pair(f"{error.filename}: {error.strerror}")
+        return Pair(f"{error.filename}: {error.strerror}", usable=False)
     try:
         server.load_cert_chain(certificate, key, password=lambda: "")
     except ssl.SSLError as error:
         if "KEY_VALUES_MISMATCH" in str(error):
-            return Pair(f"{key} is not the key of {certificate}")
-        return Pair(f"{certificate} and {key} cannot be used: {error.reason or error}")
+            return Pair(f"{key} is not the key of {certificate}", usable=False)
+        reason = error.reason or error
+        return Pair(f"{certificate} and {key} cannot be used: {reason}", usable=False)
     except (OSError, ValueError) as error:
-        return Pair(f"{certificate} and {key} cannot be used: {error}")
+        return Pair(f"{certificate} and {key} cannot be used: {error}", usable=False)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without its issuer
@@ -50,6 +53,11 @@ def examine(certificate: Path, key: Path) -> Pair:
         return Pair(f"{certificate} {problems.get(error.verify_code, error.verify_message)}")
     except (ssl.SSLError, ValueError) as error:
         return Pair(f"{certificate} and {key} cannot be used: {error}")
+
+
+def readable_by_all(key: Path) -> bool:
+    """Whether every user can read a key. Its group may: it can be the service's."""
+    return bool(stat.S_IMODE(key.stat().st_mode) & 0o007)
 
 
 def _first(text: str) -> str:

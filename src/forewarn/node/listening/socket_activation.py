@@ -19,7 +19,7 @@ import msgspec
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.reuseport import open_several, spread
 from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_socket
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
 FIRST = 3  # the first descriptor that is handed over
 METADATA, CONTROL = "metadata", "control"
@@ -86,9 +86,9 @@ def check_socket_count(workers: int, sockets: int, address: str) -> None:
     if sockets != workers:
         lines = listing([f"ListenStream={address}"] * min(workers, 3))
         raise CannotListen(
-            f"{sockets} sockets called 'metadata' were handed over for {address} to {workers}"
-            f" workers; each needs one of its own: write ReusePort=yes and {workers} times the same"
-            f" ListenStream= into the socket unit ({lines})"
+            f"{counted(sockets, 'socket')} called 'metadata' for {address} handed over to"
+            f" {counted(workers, 'worker')}; each needs one of its own: write ReusePort=yes and"
+            f" {workers} times the same ListenStream= into the socket unit ({lines})"
         )
 
 

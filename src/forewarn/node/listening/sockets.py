@@ -106,7 +106,10 @@ def listen_problem(address: Address, error: OSError) -> str:
     """Return a message that says why an address cannot be listened on."""
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{address} is in use; choose another port, or port 0 for any that is free"
+            return (
+                f"{address} is in use; choose another port (--metadata, --control), or port 0 for"
+                " any that is free"
+            )
         case errno.EADDRNOTAVAIL:
             return f"{address} is not an address of this machine; add it to an interface first"
         case errno.EACCES:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import stat
 from pathlib import Path
 
+from forewarn.core.time import SECOND, Time
 from forewarn.node.config import Tls
-from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, examine
+from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, examine, readable_by_all
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -38,6 +38,11 @@ class Certificates:
         if pair.problem:
             log.error("clients will not accept the certificate", why=pair.problem)
         self._use(tls, self.context, pair)
+
+    @property
+    def expires(self) -> Time:
+        """When the certificate expires; 0 if clients do not accept it already."""
+        return round(self._expires * SECOND)
 
     def reload(self, tls: Tls | None = None) -> str:
         """Read the files again, or other files. Return a problem, in which case the previous
@@ -124,5 +129,5 @@ def _stamp(tls: Tls) -> tuple[tuple[int, int, int] | None, ...]:
 
 def _warn_if_readable(key: Path) -> None:
     with contextlib.suppress(OSError):
-        if stat.S_IMODE(key.stat().st_mode) & 0o007:
+        if readable_by_all(key):
             log.warning("the key can be read by all users", key=str(key), run=f"chmod o= {key}")

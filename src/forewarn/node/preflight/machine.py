@@ -5,23 +5,26 @@ not have, keys that other users can read. Changes nothing.
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import socket
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from forewarn.control.notify.notifications import problems as notify_problems
 from forewarn.node import Address, Config
-from forewarn.node.listening.certificates import EXPIRES_SOON, examine
+from forewarn.node.listening.certificates import EXPIRES_SOON, examine, readable_by_all
 from forewarn.node.open_files import files_for_guests
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.state_file import (
     directory_findings,
+    file_problem,
     state_findings,
     writable_by_others,
 )
+from forewarn.node.preflight.unit import unit_findings
 from forewarn.node.settings import LoadedSettings
+from forewarn.service.access.issuer_keys import IssuerUnavailable, fetch_keys
+from forewarn.service.engine import otel
 from forewarn.store.engines import stored_state
 from forewarn.support import guard
 from forewarn.support.program import find_program
@@ -37,15 +40,31 @@ def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Itera
     yield from _settings_file(path)
     yield from _fleet(config)
     yield from state_findings(loaded, config)
-    yield from directory_findings(loaded, "record", config.record)
-    if config.workers:
-        yield from directory_findings(loaded, "upstream", config.upstream)
+    yield from _record(loaded, config)
+    yield from _upstream(loaded, config)
     yield from _addresses(loaded, config)
     yield from _certificate(loaded, config)
+    yield from _issuer(loaded, config)
     yield from _programs(config)
     yield from _workers(loaded, config)
     yield from _open_files(loaded, config)
     yield from _traces(loaded)
+    yield from unit_findings(loaded, config, path)
+    yield from _notify(loaded, config)
+
+
+def _issuer(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    if config.oidc is None:
+        return
+    try:
+        fetch_keys(config.oidc)
+    except IssuerUnavailable as error:
+        yield warning(
+            loaded,
+            "oidc",
+            f"the keys of the issuer cannot be fetched now: {error}. Until they can, its tokens are"
+            " not accepted",
+        )
 
 
 def _settings_file(path: Path | None) -> Iterator[Finding]:
@@ -61,6 +80,22 @@ def _fleet(config: Config) -> Iterator[Finding]:
     names = [machine.name for machine in machines if not machine.addresses]
     if names:
         yield Finding(f"fleet: these machines have no address and cannot poll: {listing(names)}")
+
+
+def _record(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    yield from directory_findings(loaded, "record", config.record)
+    if config.record is not None and (problem := file_problem(config.record)):
+        yield fatal(loaded, "record", problem)
+
+
+def _upstream(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    if not config.workers or config.upstream is None:
+        return
+    yield from directory_findings(loaded, "upstream", config.upstream)
+    if config.upstream.exists() and not config.upstream.is_socket():
+        yield fatal(
+            loaded, "upstream", f"{config.upstream} exists and is not a socket; choose another path"
+        )
 
 
 def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
@@ -116,11 +151,14 @@ def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
         return
     key = config.tls.key
     pair = examine(config.tls.certificate, key)
-    if pair.problem:
+    if not pair.usable:
         yield fatal(loaded, "tls_certificate", pair.problem)
         return
-    if stat.S_IMODE(key.stat().st_mode) & 0o077:
-        yield warning(loaded, "tls_key", f"{key} can be read by other users: chmod 600 {key}")
+    if readable_by_all(key):
+        yield warning(loaded, "tls_key", f"{key} can be read by all users: chmod o= {key}")
+    if pair.problem:  # the service starts nevertheless: its guests need it
+        yield warning(loaded, "tls_certificate", f"{pair.problem}, so clients refuse it")
+        return
     left = pair.expires - guard.wall_us() / 1e6
     if left < EXPIRES_SOON:
         yield warning(
@@ -180,9 +218,15 @@ def _open_files(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 
 def _traces(loaded: LoadedSettings) -> Iterator[Finding]:
-    if loaded.settings.traces and not importlib.util.find_spec("opentelemetry"):
+    if loaded.settings.traces and not otel.installed():
         yield fatal(
             loaded,
             "traces",
             "OpenTelemetry is not installed: pip install 'forewarn[server,otel]'",
         )
+
+
+def _notify(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    numbers = {table.name: number for number, table in enumerate(config.notify)}
+    for name, problem in notify_problems(config.notify):
+        yield fatal(loaded, f"notify.{numbers[name]}", f"notify '{name}': {problem}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.core.access import Role, Token
-from forewarn.node import Address, Config
+from forewarn.node import Config
 from forewarn.node.listening.sockets import local
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.settings import LoadedSettings
@@ -31,14 +31,14 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     problem = ""
     if isinstance(state, Path):
         yield from directory_findings(loaded, "state", state)
-        problem = _file_problem(state)
+        problem = file_problem(state)
         if not problem and state.exists() and stat.S_IMODE(state.stat().st_mode) & 0o077:
             yield warning(loaded, "state", f"{state} can be read by other users: chmod 600 {state}")
     problem = problem or stored_state(state).problem()
     if problem:
         yield fatal(loaded, "state", problem)
     elif config.control is not None and not local(config.control.host):
-        yield from _token_findings(loaded, config.control, state)
+        yield from _token_findings(loaded, config, state)
     if isinstance(state, Path) and state.parent.is_dir() and writable_by_others(state.parent):
         yield warning(
             loaded,
@@ -48,7 +48,8 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
         )
 
 
-def _file_problem(file: Path) -> str:
+def file_problem(file: Path) -> str:
+    """Return why the service cannot write a file that may exist already, or ""."""
     if file.is_dir():
         return f"{file} is a directory; pass a file in it"
     if file.exists() and not os.access(file, os.R_OK | os.W_OK):
@@ -77,18 +78,21 @@ def directory_findings(loaded: LoadedSettings, key: str, path: Path | None) -> I
         yield fatal(loaded, key, f"{_current_user()} cannot write to {directory}")
 
 
-def _token_findings(loaded: LoadedSettings, control: Address, state: State) -> Iterator[Finding]:
+def _token_findings(loaded: LoadedSettings, config: Config, state: State) -> Iterator[Finding]:
     """Check the tokens of a control API that can be reached from other machines."""
     tokens, now = _tokens(state), guard.wall_us()
+    oidc = config.oidc
     command = f"forewarn token create NAME --role admin --state {state}"
-    if not tokens:
+    if not tokens and oidc is None:
         yield fatal(
             loaded,
             "control",
-            f"{control} can be reached from other machines, and no token has ever been created:"
-            f" create one first ({command})",
+            f"{config.control} can be reached from other machines, and no token has ever been"
+            f" created: create one first ({command})",
         )
-    elif not any(token.role is Role.ADMIN and token.valid(now) for token in tokens):
+    elif not (oidc and oidc.has_admins) and not any(
+        token.role is Role.ADMIN and token.valid(now) for token in tokens
+    ):
         yield warning(
             loaded,
             "control",

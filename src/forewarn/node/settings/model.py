@@ -10,10 +10,14 @@ from typing import Any
 
 import msgspec
 
+from forewarn.control.notify.config import Notify
+from forewarn.core.fleet import Placement
 from forewarn.drivers.registry import SIMULATED
+from forewarn.service.access.oidc import Oidc
 
 LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+PLACEMENTS = ("", *(placement.value for placement in Placement))
 PATHS = ("fleet", "state", "record", "tls_certificate", "tls_key", "upstream")
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
@@ -101,6 +105,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     observe: bool = False  # keep what guests do in memory, for the verdict
     front: bool = True  # answer ordinary polls in Front
     enable_delay: str = "0s"  # delay of a group's first answer
+    max_removals: str = "20, 10%"  # machines that a fleet may remove without giving their number
+    placement: str = ""  # who is right about hosts: file, reported; empty: nobody yet
     silence: str = "24h"  # time without a poll after which a group is disabled
     start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start
@@ -113,6 +119,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     log_level: str = "info"  # debug, info, warning or error
     traces: str = ""  # OTLP receiver (HTTP) for OpenTelemetry traces; empty: none
     gates: dict[str, list[str]] | None = None  # commands of rollouts' gates, by name
+    notify: list[Notify] | None = None  # who is told what: the tables [[notify]]
+    oidc: Oidc | None = None  # an issuer whose tokens the control API accepts: the table [oidc]
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):

@@ -15,6 +15,8 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
+from forewarn.control.notify.config import FILES, MODES, SECURITIES, Notify
+from forewarn.core.access import Role
 from forewarn.drivers import registry
 from forewarn.node.settings.driver_tables import (
     is_driver_table,
@@ -46,6 +48,11 @@ _TOP: dict[str, Any] = {
     f.name: f.type for f in msgspec.structs.fields(Settings) if f.name != "driver_options"
 }
 _GATE: Any = list[str]
+_CHOICES = {  # allowed values, by key
+    "mode": MODES,
+    "security": SECURITIES,
+    "role": tuple(role.value for role in Role),
+}
 
 Layer = dict[str, tuple[Any, Origin]]  # by the whole key; a table as such has no entry
 
@@ -96,8 +103,7 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
     where = lines(text)
     layer: Layer = {}
     for steps, value in _leaves(raw):
-        texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and "\0" in text for text in texts):
+        if any("\0" in text for text in _texts(value)):
             place = f"{path}:{where.get(steps, 0)}: {'.'.join(steps)}"
             problems.append(f"{place}: contains a NUL character, which no path or program can have")
             continue
@@ -119,8 +125,19 @@ def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield from (((key, option), inner) for option, inner in value.items())
             if not value and key != "gates":
                 yield (key,), value
+        elif key == "notify" and isinstance(value, list):
+            yield from (((key, str(number)), table) for number, table in enumerate(value))
         else:
             yield (key,), value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def _is_table(key: str) -> bool:
@@ -133,6 +150,10 @@ def _relative_to(directory: Path, key: str, value: Any) -> Any:
     table, dot, option = key.partition(".")
     options = options_type(table) if dot and is_driver_table(table) else None
     paths, programs = (options.paths, options.programs) if options else ((), ())
+    if table == "notify" and isinstance(value, dict):
+        return _notify_files(directory, value)
+    if key == "oidc" and isinstance(value, dict) and isinstance(ca := value.get("ca"), str) and ca:
+        return {**value, "ca": str(directory / ca)}
     is_path = key in PATHS or option in paths
     if is_path and isinstance(value, str) and value and not (key == "state" and is_url(value)):
         return str(directory / value)
@@ -141,6 +162,18 @@ def _relative_to(directory: Path, key: str, value: Any) -> Any:
         if isinstance(first, str) and "/" in first:
             return [str((directory / first).absolute()), *value[1:]]
     return value
+
+
+def _notify_files(directory: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table [[notify]] with the paths of its files relative to the settings file."""
+    return {
+        key: _notify_files(directory, value)
+        if isinstance(value, dict)
+        else str(directory / value)
+        if key in FILES and isinstance(value, str) and value
+        else value
+        for key, value in table.items()
+    }
 
 
 def _environment(environment: Mapping[str, str], problems: list[str], file: Layer) -> Layer:
@@ -193,6 +226,8 @@ def _type(key: str) -> Any:
     table, dot, option = key.partition(".")
     if table == "gates" and dot:
         return _GATE
+    if table == "notify" and dot:
+        return Notify
     if is_driver_table(table):
         return option_types(table).get(option) if dot else options_type(table)
     return None if dot else _TOP.get(key)
@@ -258,6 +293,14 @@ def _flags(flags: Mapping[str, Any]) -> Layer:
     return layer
 
 
+def _place(key: str, steps: tuple[str | int, ...]) -> str:
+    """Return the path to a value, for example `metadata[1]` or `notify[0].webhook.url`."""
+    table, _, number = key.partition(".")
+    if table == "notify" and number:
+        key = f"notify[{number}]"
+    return key + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+
+
 def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
     settings: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
@@ -277,8 +320,8 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            message, steps, _ = value_problem(str(error), value, kind)
-            place = key + "".join(f"[{step}]" for step in steps)
+            message, steps, _ = value_problem(str(error), value, kind, _CHOICES)
+            place = _place(key, steps)
             problems.append(origin.prefix(f"{place}: {message}"))
             of_wrong_type.add(key)
             if of_driver:
@@ -292,6 +335,10 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         else:
             settings[key] = converted
     settings["gates"] = tables.pop("gates", None)
+    if (notify := tables.pop("notify", None)) and "notify" not in settings:
+        settings["notify"] = list(notify.values())
+        of_usable = [origins.pop(f"notify.{number}") for number in notify]
+        origins |= {f"notify.{index}": origin for index, origin in enumerate(of_usable)}
     options: dict[str, dict[str, Any]] = {}
     for driver, table_values in tables.items():
         missing = missing_options(driver, table_values)

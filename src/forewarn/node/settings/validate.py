@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from forewarn.control.notify.config import MAX_TABLES, Notify
+from forewarn.core.fleet import Placement
 from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers import registry
 from forewarn.drivers.registry import DriverConfig
@@ -26,15 +28,19 @@ from forewarn.node.settings.model import (
     DEFAULT,
     LOG_LEVELS,
     LOGS,
+    PLACEMENTS,
     LoadedSettings,
     Origin,
     Settings,
     SettingsError,
 )
 from forewarn.node.settings.sources import gather
+from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import STEP, ClockLimits
 from forewarn.service.fleet import read
+from forewarn.service.fleet.addresses import guest_addresses
 from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
 from forewarn.store.engines import State, local_path, parse_state
 from forewarn.support.suggest import instead_of
@@ -114,9 +120,11 @@ class _Validation:
                 )
         state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
-            fleet=self._get("fleet", self._fleet, None),
+            fleet=self._get("fleet", lambda: self._fleet(guests), None),
             fleet_file=settings.fleet,
             force_fleet=False,
+            placement=self._get("placement", self._placement, None),
+            removal_limit=self._get("max_removals", self._removal_limit, None),
             state=state,
             rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
@@ -143,6 +151,8 @@ class _Validation:
             record=Path(settings.record) if settings.record else None,
             driver=self._driver(),
             gates=self._gates(),
+            notify=self._notify(),
+            oidc=self._oidc(),
         )
         if self._problems:
             raise SettingsError(*self._problems)
@@ -156,16 +166,32 @@ class _Validation:
         try:
             return read()
         except SettingsError as error:
-            self._problem(key, str(error))
+            for problem in error.problems:
+                self._problem(key, problem)
             return fallback
 
     def _duration(self, key: str, least: int = 0) -> int:
         text: str = getattr(self._settings, key)
         return self._get(key, lambda: values.duration(key, text, least), max(1, least))
 
+    def _placement(self) -> Placement | None:
+        text = self._settings.placement
+        return Placement(text) if text in PLACEMENTS and text else None
+
+    def _removal_limit(self) -> RemovalLimit | None:
+        text = self._settings.max_removals
+        limit = RemovalLimit.parse(text)
+        if limit is None and text.strip():
+            raise SettingsError(
+                f"max_removals = '{text}': must be a number of machines such as 20, a percentage"
+                " such as 10%, or both, separated by a comma; empty means no limit"
+            )
+        return limit
+
     def _check_simple_values(self) -> None:
         settings = self._settings
-        for key, choices in (("log", LOGS), ("log_level", LOG_LEVELS)):
+        simple = (("log", LOGS), ("log_level", LOG_LEVELS), ("placement", PLACEMENTS))
+        for key, choices in simple:
             value = getattr(settings, key)
             if value not in choices:
                 self._problem(key, f"{key} = '{value}': {instead_of(value, choices)}")
@@ -263,13 +289,14 @@ class _Validation:
             )
         return path
 
-    def _fleet(self) -> Fleet | None:
+    def _fleet(self, guests: tuple[Address, ...]) -> Fleet | None:
         if not self._settings.fleet or not self._with_fleet:
             return None
         try:
-            return read.load(Path(self._settings.fleet))
+            address_problem = guest_addresses([address.host for address in guests])
+            return read.load(Path(self._settings.fleet), address_problem)
         except FleetError as error:
-            raise SettingsError(str(error)) from error
+            raise SettingsError(*str(error).splitlines()) from error
 
     def _limits(self) -> Limits:
         settings = self._settings
@@ -317,6 +344,27 @@ class _Validation:
         for key, problem in options.problems():
             self._problem(f"{name}.{key}", f"{name}.{key}: {problem}")
         return DriverConfig(name, options)
+
+    def _notify(self) -> tuple[Notify, ...]:
+        tables = self._settings.notify or []
+        if len(tables) > MAX_TABLES:
+            self._problem("notify", f"notify: there are {len(tables)} tables; at most {MAX_TABLES}")
+        names: set[str] = set()
+        for index, table in enumerate(tables):
+            problems = list(table.problems())
+            if table.name in names:
+                problems.append(("name", "another table has the same name"))
+            names.add(table.name)
+            for key, problem in problems:
+                place = f"notify '{table.name[:80]}'{f': {key}' if key else ''}"
+                self._problem(f"notify.{index}", f"{place}: {problem}")
+        return tuple(tables)
+
+    def _oidc(self) -> Oidc | None:
+        oidc = self._settings.oidc
+        for key, problem in oidc.problems() if oidc else ():
+            self._problem("oidc", f"oidc.{key}: {problem}")
+        return oidc
 
     def _gates(self) -> dict[str, tuple[str, ...]]:
         gates: dict[str, tuple[str, ...]] = {}

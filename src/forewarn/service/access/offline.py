@@ -13,6 +13,7 @@ from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import AcceptedClock, ClockAcceptance
@@ -56,7 +57,9 @@ async def _opened_state(
                     served_until, lost = commit.at, max(lost, commit.lost)
             copied = sightings.copied is not None
             clock.resume(served_until or None, lost, floor=served_until, copied=copied)
-            writer = Writer(store, clock, Durations(), Ledger())
+            host_index = HostIndex(store)
+            host_index.load()
+            writer = Writer(store, clock, Durations(), Ledger(), host_index)
             await after_restore.take_up(store, writer, sightings, served_until)
             yield store, writer, clock, poll_index
         finally:

@@ -23,6 +23,9 @@ _ID = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 # Also matches one that is cut off or has something added.
 _LIKE = re.compile(rf"fw_([0-9a-f]{{{2 * ID_BYTES}}})_[A-Za-z0-9]{{4,}}", re.ASCII)
 _LIKE_BYTES = re.compile(_LIKE.pattern.encode(), re.ASCII)
+# A signed token of an issuer: a header and claims, both JSON objects in base64.
+_SIGNED = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?", re.ASCII)
+_SIGNED_BYTES = re.compile(_SIGNED.pattern.encode(), re.ASCII)
 
 _NO_DIGEST = "0" * 64  # compared with the secret of a token that does not exist
 
@@ -71,12 +74,16 @@ def same(text: str, expected: str | None) -> bool:
 
 def hidden(text: str) -> str:
     """Return the text without the secrets in it."""
-    return _LIKE.sub(r"fw_\1_…", text) if "fw_" in text else text
+    text = _LIKE.sub(r"fw_\1_…", text) if "fw_" in text else text
+    return _SIGNED.sub("eyJ…", text) if "eyJ" in text else text
 
 
 def hidden_bytes(text: bytes) -> bytes:
-    return _LIKE_BYTES.sub(rb"fw_\1_...", text) if b"fw_" in text else text
+    text = _LIKE_BYTES.sub(rb"fw_\1_...", text) if b"fw_" in text else text
+    return _SIGNED_BYTES.sub(b"eyJ...", text) if b"eyJ" in text else text
 
 
 def inside(text: bytes) -> bool:
-    return b"fw_" in text and _LIKE_BYTES.search(text) is not None
+    return (b"fw_" in text and _LIKE_BYTES.search(text) is not None) or (
+        b"eyJ" in text and _SIGNED_BYTES.search(text) is not None
+    )

@@ -13,20 +13,30 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from forewarn.core import Group, Refused, Time
-from forewarn.core.access import Limit, Role, Token, forgettable
+from forewarn.core.access import Limit, Role, Token
 from forewarn.core.fleet import MAX_NAME
 from forewarn.core.refusal import Hint, conflict, invalid, unknown
 from forewarn.core.registry import TokenPut, TokenRemoved
-from forewarn.core.time import DAY, Duration
+from forewarn.core.time import DAY, SECOND, Duration
 from forewarn.service.access import secret
+from forewarn.service.access.issuer_keys import IssuerKeys
+from forewarn.service.access.oidc import (
+    Identity,
+    NoAccess,
+    Oidc,
+    TokenRefused,
+    identify,
+    is_token,
+    key_id,
+)
 from forewarn.service.access.secret import Secret
 from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.polls import PollIndex
-from forewarn.store.port import States, Store
+from forewarn.store.port import Commit, States, Store
+from forewarn.support import guard
 from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import in_words, listing
 
-MAX_TOKENS = 1_000  # in all; the oldest that are no longer valid are removed for new ones
 MAX_TOKEN_NAME = 64  # characters
 MAX_TOKEN_GROUPS = 100  # to which one token can be limited by name
 MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of a token that expires
@@ -38,6 +48,8 @@ RESERVED_NAMES = (
     "start",
     "restore",
 )
+
+LONG_LIFE: Duration = 30 * DAY  # of a token whose end somebody has to be reminded of
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_TOKEN_NAME - 1}}}", re.ASCII)
 
@@ -63,22 +75,40 @@ class Tokens:
         self._store = store
         self._writer = writer
         self._poll_index = poll_index
+        self._names: set[str] | None = None  # of valid tokens, in lower case; None: to be collected
+        self._issuer_keys: IssuerKeys | None = None
+        self.oidc: Oidc | None = None  # None: only tokens of this service are accepted
+        store.on_commit(self._on_commit)
+
+    def accept_issuer(self, oidc: Oidc | None, tasks: guard.Tasks) -> None:
+        """Accept the tokens of an OIDC issuer from now on, or only our own."""
+        before, self.oidc = self.oidc, oidc
+        if oidc is None:
+            self._issuer_keys = None
+        elif before is None or (before.issuer, before.ca) != (oidc.issuer, oidc.ca):
+            self._issuer_keys = IssuerKeys(oidc, tasks)
+            self._issuer_keys.fetch()
 
     # Checking.
 
     @property
     def needed(self) -> bool:
-        """Are tokens required? They are as soon as the first one has been created."""
-        return bool(self._store.registry.tokens)
+        """Are tokens required? They are as soon as the first one has been created, or if an OIDC
+        issuer is configured."""
+        return bool(self._store.registry.tokens) or self.oidc is not None
 
     @property
     def administered(self) -> bool:
-        """Is there a valid token of an admin, who can create others?"""
-        return bool(_admins(self._store.registry.tokens.values(), self._now()))
+        """Can anybody be an admin, who can create tokens?"""
+        return _oidc_admins(self.oidc) or bool(
+            _admins(self._store.registry.tokens.values(), self._now())
+        )
 
     @property
     def administered_for(self) -> Duration | None:
         """How long there will be a valid token of an admin; None if one never expires."""
+        if _oidc_admins(self.oidc):
+            return None
         now = self._now()
         ends = [token.expires_at for token in _admins(self._store.registry.tokens.values(), now)]
         times = [at for at in ends if at is not None]
@@ -91,6 +121,42 @@ class Tokens:
         if not secret.same(text, token.digest if token else None):
             return None
         return token if token is not None and token.valid(self._now()) else None
+
+    async def identity(self, text: str) -> Identity | None:
+        """Return whom a token of the OIDC issuer stands for; None if it has another form, or no
+        issuer is configured. Raises TokenRefused, NoAccess and IssuerUnavailable."""
+        oidc, keys = self.oidc, self._issuer_keys
+        if oidc is None or keys is None or not is_token(text):
+            return None
+        await keys.current()  # before anything is read that could not be verified
+        key = await keys.find(key_id(oidc, text))
+        if key is None:
+            raise TokenRefused("the issuer has no key with which it could be signed")
+        identity = identify(oidc, text, key)
+        if problem := self._actor_problem(identity.name):
+            raise NoAccess(problem)
+        return identity
+
+    def identity_valid(self, identity: Identity) -> bool:
+        """Has a token of the issuer not expired, and are the settings still the same?"""
+        return identity.config is self.oidc and guard.wall_us() / SECOND < identity.expires_at
+
+    def _actor_problem(self, name: str) -> str:
+        """Return why nobody may act under this name in the history, or ""."""
+        if self._names is None:
+            now = self._now()
+            tokens = self._store.registry.tokens.values()
+            self._names = {token.name.lower() for token in tokens if token.valid(now)}
+        if name.lower() in RESERVED_NAMES or secret.is_id(name):
+            return f"'{name}' has another meaning in the history; use another claim for names"
+        if name.lower() in self._names:
+            return f"a token of this service has the name '{name}'; revoke it, or use another claim"
+        return ""
+
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        del changed
+        if any(isinstance(put, TokenPut | TokenRemoved) for put in commit.puts):
+            self._names = None
 
     def used(self, token: Token) -> None:
         """Note that a token was used."""
@@ -109,6 +175,22 @@ class Tokens:
     def allowed(self, limit: Limit) -> list[str]:
         """Return all present and former groups that a limit allows."""
         return [name for name, g in self._store.groups.items() if limit.allows(name, g.labels)]
+
+    @property
+    def next_expiry(self) -> Time | None:
+        """When the next valid token expires. Those that last less than LONG_LIFE are left out:
+        whoever uses them is used to renewing them."""
+        now = self._now()
+        return min(
+            (
+                token.expires_at
+                for token in self._store.registry.tokens.values()
+                if token.expires_at is not None
+                and token.valid(now)
+                and token.expires_at - token.created_at >= LONG_LIFE
+            ),
+            default=None,
+        )
 
     # Finding, creating, revoking.
 
@@ -153,9 +235,12 @@ class Tokens:
                 return expires
             if refused := _token_problem(wanted) or _name_problem(wanted, tokens, states, now):
                 return refused
-            surplus = _surplus(tokens, now)
-            if isinstance(surplus, Refused):
-                return surplus
+            if wanted.role is not Role.ADMIN and not self.administered:
+                return conflict(
+                    "the first token must be an admin's: as soon as there is one, every request"
+                    " needs a token, and only an admin can create another one",
+                    hint=Hint.CREATE_ADMIN_TOKEN,
+                )
             id = secret.new_id()
             while id in tokens:
                 id = secret.new_id()
@@ -171,8 +256,7 @@ class Tokens:
                 expires_at=expires,
             )
             created.append(CreatedToken(token=token, secret=shown, notes=_notes(wanted, states)))
-            removed = [TokenRemoved(old.id) for old in surplus]
-            return CommitPlan(puts=[*removed, TokenPut(token, "created", by)])
+            return CommitPlan(puts=[TokenPut(token, "created", by)])
 
         outcome = await self._writer.commit(plan)
         return outcome if isinstance(outcome, Refused) else created[0]
@@ -214,6 +298,10 @@ def _admins(tokens: Iterable[Token], now: Time) -> list[Token]:
     return [token for token in tokens if token.role is Role.ADMIN and token.valid(now)]
 
 
+def _oidc_admins(oidc: Oidc | None) -> bool:
+    return oidc is not None and oidc.has_admins
+
+
 def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
     if wanted.lasts is not None and wanted.expires_at is not None:
         return invalid("give either how long the token lasts or when it expires, not both")
@@ -246,7 +334,12 @@ def _token_problem(wanted: NewToken) -> Refused | None:
     if wanted.role is Role.ADMIN and not wanted.limit.none:
         return invalid(
             "a token of an admin cannot be limited, because it can create any token; leave the"
-            " limit out, or choose the role viewer or operator"
+            " limit out, or choose another role"
+        )
+    if wanted.role is Role.TENANT and wanted.limit.none:
+        return invalid(
+            "a tenant's token must be limited to the groups of the tenant; name them, or give a"
+            " label that they have"
         )
     if len(wanted.limit.groups) > MAX_TOKEN_GROUPS:
         return invalid(
@@ -277,24 +370,7 @@ def _name_problem(
             f"a machine is called '{machine}', and its approvals are in the history under that"
             " name; name the token after its user"
         )
-    if wanted.role is not Role.ADMIN and not _admins(tokens.values(), now):
-        return conflict(
-            "the first token must be an admin's: as soon as there is one, every request needs a"
-            " token, and only an admin can create another one",
-            hint=Hint.CREATE_ADMIN_TOKEN,
-        )
     return None
-
-
-def _surplus(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
-    """Return the tokens to remove, so that there can be one more."""
-    surplus = len(tokens) + 1 - MAX_TOKENS
-    if surplus <= 0:
-        return []
-    invalid_tokens = forgettable(tokens.values(), now)
-    if len(invalid_tokens) < surplus:
-        return conflict(f"there are {MAX_TOKENS:,} tokens, which is the maximum; revoke some")
-    return [token for _, token in invalid_tokens[:surplus]]
 
 
 def _notes(wanted: NewToken, states: Mapping[str, Group]) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Which clients have polled lately, and which of them have not yet seen the newest change.
+"""Which clients have polled lately, and which of them have not yet seen the newest change, or have
+not reacted to it.
 
 For a service on virtual time, which can wait for its clients before it moves on. On real time
 nothing waits for clients, so polls are not counted here.
@@ -10,9 +11,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from forewarn.core import Group, Now
+from forewarn.core import Event, Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
 from forewarn.service.engine.ledger import Hung
@@ -20,6 +21,10 @@ from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
 POLL_PATIENCE = 5.0  # seconds of guard time for which a client is waited for
+REACTION_TIME = 1.0  # seconds of guard time for a client to react to an event that it has seen
+MAX_PATIENCE = 30.0  # seconds of guard time for a client that polls seldom
+INTERVALS_TO_WAIT = 3  # of its own, for which a client that polls seldom is waited for
+MIN_PATIENCE = 1.0  # seconds of guard time for a client whose machine is being disturbed
 START_FACTOR = 3  # times as long for a program that was started again, and has to begin first
 POLLS_TO_CATCH_UP = (
     2  # polls: the first one shows the change, the next one says that it has been handled
@@ -35,6 +40,17 @@ class Stopped(Hung):
     """The service is stopping, so time does not move on."""
 
 
+class Patience(NamedTuple):
+    """How long clients are waited for, in seconds of guard time, and by whom."""
+
+    polls: float = POLL_PATIENCE  # for polls; longer for a client that polls seldom
+    reaction: float = REACTION_TIME  # for a client to react to its event once it has seen it
+    caller: str | None = None  # who waits, and so cannot poll meanwhile
+
+
+DEFAULT_PATIENCE = Patience()
+
+
 class _Polls:
     """What is known about the polls of one client."""
 
@@ -42,10 +58,15 @@ class _Polls:
         "again",
         "by_itself",
         "count",
+        "disturbed",
         "ended",
+        "failed",
         "given_up",
+        "hung",
+        "interval",
         "last",
         "owed",
+        "released",
         "senders",
         "since",
         "sought",
@@ -55,14 +76,19 @@ class _Polls:
     def __init__(self, by_itself: bool) -> None:
         self.count = 0
         self.last = guard.monotonic()  # guard time of the last one
+        self.interval = 0.0  # guard time between the last two
+        self.failed = 0.0  # guard time of the last one whose answer was of no use
         self.by_itself = by_itself  # it polled while its test was waiting, so it is not the test
         self.senders: frozenset[str] | None = None  # callers that may have sent all of them
         self.owed = 0  # how many, since a change
         self.since = 0.0  # guard time of that change
         self.given_up = False  # it was waited for in vain, and has not polled since
+        self.hung = False  # its request was waiting for an answer then
+        self.released = False  # that request has ended since
         self.again = False  # its machine has come back since, so it is waited for once more
         self.started = False  # its program was started again, and has not polled yet
         self.ended = False  # its program has ended, so there is nothing to wait for
+        self.disturbed = False  # a callback has done something to it that it may not survive
         self.sought = 0.0  # seconds for which it was waited for in vain, if it may be a test
 
     def expected(self, patience: float, by_itself: bool) -> bool:
@@ -77,7 +103,13 @@ class _Polls:
         if self.ended:
             return 0.0
         since = max(self.last, self.since) if self.by_itself else self.last
-        return since + (START_FACTOR * patience if self.started else patience)
+        own = min(MAX_PATIENCE, INTERVALS_TO_WAIT * self.interval)
+        if self.disturbed:
+            return since + min(patience, max(MIN_PATIENCE, own))
+        if self.started:
+            return since + START_FACTOR * patience
+        # Whoever gets errors still polls, and may wait a while before it tries again.
+        return max(since + max(patience, own), min(self.failed, since + patience) + patience)
 
 
 class CatchUp:
@@ -91,6 +123,7 @@ class CatchUp:
     def __init__(self, store: Store, on_poll: OnPoll) -> None:
         self._on_poll = on_poll
         self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
+        self.unanswered: Callable[[str], bool] = lambda _: False  # does a request of it hang?
         self.on_unresponsive: Callable[[str, str, float, bool], None] = lambda *_: None
         self.on_responsive: Callable[[str, str], None] = lambda *_: None
         self.requesting: Callable[[], frozenset[str]] = frozenset  # callers that send a request now
@@ -100,6 +133,10 @@ class CatchUp:
         self._by_themselves: set[Client] = set()  # clients that are known to poll by themselves
         self._silent: set[Client] = set()  # clients that were given up, and have not polled since
         self._behind: set[Client] = set()  # those of them that are waited for
+        self._away: set[str] = set()  # machines whose program is stopped or killed
+        self._undecided: dict[str, Event] = {}  # by id: Scheduled events that nobody has approved
+        self._noticed: dict[tuple[str, str], float] = {}  # when machines were known to have seen it
+        self.commits = 0
         self._waits = 0  # calls that are waiting for clients now
         self._callers: dict[str, list[str]] = {}  # by machine: callers other than guests
         self._callers_lock = threading.Lock()
@@ -108,6 +145,8 @@ class CatchUp:
         store.on_commit(self._on_commit)
         for group in store.groups.values():
             self._shown[group.name] = group.enabled, group.incarnation
+            for event in group.events:
+                self._note_decision(event)
 
     @contextmanager
     def identified_as(self, machine: str, caller_id: str) -> Iterator[None]:
@@ -137,8 +176,11 @@ class CatchUp:
         caller_id = self._caller_id(machine)
         client = machine, caller_id
         polls = self._polls_of(client)
+        now_real = guard.monotonic()
+        if polls.count:
+            polls.interval = now_real - polls.last
         polls.count += 1
-        polls.last = guard.monotonic()
+        polls.last = now_real
         if caller_id == GUEST and polls.senders != NOBODY:
             senders = self.requesting()
             polls.senders = senders if polls.senders is None else polls.senders & senders
@@ -166,46 +208,81 @@ class CatchUp:
             return False
         return self._polls[machine][GUEST].last > guard.monotonic() - POLL_PATIENCE
 
-    def expect(self, machine: str) -> None:
-        """Wait for the next polls of a machine that was forgotten and is back."""
-        polls = self._polls_of((machine, GUEST))
-        polls.owed, polls.since, polls.started = POLLS_TO_CATCH_UP, guard.monotonic(), True
-        self._owed[machine, GUEST] = polls
+    def failed(self, machine: str) -> None:
+        """Take note that the answer to a poll over the wire as this machine was an error, or was
+        changed by a fault."""
+        if (polls := self._polls.get(machine, {}).get(GUEST)) is not None:
+            polls.failed = guard.monotonic()
+            if self._waits:
+                self._polls_by_itself((machine, GUEST))
+            if polls.hung and not self.unanswered(machine):  # so that it can poll again
+                polls.hung, polls.released = False, True
+                polls.again, polls.since = polls.given_up, polls.failed
+            self._woken.set()
+
+    def try_again(self) -> None:
+        """Wait again for clients whose polls have failed lately, since other faults apply from now
+        on."""
+        now = guard.monotonic()
+        for polls in self._owed.values():
+            if polls.failed > now - POLL_PATIENCE:
+                polls.again, polls.since = polls.given_up, now
         self._woken.set()
 
+    def disturb(self, machine: str) -> None:
+        """Wait less for the clients of a machine, which may not survive what is done to it."""
+        for polls in self._polls.get(machine, {}).values():
+            polls.disturbed = True
+
+    def leave(self, machine: str) -> None:
+        """Do not wait for the clients of a machine, which are stopped or killed, until `back`."""
+        self._away.add(machine)
+        self.forget(machine)
+
+    def back(self, machine: str, *, expected: bool) -> None:
+        """The machine is no longer disturbed or away; if `expected`, wait for its next polls."""
+        self._away.discard(machine)
+        for polls in self._polls.get(machine, {}).values():
+            polls.disturbed = False
+        if expected:
+            polls = self._polls_of((machine, GUEST))
+            polls.owed, polls.since, polls.started = POLLS_TO_CATCH_UP, guard.monotonic(), True
+            self._owed[machine, GUEST] = polls
+            self._woken.set()
+
     async def caught_up(
-        self,
-        patience: float = POLL_PATIENCE,
-        but_for: str | None = None,
-        *,
-        by_itself: bool = False,
+        self, patience: Patience = DEFAULT_PATIENCE, *, by_itself: bool = False
     ) -> bool:
-        """Wait until every client has seen what is visible now, except the caller `but_for`: for
-        each at most `patience` seconds, and for one that may be a test only if it has polled in
-        that time. With `by_itself`, do not wait for such a client at all. False if there was none
-        to wait for.
+        """Wait until every client but the caller's has seen what is visible now, and has had time
+        to react: each at most as long as `patience` says, and one that may be a test only if it has
+        polled in that time. With `by_itself`, do not wait for such a client at all. False if there
+        was none to wait for.
         """
         waited = False
         while not self._stopped:
             now = guard.monotonic()
             ends = {
-                client: polls.end(patience)
+                client: polls.end(patience.polls)
                 for client, polls in self._owed.items()
-                if not _sent_by(but_for, client, polls) and polls.expected(patience, by_itself)
+                if not _sent_by(patience.caller, client, polls)
+                and polls.expected(patience.polls, by_itself)
             }
             waited_for, self._behind = (
                 self._behind,
                 {client for client, end in ends.items() if end > now},
             )
             for client in ends.keys() - self._behind:
-                self._give_up(client, patience, in_vain=client in waited_for)
+                self._give_up(client, patience.polls, in_vain=client in waited_for)
+            end = max(ends.values(), default=now)
             if not self._behind:
+                end = self._reactions_end(patience, now)
+            if end <= now:
                 return waited
             waited = True
             self._woken.clear()
             self._waits += 1
             try:
-                async with asyncio.timeout(max(ends.values()) - now):
+                async with asyncio.timeout(end - now):
                     await self._woken.wait()
             except TimeoutError:
                 continue
@@ -240,7 +317,40 @@ class CatchUp:
             callers = self._callers.get(machine)
             return callers[-1] if callers else GUEST
 
+    def _reactions_end(self, patience: Patience, now: float) -> float:
+        """Return until when clients have time to react to their own events: each from when it was
+        first known to have seen the event."""
+        end = now
+        for event in self._undecided.values():
+            ready = {report.machine for report in event.ready}
+            for machine in event.resources:
+                if machine not in ready and self._watches(machine, patience.caller):
+                    noticed = self._noticed.setdefault((event.id, machine), now)
+                    end = max(end, noticed + patience.reaction)
+        return end
+
+    def _watches(self, machine: str, caller: str | None) -> bool:
+        """Return whether a client that polls by itself has seen what is visible as this machine."""
+        return any(
+            polls.by_itself
+            and not polls.given_up
+            and not polls.ended
+            and (machine, caller_id) not in self._owed
+            and not _sent_by(caller, (machine, caller_id), polls)
+            for caller_id, polls in self._polls.get(machine, {}).items()
+        )
+
+    def _note_decision(self, event: Event) -> None:
+        """Remember an event for as long as clients may approve it."""
+        if event.status is Status.SCHEDULED and event.listed and event.approved is None:
+            self._undecided[event.id] = event
+        elif self._undecided.pop(event.id, None) is not None:
+            for machine in event.resources:
+                self._noticed.pop((event.id, machine), None)
+        self._woken.set()
+
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        self.commits += 1
         for entry in commit.entries:
             for item in entry.items:
                 match item:
@@ -248,14 +358,16 @@ class CatchUp:
                         self._remove(name)
                     case MachinePut(machine=machine) if machine.gone:
                         self._remove(machine.name)
-                    case EventMoved(what=Move.FINISH, event=event):
-                        self._returned(event.resources)
+                    case EventMoved(what=what, event=event):
+                        self._note_decision(event)
+                        if what is Move.FINISH:
+                            self._returned(event.resources)
         for group in changed.values():
             shown = group.enabled, group.incarnation
             if self._shown.get(group.name) != shown:
                 self._shown[group.name] = shown
                 for machine in group.machines:
-                    if machine.name in self._polls:
+                    if machine.name in self._polls and machine.name not in self._away:
                         self._expect(machine.name, POLLS_TO_CATCH_UP if group.enabled else 0)
 
     def _returned(self, machines: Iterable[str]) -> None:
@@ -299,11 +411,14 @@ class CatchUp:
         for caller_id in self._polls.get(machine, ()):
             self._by_themselves.discard((machine, caller_id))
             self._silent.discard((machine, caller_id))
+        self._away.discard(machine)
         self.forget(machine)
 
     def _responds(self, client: Client) -> None:
         polls = self._polls_of(client)
-        polls.started = polls.ended = polls.given_up = polls.again = False
+        polls.started = polls.ended = polls.given_up = polls.again = polls.hung = False
+        polls.released = False
+        polls.failed = 0.0
         if client in self._silent:
             self._silent.discard(client)
             self.on_responsive(*client)
@@ -311,6 +426,7 @@ class CatchUp:
     def _give_up(self, client: Client, patience: float, *, in_vain: bool = False) -> None:
         polls = self._polls_of(client)
         polls.given_up, polls.again = True, False
+        polls.hung = not polls.released and self.unanswered(client[0])
         if in_vain and not polls.by_itself:
             polls.sought = patience
         self._silent.add(client)

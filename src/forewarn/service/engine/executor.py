@@ -6,7 +6,7 @@ record what is left to do. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,9 +15,12 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
+from forewarn.core.fleet import Host
+from forewarn.core.labels import labels_of
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
+from forewarn.core.rollouts.model import step_of
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
@@ -80,17 +83,22 @@ class Executor:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
         concerned = {member.id: self._concerned(member) for member in together or (event,)}
+        on_hosts = dict.fromkeys(m.host for machines in concerned.values() for m in machines)
+        targets = (
+            self._host_index.free_for(event.group, event.resources[0]) if event.relocates else ()
+        )
+        rollout, step = step_of(event.cause) or ("", "")
         return Task(
             event=event.id,
             group=event.group,
             type=event.type,
             source=event.source,
             machines=tuple(
-                TaskMachine(machine.name, machine.host, machine.addresses)
-                for machines in concerned.values()
-                for machine in machines
+                self._task_machine(member.group, machine)
+                for member in together or (event,)
+                for machine in concerned[member.id]
             ),
-            host=event.host if event.joint is not None else "",
+            host=event.host if event.joint is not None and event.joint.domain is None else "",
             moves=event.moves,
             parts=tuple(
                 Part(
@@ -100,15 +108,40 @@ class Executor:
                 )
                 for member in together
             ),
-            hosts=self._host_index.free_for(event.group, event.resources[0])
-            if event.relocates
-            else (),
+            hosts=targets,
+            host_labels={
+                name: host.labels
+                for name, host in self._named_hosts((*on_hosts, event.host, *targets))
+                if host.labels
+            },
             known_hosts=self._host_index.names() if event.relocates else frozenset(),
             duration=event.duration,
+            description=event.description,
+            note="; ".join(
+                dict.fromkeys(
+                    note
+                    for _, host in self._named_hosts((*on_hosts, event.host))
+                    for note in (host.note, host.cordon_note)
+                    if note
+                )
+            ),
+            ticket=event.ticket,
+            rollout=rollout,
+            step=step,
             attempt=event.attempt.number if event.attempt else 0,
             started_at=event.started_at,
             now=self._writer.now().at,
         )
+
+    def _task_machine(self, group: str, machine: Machine) -> TaskMachine:
+        labels = labels_of(self._store.groups[group], machine)
+        return TaskMachine(
+            machine.name, machine.host, machine.addresses, machine.vm_id, dict(labels)
+        )
+
+    def _named_hosts(self, names: Iterable[str]) -> list[tuple[str, Host]]:
+        hosts = self._store.registry.hosts
+        return [(name, hosts[name]) for name in dict.fromkeys(names) if name in hosts]
 
     def _concerned(self, event: Event) -> list[Machine]:
         """Return those of its machines that are alive and have not moved away."""
@@ -197,13 +230,14 @@ class Executor:
     async def _earlier_outcome(self, event: Event) -> Outcome | None:
         """Return the result of an event that was carried out already; None if it was not."""
         match await self._observed(self.task(event)):
-            case Happened(moved=moved, output=output):
-                return Done(moved, output)
-            case Unknown(why=why, output=output) if not self._driver.repeatable:
+            case Happened(moved=moved, output=output, answer=answer):
+                return Done(moved, output, answer)
+            case Unknown(why=why, output=output, answer=answer) if not self._driver.repeatable:
                 return Unclear(
                     "the state was restored from a copy, and the driver does not know what"
                     f" happened: {why}",
                     output,
+                    answer,
                 )
         self._not_done.add(event.id)
         return None
@@ -211,28 +245,27 @@ class Executor:
     async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
         """Return the result of the attempt. If the driver raises, it is asked what has happened."""
         task = self.task(event)
-        problem, output = "", ""
+        problem, output, answer = "", "", ""
         if not observe:
             try:
                 done = await self._driver.perform(task)
                 if not isinstance(done, Unknown):
                     return done
-                problem, output = done.why, done.output
+                problem, output, answer = done.why, done.output, done.answer
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 log.warning("the driver raised an error", **log_fields(event), why=problem)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # performing took time
-        match await self._observed(task):
-            case Happened(moved=moved, output=observed):
-                return Done(moved, _joined(output, observed))
-            case Unknown(why=why, output=observed) if not self._driver.repeatable:
-                answer = f"the driver does not know what happened: {why}"
-                return Unclear(
-                    f"{problem}; {answer}" if problem else answer, _joined(output, observed)
-                )
-            case other:
-                output = _joined(output, getattr(other, "output", ""))
-                return Failed(problem, output) if problem else Again(task.now, output)
+        observed = await self._observed(task)
+        output = _joined(output, getattr(observed, "output", ""))
+        answer = getattr(observed, "answer", "") or answer
+        match observed:
+            case Happened(moved=moved):
+                return Done(moved, output, answer)
+            case Unknown(why=why) if not self._driver.repeatable:
+                reason = f"the driver does not know what happened: {why}"
+                return Unclear(f"{problem}; {reason}" if problem else reason, output, answer)
+        return Failed(problem, output, answer) if problem else Again(task.now, output, answer)
 
     async def _observed(self, task: Task) -> Observed:
         try:

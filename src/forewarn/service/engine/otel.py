@@ -8,6 +8,7 @@ the id of its event.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import threading
 from collections import OrderedDict
@@ -25,6 +26,8 @@ MAX_EVENTS = 10_000  # events whose trace is remembered
 EXPORT_TIMEOUT = 5  # seconds for one delivery
 EXPORT_EVERY = 1_000  # milliseconds between two
 FINAL_EXPORT_TIMEOUT = 3.0  # seconds for the last delivery when the service stops
+
+_PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
 
 MAX_NAMED = 20  # events and groups that a commit names
 
@@ -67,6 +70,14 @@ class _Tracing:
 
 _on: _Tracing | None = None  # one for the whole process
 _OFF: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+def installed() -> bool:
+    """Whether the packages that sending needs are there."""
+    try:
+        return all(importlib.util.find_spec(name) for name in _PACKAGES)
+    except ModuleNotFoundError:  # of a package in which one of them would be
+        return False
 
 
 def start(url: str) -> None:

@@ -14,6 +14,12 @@ from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
 from forewarn.core.deciding.joint import joint_due
+from forewarn.core.registry import (
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
+)
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
@@ -22,6 +28,8 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
+# Changes because of which an event of any group may be allowed to start, or no longer.
+ANY_GROUP = (HaltPut, HaltReleased, ConfigurationPut, ConfigurationRemoved)
 RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
 
 log = logger("forewarn")
@@ -46,6 +54,7 @@ class Scheduler:
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
         self._failed = LogThrottle()
+        self._unwarned: Mapping[str, tuple[str, ...]] = {}  # as of the deadlines that were read
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
         store.on_commit(self._on_commit)
@@ -154,6 +163,11 @@ class Scheduler:
         return isinstance(decision, Changes) and bool(decision.items)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        unwarned = self._writer.now().unwarned
+        if unwarned != self._unwarned or any(isinstance(put, ANY_GROUP) for put in commit.puts):
+            self._unwarned = unwarned
+            self.reread()
+            return
         names = dict.fromkeys(changed)
         for entry in commit.entries:
             for item in entry.items:

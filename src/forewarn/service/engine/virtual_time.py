@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from forewarn.core import Time
 from forewarn.core.time import MAX_TIME, SECOND
-from forewarn.service.engine.catch_up import POLL_PATIENCE, CatchUp, Stopped
+from forewarn.service.engine.catch_up import DEFAULT_PATIENCE, CatchUp, Patience, Stopped
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Hung, Ledger
 from forewarn.service.engine.scheduler import Scheduler
@@ -22,6 +22,7 @@ from forewarn.support.logs import logger
 
 TICK = 0.05  # seconds of guard time between two moves of a clock that runs continuously
 MAX_RUNNING_SPEED = 86_400.0  # seconds of virtual time in one of guard time
+MAX_LOOKS = 10  # steps in a row that only let the caller look, since something has changed
 STOP_TIMEOUT = 1.0  # seconds of guard time that a stopping service waits for a move to end
 
 log = logger("forewarn")
@@ -45,6 +46,8 @@ class VirtualTime:
         self._run: asyncio.Task[None] | None = None
         self._stopped = False
         self._speed = 0.0
+        self._looked_at = 0  # commits by the end of the last step
+        self._looks = 0
 
     @property
     def speed(self) -> float:
@@ -61,32 +64,34 @@ class VirtualTime:
             while not await self._step(to, self._ledger.idle):
                 pass
 
-    async def play(
-        self, to: Time, patience: float = POLL_PATIENCE, but_for: str | None = None
-    ) -> None:
+    async def play(self, to: Time, patience: Patience = DEFAULT_PATIENCE) -> None:
         """Jump, and at every visible change wait until the clients have seen it."""
         async with self._turn:
-            while not await self._step(to, lambda: self._caught_up(patience, but_for)):
+            while not await self._step(to, lambda: self._caught_up(patience)):
                 pass
 
-    async def step(
-        self, to: Time, play: bool, patience: float = POLL_PATIENCE, but_for: str | None = None
-    ) -> bool:
+    async def step(self, to: Time, patience: Patience | None = None) -> bool:
         """Move to the next instant at which something is due, at most to `to`. True if `to` is
-        reached.
+        reached. With `patience`, clients are waited for.
 
         Having waited for clients counts as a step of its own, since what they did about what they
-        saw may be what the caller waits for.
+        saw may be what the caller waits for. So does a change since the last step, which the caller
+        may not have seen.
         """
         async with self._turn:
-            if play:
-                return await self._step(to, lambda: self._caught_up(patience, but_for))
-            return await self._step(to, self._ledger.idle)
+            if patience is None:
+                return await self._step(to, self._ledger.idle, look=True)
+            return await self._step(to, lambda: self._caught_up(patience), look=True)
 
-    async def let_clients_catch_up(self, patience: float, but_for: str | None = None) -> None:
+    async def next_due(self) -> Time | None:
+        """Return when something is due next, once everything that is under way has happened."""
+        await self._ledger.idle()
+        return self._scheduler.next_due()
+
+    async def let_clients_catch_up(self, patience: Patience) -> None:
         """Wait for clients that poll by themselves until they have seen what is visible now."""
         async with self._turn:
-            await self._caught_up(patience, but_for, by_itself=True)
+            await self._caught_up(patience, by_itself=True)
 
     async def resume(self, speed: float = 1.0) -> None:
         """Let the clock run continuously. It waits for clients, as `play` does."""
@@ -124,11 +129,13 @@ class VirtualTime:
             run.cancel()
         return run
 
-    async def _step(self, to: Time, settled: Callable[[], Awaitable[bool | None]]) -> bool:
+    async def _step(
+        self, to: Time, settled: Callable[[], Awaitable[bool | None]], *, look: bool = False
+    ) -> bool:
         waited = await settled()
         if self._stopped:
             raise Stopped("the service is stopping")
-        if waited:
+        if waited or (look and self._changed()):
             return False
         at = self._scheduler.next_due()
         reached = at is None or at > to
@@ -138,16 +145,22 @@ class VirtualTime:
             raise Hung("a deadline has passed, but its action is not carried out")
         self.clock.set(at)
         await settled()
+        self._looked_at, self._looks = self.catch_up.commits, 0
         return reached
 
-    async def _caught_up(
-        self, patience: float, but_for: str | None, *, by_itself: bool = False
-    ) -> bool:
+    def _changed(self) -> bool:
+        """Return whether something has changed since the last step, unless every step finds that:
+        then the caller itself changes something whenever it looks."""
+        looked_at, self._looked_at = self._looked_at, self.catch_up.commits
+        self._looks += 1
+        return looked_at != self._looked_at and self._looks <= MAX_LOOKS
+
+    async def _caught_up(self, patience: Patience, *, by_itself: bool = False) -> bool:
         """Wait until clients have seen everything, including what they cause meanwhile. False if
         there was none to wait for."""
         waited = False
         await self._ledger.idle()
-        while await self.catch_up.caught_up(patience, but_for, by_itself=by_itself):
+        while await self.catch_up.caught_up(patience, by_itself=by_itself):
             waited = True
             await self._ledger.idle()
         return waited

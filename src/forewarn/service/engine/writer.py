@@ -9,10 +9,11 @@ import msgspec
 
 from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
 from forewarn.core.deciding.decide import decide_all
-from forewarn.core.registry import Put
+from forewarn.core.registry import Put, Registry
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import Batch, Entry, Key, States, Store
 
 Check: TypeAlias = Callable[[States], Refused | None]
@@ -53,20 +54,34 @@ class Writer:
         clock: Clock,
         rules: Durations,
         ledger: Ledger,
+        host_index: HostIndex,
         request: RequestContext = NO_CONTEXT,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ledger = ledger
+        self._host_index = host_index
         self._request = request
         self.rules = rules
 
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
-        return Writer(self._store, self._clock, self.rules, self._ledger, request)
+        return Writer(self._store, self._clock, self.rules, self._ledger, self._host_index, request)
 
     def now(self) -> Now:
-        return self._clock.now(self.rules)
+        return self._now(self._store.registry)
+
+    def _now(self, registry: Registry) -> Now:
+        now = self._clock.now(self.rules)
+        unwarned = self._host_index.unwarned
+        if not registry.halts and not registry.configurations and not unwarned:
+            return now
+        return msgspec.structs.replace(
+            now,
+            halts=tuple(registry.halts.values()),
+            configurations=tuple(registry.configurations.values()),
+            unwarned=unwarned,
+        )
 
     def restored(self, at: Time) -> None:
         """Note that a backup was restored at this time: its Scheduled events wait for a while."""
@@ -92,7 +107,7 @@ class Writer:
         def work(states: States) -> Batch:
             decisions.clear()
             refusal.clear()
-            now = self.now()
+            now = self._now(states.registry)
             refused = precondition(states) if precondition else None
             planned = refused or (plan if isinstance(plan, CommitPlan) else plan(states))
             if isinstance(planned, Refused):

@@ -193,6 +193,7 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
         cause=event.cause,
         host=event.host,
         span=event.span,
+        ignore_windows=event.ignore_windows,
         moves=event.moves,
     )
     if fault.kind is FaultKind.SHORT_NOTICE:

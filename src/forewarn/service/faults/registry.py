@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import count
 
-from forewarn.core import Group, Now, Refused
+from forewarn.core import Group, Now, Refused, Time
 from forewarn.core.refusal import Hint, conflict, unknown
 from forewarn.service.faults.kinds import KINDS, FaultKind
 from forewarn.service.faults.model import STATES, ActiveFault, Fault, FaultAccount
@@ -134,6 +134,13 @@ class Faults:
     @property
     def meets_events(self) -> bool:
         return bool(self._events)
+
+    @property
+    def next_end(self) -> Time | None:
+        """When the next of the faults that can meet a request is over; None if none ends."""
+        now = self._now().at
+        ends = [active.fault.ends for active in self._requests if active.fault.ends is not None]
+        return min((end for end in ends if end > now), default=None)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call a function whenever other machines may be met by a fault."""

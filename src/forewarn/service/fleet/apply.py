@@ -7,21 +7,33 @@ commit only checks that the groups are still the same. One fleet is applied at a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
 from forewarn.core import Group, Refused, apply, decide
 from forewarn.core.commands import Define
-from forewarn.core.fleet import Host
+from forewarn.core.fleet import Host, Placement
 from forewarn.core.refusal import conflict, invalid
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as read_fleet
 from forewarn.service.fleet import recheck
+from forewarn.service.fleet.addresses import AddressProblem, any_address
 from forewarn.service.fleet.build import Fleet, FleetError
-from forewarn.service.fleet.diff import Comparison, Difference, compare, declared, with_carried
+from forewarn.service.fleet.diff import (
+    Comparison,
+    Difference,
+    ExcessRemovals,
+    as_known,
+    compare,
+    declared,
+    declared_host,
+    with_carried,
+)
+from forewarn.service.fleet.removal_limit import RemovalLimit, Removals, empties, too_many
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import States, Store
 
 READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # fractions of the work, as a rule
@@ -37,14 +49,37 @@ class Progress(msgspec.Struct, frozen=True):
     fraction: float = 0.0
 
 
-class FleetApply:
-    """`prepare` may change a fleet before it is compared: `dev` assigns addresses."""
+class _Authority(NamedTuple):
+    """Who is right about the hosts of machines; see `core.commands.Define`."""
 
-    def __init__(self, store: Store, writer: Writer, prepare: Prepare | None = None) -> None:
+    placement: Placement | None
+    observed: bool
+
+
+class FleetApply:
+    """`prepare` may change a fleet before it is compared: `dev` assigns addresses. `placement` says
+    who is right if a fleet names another host for a machine than the one it is known to be on.
+    `removal_limit` says how many machines may be removed without giving their number, and
+    `address_problem` which addresses machines in texts cannot have."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        host_index: HostIndex,
+        prepare: Prepare | None = None,
+        placement: Placement | None = None,
+        removal_limit: RemovalLimit | None = None,
+        address_problem: AddressProblem = any_address,
+    ) -> None:
+        self.address_problem = address_problem
+        self.placement = placement
+        self.removal_limit = removal_limit
         self._store = store
         self._writer = writer
+        self._host_index = host_index
         self._prepare = prepare
-        self._busy = False
+        self._turn = asyncio.Lock()
         self._serving = True
         self.progress = Progress()
 
@@ -55,14 +90,27 @@ class FleetApply:
         by: str,
         force: bool = False,
         plan: bool = False,
+        placement: Placement | None = None,
+        remove: int | None = None,
         unless: Check | None = None,
     ) -> Difference | Refused:
-        """Apply a fleet file, or with `plan` only return what that would change."""
+        """Apply a fleet file, or with `plan` only return what that would change. `placement`
+        overrides the setting. `remove` is how many machines it is meant to remove."""
 
         def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
-            return read_fleet.parse(text, self._progress("reading", 0, READ))
+            progress = self._progress("reading", 0, READ)
+            return read_fleet.parse(text, progress, self.address_problem)
 
-        return await self._applied(read, by=by, force=force, plan=plan, unless=unless)
+        return await self._applied(
+            read,
+            by=by,
+            force=force,
+            plan=plan,
+            placement=placement,
+            remove=remove,
+            observed=True,
+            unless=unless,
+        )
 
     async def fleet(
         self,
@@ -73,10 +121,19 @@ class FleetApply:
         plan: bool = False,
         serving: bool = True,
     ) -> Difference | Refused:
-        """Apply a fleet. Before the service serves anybody, no thread is needed."""
+        """Apply a fleet. Before the service serves anybody, no thread is needed. Its hosts are not
+        what somebody has just observed: it may be a file that is applied at every start. Nobody
+        has looked at what it changes, so unless forced it never removes all machines."""
         self._serving = serving
         try:
-            return await self._applied(lambda *_: fleet, by=by, force=force, plan=plan)
+            return await self._applied(
+                lambda *_: fleet,
+                by=by,
+                force=force,
+                plan=plan,
+                observed=False,
+                unattended=not force,
+            )
         finally:
             self._serving = True
 
@@ -86,18 +143,26 @@ class FleetApply:
         *,
         by: str,
         force: bool = False,
+        remove: int | None = None,
+        only: Callable[[], Collection[str]] | None = None,
         unless: Check | None = None,
     ) -> Difference | Refused:
-        """Apply the current fleet with a change."""
+        """Apply the current fleet with a change. A change of these groups `only` is given no
+        others, is quick however large the fleet is, and waits for its turn."""
         return await self._applied(
             lambda groups, hosts: change(fleet_of(groups, hosts)),
             by=by,
             force=force,
+            remove=remove,
+            observed=False,
+            only=None if self._prepare is not None else only,
             unless=unless,
         )
 
     def current(self) -> Fleet:
-        return fleet_of(self._store.groups, self._store.registry.hosts)
+        """Return the fleet with the hosts that machines are known to be on."""
+        registry = self._store.registry
+        return fleet_of(self._store.groups, registry.hosts, registry.configurations, known=True)
 
     async def _applied(
         self,
@@ -106,21 +171,70 @@ class FleetApply:
         by: str,
         force: bool,
         plan: bool = False,
+        placement: Placement | None = None,
+        remove: int | None = None,
+        observed: bool,
+        unattended: bool = False,
+        only: Callable[[], Collection[str]] | None = None,
         unless: Check | None = None,
     ) -> Difference | Refused:
-        if self._busy:
+        if self._turn.locked() and only is None:
             progress = f"{self.progress.stage or 'beginning'}, {self.progress.fraction:.0%}"
             return conflict(
                 f"another fleet is being applied ({progress}); try again when it is done"
             )
-        with self._turn():
-            groups, hosts = dict(self._store.groups), self._store.registry.hosts
-            comparison = await self._in_thread(self._compared, wanted, groups, hosts)
-            if isinstance(comparison, Refused) or plan or comparison.difference.nothing:
-                return comparison if isinstance(comparison, Refused) else comparison.difference
-            if comparison.difference.blocked_by and not force:
-                return recheck.blocked_by(comparison.difference.blocked_by)
-            return await self._committed(comparison, groups, by=by, force=force, unless=unless)
+        async with self._turn:
+            self.progress = Progress("reading", 0.0)
+            try:
+                return await self._compared_and_committed(
+                    wanted,
+                    _Authority(placement or self.placement, observed),
+                    by=by,
+                    force=force,
+                    plan=plan,
+                    remove=remove,
+                    unattended=unattended,
+                    only=only,
+                    unless=unless,
+                )
+            finally:
+                self.progress = Progress()
+
+    async def _compared_and_committed(
+        self,
+        wanted: Callable[[Groups, Mapping[str, Host]], Fleet | Refused],
+        who: _Authority,
+        *,
+        by: str,
+        force: bool,
+        plan: bool,
+        remove: int | None,
+        unattended: bool,
+        only: Callable[[], Collection[str]] | None,
+        unless: Check | None,
+    ) -> Difference | Refused:
+        stored, hosts = self._store.groups, self._store.registry.hosts
+        groups = dict(stored) if only is None else {n: stored[n] for n in only() if n in stored}
+        planned = self._host_index.maintained()
+        comparison = await self._in_thread(
+            self._compared, wanted, groups, hosts, who, planned, only is None
+        )
+        if isinstance(comparison, Refused):
+            return comparison
+        most = self._most_removals(comparison.removals, remove)
+        excess = comparison.removals.count > most
+        if plan and excess:
+            refused_for = ExcessRemovals(count=comparison.removals.count, allowed=most)
+            return msgspec.structs.replace(comparison.difference, refused_for=refused_for)
+        if plan or not (comparison.defines or comparison.puts):
+            return comparison.difference
+        if unattended and comparison.removals.empties:
+            return empties(comparison.removals)
+        if excess:
+            return too_many(comparison.removals, most)
+        if comparison.difference.blocked_by and not force:
+            return recheck.blocked_by(comparison.difference.blocked_by)
+        return await self._committed(comparison, groups, by=by, force=force, unless=unless)
 
     async def _committed(
         self, comparison: Comparison, groups: Groups, *, by: str, force: bool, unless: Check | None
@@ -151,13 +265,21 @@ class FleetApply:
             if blocked_by and not force:
                 return recheck.blocked_by(blocked_by)
             hosts = states.registry.hosts
-            warnings = recheck.unhealthy_warnings(fresh, states, hosts)
+            planned = self._host_index.maintained()
+            warnings = recheck.arrival_warnings(fresh, states, hosts, planned)
             difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
             puts = recheck.with_current_hosts(comparison.puts, hosts, by)
             return CommitPlan(tuple(fresh.items()), puts, {} if stale else decided)
 
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else difference
+
+    def _most_removals(self, removals: Removals, remove: int | None) -> int:
+        """Return how many machines may be removed; the number that was given only if it is
+        right."""
+        if self.removal_limit is None or removals.count == remove:
+            return removals.count
+        return self.removal_limit.most(removals.machines)
 
     async def _in_thread(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a function in a thread, so that guests are answered meanwhile."""
@@ -172,6 +294,9 @@ class FleetApply:
         wanted: Callable[[Groups, Mapping[str, Host]], Fleet | Refused],
         groups: Groups,
         hosts: Mapping[str, Host],
+        who: _Authority,
+        planned: Collection[str],
+        with_hosts: bool,
     ) -> Comparison | Refused:
         try:
             fleet = wanted(groups, hosts)
@@ -180,15 +305,29 @@ class FleetApply:
             if self._prepare is not None:
                 fleet = self._prepare(fleet, groups)
         except FleetError as error:
-            return invalid(
-                error.message, field=error.field, line=error.line, suggestion=error.suggestion
+            return msgspec.structs.replace(
+                _refusal(error), others=tuple(_refusal(other) for other in error.others)
             )
+        fleet = Fleet(
+            {
+                name: msgspec.structs.replace(
+                    define,
+                    placement=who.placement,
+                    observed=who.observed or define.observed,
+                )
+                for name, define in fleet.groups.items()
+            },
+            fleet.hosts,
+            fleet.configurations,
+        )
         report = self._progress("comparing", READ, COMPARED)
         report(0)
-        comparison = compare(groups, hosts, fleet, report)
+        compared = (hosts, fleet) if with_hosts else ({}, Fleet(fleet.groups))
+        configurations = dict(self._store.registry.configurations)
+        comparison = compare(groups, *compared, report, configurations)
         if comparison.stranded:
             return recheck.stranded(comparison.stranded)
-        warnings = recheck.unhealthy_warnings(comparison.defines, groups, hosts)
+        warnings = recheck.arrival_warnings(comparison.defines, groups, hosts, planned)
         difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
         return msgspec.structs.replace(comparison, difference=difference)
 
@@ -214,24 +353,22 @@ class FleetApply:
 
         return report
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        self._busy = True
-        self.progress = Progress("reading", 0.0)
-        try:
-            yield
-        finally:
-            self._busy = False
-            self.progress = Progress()
 
-
-def fleet_of(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
-    """Return the fleet that would change nothing."""
+def fleet_of(
+    groups: Groups,
+    hosts: Mapping[str, Host],
+    configurations: Mapping[str, MaintenanceConfiguration] | None = None,
+    *,
+    known: bool = False,
+) -> Fleet:
+    """Return the fleet that would change nothing; with `known`, with the hosts that machines are
+    known to be on instead of those in the inventory."""
+    shown = as_known if known else declared
     return Fleet(
         {
             group.name: Define(
                 kind=group.kind,
-                machines=tuple(map(declared, group.machines)),
+                machines=tuple(map(shown, group.machines)),
                 policy=group.policy,
                 place=group.place,
                 labels=group.labels,
@@ -239,5 +376,10 @@ def fleet_of(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
             for group in groups.values()
             if group.machines
         },
-        tuple(Host(name=host.name, labels=host.labels) for host in hosts.values()),
+        tuple(map(declared_host, hosts.values())),
+        None if configurations is None else tuple(configurations.values()),
     )
+
+
+def _refusal(error: FleetError) -> Refused:
+    return invalid(error.message, field=error.field, line=error.line, suggestion=error.suggestion)

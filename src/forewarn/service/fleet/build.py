@@ -9,7 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -21,11 +22,22 @@ from forewarn.core.deciding.removals import (
     policy_problem,
 )
 from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
-from forewarn.core.labels import labels_problem
+from forewarn.core.labels import SelectorError, labels_problem
+from forewarn.core.labels import parse as parse_selector
+from forewarn.core.may_postpone import parse_may_postpone
+from forewarn.core.window_syntax import (
+    MAX_BLACKOUTS,
+    MAX_WINDOWS,
+    parse_blackout,
+    parse_window,
+)
+from forewarn.core.windows import MAX_CONFIGURATIONS, Blackout, MaintenanceConfiguration, Window
 from forewarn.service.fleet import shapes as e
+from forewarn.service.fleet.addresses import AddressProblem, any_address
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
+from forewarn.support.suggest import nearest
 from forewarn.support.text import in_words, parse_duration
-from forewarn.support.yaml_positions import Where, YamlError
+from forewarn.support.yaml.positions import Problems, Where, YamlError
 
 DEFAULT_DOMAINS = 5  # over which machines without a domain are spread
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
@@ -34,17 +46,34 @@ MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
 PLACED = ("location", "resource_group", "subscription")
 
+T = TypeVar("T")
+
 _NAME = re.compile(NAME)
 _GUID = re.compile(e.GUID)
 
 
 class FleetError(YamlError):
-    """A fleet that cannot be used: what is wrong, where, and what would be right."""
+    """A fleet that cannot be used: what is wrong, where, and what would be right.
+
+    It is the first mistake of a file; `others` are the rest of them, in the order of their lines,
+    and `uncounted` is how many more there are than these."""
+
+    others: tuple[FleetError, ...] = ()
+    uncounted = 0
+
+    def named(self, file: str) -> str:
+        """Return a line for each mistake."""
+        first = super().named(file)
+        lines = [first, *(YamlError.named(other, file) for other in self.others)]
+        if self.uncounted:
+            lines.append(f"{file}: and {self.uncounted:,} more mistakes".removeprefix(": "))
+        return "\n".join(lines)
 
 
 class Fleet(msgspec.Struct, frozen=True):
     groups: Mapping[str, Define]
     hosts: tuple[Host, ...] = ()
+    configurations: tuple[MaintenanceConfiguration, ...] | None = None  # None: as they are
 
     @property
     def machines(self) -> list[Machine]:
@@ -53,10 +82,21 @@ class Fleet(msgspec.Struct, frozen=True):
 
 class FleetBuilder:
     """Builds a fleet group by group. Names, addresses and ids must be unique; what depends on later
-    parts of the file (hosts, defaults) is checked at the end."""
+    parts of the file (hosts, defaults) is checked at the end. What is wrong is added to `problems`,
+    and left out of the fleet."""
 
-    def __init__(self, among: Fleet | None = None, *, without: str = "") -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        among: Fleet | None = None,
+        *,
+        without: str = "",
+        address_problem: AddressProblem = any_address,
+    ) -> None:
+        self._problems = problems
+        self._address_problem = address_problem
         self._groups: dict[str, tuple[e.GroupEntry, Define]] = {}
+        self._hosts: dict[str, Where] = {}  # of machines, and where each is first named
         self._names: dict[str, str] = {}  # machines, and their groups
         self._addresses: dict[str, str] = {}  # and their machines
         self._ids: dict[str, str] = {}
@@ -67,58 +107,55 @@ class FleetBuilder:
                     self._ids[machine.vm_id.lower()] = machine.name
                     self._addresses |= dict.fromkeys(machine.addresses, machine.name)
 
-    def group(self, entry: e.GroupEntry, at: Where) -> None:
-        check_name(entry.name, (*at, "name"))
-        if entry.name in self._groups:
-            raise FleetError(f"group '{entry.name}' occurs twice", (*at, "name"))
-        _check_labels(entry.labels, at)
+    def group(
+        self,
+        entry: e.GroupEntry,
+        at: Where,
+        machine_entries: Sequence[e.MachineEntry | None] | None = None,
+    ) -> None:
+        """Add a group. Its machines may be given apart, with None for those that are wrong."""
+        entries = entry.machines if machine_entries is None else machine_entries
+        with self._problems.collected():
+            check_name(entry.name, (*at, "name"))
+            if entry.name in self._groups:
+                raise FleetError(f"group '{entry.name}' occurs twice", (*at, "name"))
+        with self._problems.collected():
+            _check_labels(entry.labels, at)
         scaled = entry.kind is GroupKind.SCALE_SET
-        count = len(entry.machines)
-        if entry.kind is GroupKind.STANDALONE and count != 1:
-            raise FleetError(
-                f"a standalone group must have exactly one machine, not {count}", (*at, "machines")
-            )
-        if entry.scale_set and not scaled:
-            raise FleetError("is only for groups of kind scale-set", (*at, "scale_set"))
-        if scaled and count > MAX_PLACEMENT_GROUP:
-            raise FleetError(
-                f"a placement group can have at most {MAX_PLACEMENT_GROUP} machines; use several"
-                " groups and name the scale set in each (scale_set: …)",
-                (*at, "machines"),
-            )
+        with self._problems.collected():
+            if entry.scale_set and not scaled:
+                raise FleetError("is only for groups of kind scale-set", (*at, "scale_set"))
+        with self._problems.collected():
+            _check_count(entry.kind, len(entries), (*at, "machines"))
         scale_set = (entry.scale_set or entry.name) if scaled else ""
-        machines = tuple(
-            self._machine(index, machine, entry.name, scale_set, (*at, "machines", index))
-            for index, machine in enumerate(entry.machines)
-        )
-        policy = _policy(entry.policy, (*at, "policy"), entry.kind)
-        if not machines:
-            raise FleetError("a group must have at least one machine", (*at, "machines"))
+        machines: list[Machine] = []
+        for index, machine in enumerate(entries):
+            if machine is not None:
+                where = (*at, "machines", index)
+                if machine.host:
+                    self._hosts.setdefault(machine.host, (*where, "host"))
+                with self._problems.collected():
+                    machines.append(self._machine(index, machine, entry.name, scale_set, where))
+        policy = Policy()
+        with self._problems.collected():
+            policy = _policy(entry.policy, (*at, "policy"), entry.kind)
         place = Place(zone=entry.zone, scale_set=scale_set)
-        self._groups[entry.name] = (
-            entry,
-            Define(
-                kind=entry.kind, machines=machines, policy=policy, place=place, labels=entry.labels
-            ),
+        define = Define(
+            kind=entry.kind,
+            machines=tuple(machines),
+            policy=policy,
+            place=place,
+            labels=entry.labels,
         )
+        self._groups.setdefault(entry.name, (entry, define))
         entry.machines = []  # only the other fields are needed at the end
 
-    def finish(
-        self,
-        entry: e.FleetEntry,
-        hosts: tuple[Host, ...],
-        at: Where = (),
-    ) -> Fleet:
-        """Return the fleet. `at` is the position of the groups, if there are several."""
-        host_names = {host.name for host in hosts}
+    def finish(self, entry: e.FleetEntry, hosts: tuple[Host, ...] | None) -> Fleet:
+        """Return the fleet. Without `hosts`, which could not be read, no host is checked."""
+        if hosts is not None:
+            self._check_hosts({host.name for host in hosts})
         groups: dict[str, Define] = {}
-        for number, (name, (group_entry, define)) in enumerate(self._groups.items()):
-            for index, machine in enumerate(define.machines):
-                if machine.host and machine.host not in host_names:
-                    raise FleetError(
-                        f"host '{machine.host}' is not listed under hosts",
-                        (*at, *([number] if at else []), "machines", index, "host"),
-                    )
+        for name, (group_entry, define) in self._groups.items():
             placement: dict[str, str] = {
                 key: getattr(group_entry, key)
                 if getattr(group_entry, key) is not None
@@ -127,7 +164,34 @@ class FleetBuilder:
             }
             place = msgspec.structs.replace(define.place, **placement)
             groups[name] = msgspec.structs.replace(define, place=place)
-        return Fleet(groups, hosts)
+        return Fleet(groups, hosts or (), self._configurations(entry))
+
+    def _configurations(self, entry: e.FleetEntry) -> tuple[MaintenanceConfiguration, ...] | None:
+        if entry.maintenance is None:
+            return None
+        with self._problems.collected():
+            if len(entry.maintenance) > MAX_CONFIGURATIONS:
+                raise FleetError(
+                    f"a fleet can have at most {MAX_CONFIGURATIONS} maintenance configurations",
+                    ("maintenance",),
+                )
+        built: dict[str, MaintenanceConfiguration] = {}
+        for index, item in enumerate(entry.maintenance):
+            at: Where = ("maintenance", index)
+            with self._problems.collected():
+                if item.name in built:
+                    message = f"maintenance configuration '{item.name}' occurs twice"
+                    raise FleetError(message, (*at, "name"))
+                built[item.name] = configuration_of(item, at)
+        return tuple(built.values())
+
+    def _check_hosts(self, names: set[str]) -> None:
+        for host, at in self._hosts.items():
+            if host not in names:
+                near = nearest(host, names) or ""
+                hint = f"; did you mean '{near}'?" if near else ""
+                message = f"host '{host}' is not listed under hosts{hint}"
+                self._problems.add(FleetError(message, at, suggestion=near))
 
     def _machine(
         self, index: int, entry: e.MachineEntry, group: str, scale_set: str, at: Where
@@ -191,6 +255,8 @@ class FleetBuilder:
         addresses += [(text, (*at, "addresses", k)) for k, text in enumerate(entry.addresses)]
         for text, at_address in addresses:
             address = _address(text, at_address)
+            if problem := self._address_problem(address):
+                raise FleetError(problem, at_address)
             if address in self._addresses:
                 other = self._addresses[address]
                 raise FleetError(
@@ -198,6 +264,19 @@ class FleetBuilder:
                 )
             self._addresses[address] = entry.name
             yield address
+
+
+def _check_count(kind: GroupKind, count: int, at: Where) -> None:
+    if kind is GroupKind.STANDALONE and count != 1:
+        raise FleetError(f"a standalone group must have exactly one machine, not {count}", at)
+    if kind is GroupKind.SCALE_SET and count > MAX_PLACEMENT_GROUP:
+        raise FleetError(
+            f"a placement group can have at most {MAX_PLACEMENT_GROUP} machines; use several"
+            " groups and name the scale set in each (scale_set: …)",
+            at,
+        )
+    if not count:
+        raise FleetError("a group must have at least one machine", at)
 
 
 def _domain(value: int | None, index: int, at: Where, key: str) -> int:
@@ -231,15 +310,55 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
                 f" {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}",
                 where,
             )
+    postpone = entry.may_postpone
+    where = (*at, "may_postpone")
     policy = Policy(
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
+        windows=_windows(entry.windows, at),
+        blackouts=_blackouts(entry.blackouts, at),
+        may_postpone=None if postpone is None else _parsed(parse_may_postpone, postpone, where),
     )
     if problem := policy_problem(kind, policy):  # its other problems were refused above
         raise FleetError(problem, (*at, "auto_approve"))
     return policy
+
+
+def configuration_of(entry: e.MaintenanceEntry, at: Where) -> MaintenanceConfiguration:
+    check_name(entry.name, (*at, "name"))
+    try:
+        select = ",".join(map(str, parse_selector(entry.select)))
+    except SelectorError as error:
+        raise FleetError(str(error), (*at, "select")) from error
+    return MaintenanceConfiguration(
+        name=entry.name,
+        select=select,
+        windows=_windows(entry.windows, at),
+        blackouts=_blackouts(entry.blackouts, at),
+    )
+
+
+def _windows(texts: list[str], at: Where) -> tuple[Window, ...]:
+    where = (*at, "windows")
+    if len(texts) > MAX_WINDOWS:
+        raise FleetError(f"there can be at most {MAX_WINDOWS} windows, not {len(texts)}", where)
+    return tuple(_parsed(parse_window, text, (*where, n)) for n, text in enumerate(texts))
+
+
+def _blackouts(texts: list[str], at: Where) -> tuple[Blackout, ...]:
+    where = (*at, "blackouts")
+    if len(texts) > MAX_BLACKOUTS:
+        raise FleetError(f"there can be at most {MAX_BLACKOUTS} blackouts, not {len(texts)}", where)
+    return tuple(_parsed(parse_blackout, text, (*where, n)) for n, text in enumerate(texts))
+
+
+def _parsed(parse: Callable[[str], T], text: str, at: Where) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise FleetError(str(error), at) from error
 
 
 def check_name(name: str, at: Where) -> None:
@@ -277,4 +396,4 @@ def _address(text: str, at: Where) -> str:
 def host_of(entry: e.HostEntry, at: Where) -> Host:
     check_name(entry.name, (*at, "name"))
     _check_labels(entry.labels, at)
-    return Host(name=entry.name, labels=entry.labels)
+    return Host(name=entry.name, labels=entry.labels, cordoned=entry.cordoned)

@@ -6,25 +6,38 @@ Pure, so that it can be computed in a thread. What has happened to a machine sin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from forewarn.core import Group, Machine
 from forewarn.core.commands import Define
+from forewarn.core.deciding.define import merged_machine
 from forewarn.core.fleet import Host
-from forewarn.core.registry import HostPut, HostRemoved, Put
+from forewarn.core.may_postpone import MayPostpone
+from forewarn.core.registry import (
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HostPut,
+    HostRemoved,
+    Put,
+)
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.service.fleet.build import Fleet
+from forewarn.service.fleet.removal_limit import Removals
 from forewarn.support.text import in_words
 
 MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are listed one by one
 
+_HOST_FIELDS = ("labels", "cordoned")
+_CONFIGURATION_FIELDS = ("select", "windows", "blackouts")
 _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
     field.name
     for field in msgspec.structs.fields(Machine)
-    if field.name not in ("name", "moved_from", "gone")
+    if field.name not in ("name", "moved_from", "disputed", "gone")
 )
 
 
@@ -35,7 +48,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class DifferenceItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    what: str  # host, group or machine
+    what: str  # host, group, machine or maintenance (a configuration)
     action: str  # added, changed, moved or removed
     name: str
     group: str = ""  # of a machine: its new group, or its last one
@@ -57,6 +70,22 @@ class BlockingEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return f"{self.what} '{self.name}' ({self.type} {self.event}, {self.status})"
 
 
+class PlacementConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that is elsewhere than the fleet file says, as far as is known."""
+
+    machine: str
+    group: str
+    file: str  # the host in the file
+    known: str  # the host that the machine is known to be on
+
+
+class ExcessRemovals(msgspec.Struct, frozen=True, kw_only=True):
+    """More machines would be removed than is allowed without giving their number."""
+
+    count: int
+    allowed: int
+
+
 class Counts(msgspec.Struct):
     added: int = 0
     changed: int = 0
@@ -68,16 +97,20 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Counts
     groups: Counts
     machines: Counts
+    maintenance: Counts = msgspec.field(default_factory=Counts)
     items: tuple[DifferenceItem, ...] = ()  # up to MAX_DETAILED of each kind
     omitted: int = 0
     blocked_by: tuple[BlockingEvent, ...] = ()
+    conflicts: tuple[PlacementConflict, ...] = ()  # up to MAX_DETAILED
+    omitted_conflicts: int = 0
     warnings: tuple[str, ...] = ()
+    refused_for: ExcessRemovals | None = None
 
     @property
     def nothing(self) -> bool:
         return not any(
             msgspec.structs.astuple(counts) != (0, 0, 0, 0)
-            for counts in (self.hosts, self.groups, self.machines)
+            for counts in (self.hosts, self.groups, self.machines, self.maintenance)
         )
 
 
@@ -89,6 +122,7 @@ class Comparison(msgspec.Struct, frozen=True):
     puts: tuple[Put, ...]
     moved: dict[str, str]  # machines that change groups, and their old groups
     stranded: tuple[str, ...]  # machines that are on a host that is removed
+    removals: Removals = Removals()
 
 
 def compare(
@@ -96,9 +130,11 @@ def compare(
     hosts: Mapping[str, Host],
     fleet: Fleet,
     progress: Callable[[float], None] = lambda _: None,
+    configurations: Mapping[str, MaintenanceConfiguration] = MappingProxyType({}),
 ) -> Comparison:
     comparer = _Comparer(groups, fleet)
     puts = list(comparer.hosts(hosts, fleet.hosts))
+    puts += comparer.configurations(configurations, fleet.configurations)
     count = max(len(fleet.groups), 1)
     for number, (name, define) in enumerate(fleet.groups.items()):
         comparer.group(name, define)
@@ -109,28 +145,43 @@ def compare(
     return comparer.result(tuple(puts))
 
 
+def declared_host(host: Host) -> Host:
+    """Return a host as in a fleet file, without its health."""
+    return Host(name=host.name, labels=host.labels, cordoned=host.cordoned or None)
+
+
+def with_declared(host: Host, wanted: Host) -> Host:
+    """Return a host with what a fleet file says about it."""
+    cordoned = bool(host.cordoned if wanted.cordoned is None else wanted.cordoned)
+    note = host.cordon_note if cordoned and host.cordoned else ""
+    return msgspec.structs.replace(
+        host, labels=wanted.labels, cordoned=cordoned or None, cordon_note=note
+    )
+
+
 def declared(machine: Machine) -> Machine:
     """Return a machine as it was defined, without what has happened to it since."""
-    if not machine.gone and not machine.moved_from:
+    if not machine.gone and machine.moved_from is None:
         return machine
-    host = machine.moved_from or machine.host
-    return msgspec.structs.replace(machine, host=host, moved_from="", gone="")
+    host = machine.inventory_host
+    return msgspec.structs.replace(machine, host=host, moved_from=None, disputed="", gone="")
 
 
-def carried(old: Machine, wanted: Machine) -> Machine:
-    """Return a machine that moves to another group, with what has happened to it."""
-    retained: dict[str, str] = {"gone": old.gone}
-    if old.moved_from and old.moved_from == wanted.host:
-        retained |= {"host": old.host, "moved_from": old.moved_from}
-    return msgspec.structs.replace(wanted, **retained)
+def as_known(machine: Machine) -> Machine:
+    """Return a machine as it would be defined if the inventory knew where it is."""
+    return msgspec.structs.replace(machine, moved_from=None, disputed="", gone="")
 
 
 class _Comparer:
     def __init__(self, groups: Mapping[str, Group], fleet: Fleet) -> None:
         self._groups = groups
+        self._conflicts: list[PlacementConflict] = []
+        self._omitted_conflicts = 0
+        self._alive = sum(m.alive for g in groups.values() for m in g.machines)
         self._previous_group = {m.name: g.name for g in groups.values() for m in g.machines}
         self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
-        self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
+        kinds = ("host", "group", "machine", "maintenance")
+        self._counts = {kind: Counts() for kind in kinds}
         self._items: list[DifferenceItem] = []
         self._totals: dict[str, int] = {}
         self._blocked_by: list[BlockingEvent] = []
@@ -139,6 +190,7 @@ class _Comparer:
         self._moved: dict[str, str] = {}
         self._removed_hosts: set[str] = set()
         self._stranded: list[str] = []
+        self._removed: dict[str, list[str]] = {}  # machines that are not gone already, by group
 
     def hosts(self, current: Mapping[str, Host], wanted: Iterable[Host]) -> Iterator[Put]:
         names = set()
@@ -148,10 +200,11 @@ class _Comparer:
             if before is None:
                 self._add("host", "added", host.name)
                 yield HostPut(host)
-            elif before.labels != host.labels:
-                fields = (FieldChange("labels", before.labels, host.labels),)
+                continue
+            wanted_host = with_declared(before, host)
+            if fields := tuple(_differing(_HOST_FIELDS, before, wanted_host)):
                 self._add("host", "changed", host.name, fields=fields)
-                yield HostPut(msgspec.structs.replace(before, labels=host.labels))
+                yield HostPut(msgspec.structs.replace(wanted_host, cordoned=host.cordoned))
         removed = [name for name in current if name not in names]
         for name in removed:
             self._add("host", "removed", name)
@@ -159,6 +212,28 @@ class _Comparer:
         if removed:
             self._removed_hosts = set(removed)
             self._note_host_events()
+
+    def configurations(
+        self,
+        current: Mapping[str, MaintenanceConfiguration],
+        wanted: tuple[MaintenanceConfiguration, ...] | None,
+    ) -> Iterator[Put]:
+        """Compare maintenance configurations; without wanted ones, they stay as they are."""
+        if wanted is None:
+            return
+        for configuration in wanted:
+            before = current.get(configuration.name)
+            if before == configuration:
+                continue
+            if before is None:
+                self._add("maintenance", "added", configuration.name)
+            else:
+                fields = tuple(_differing(_CONFIGURATION_FIELDS, before, configuration))
+                self._add("maintenance", "changed", configuration.name, fields=fields)
+            yield ConfigurationPut(configuration)
+        for name in current.keys() - {configuration.name for configuration in wanted}:
+            self._add("maintenance", "removed", name)
+            yield ConfigurationRemoved(name)
 
     def _note_host_events(self) -> None:
         for group in self._groups.values():
@@ -179,14 +254,18 @@ class _Comparer:
         for machine in define.machines:
             old = remaining.pop(machine.name, None)
             if old is not None:
-                if old.moved_from and old.moved_from == machine.host:
+                if old == machine:
+                    continue
+                after = merged_machine(old, machine, define)
+                if after.host != machine.host:
                     self._note_if_stranded(old)
-                if old != machine and (defined := declared(old)) != machine:
-                    differs = True
-                    changes = tuple(_differing(_MACHINE_FIELDS, defined, machine))
+                    self._note_conflict(name, define, machine, after)
+                changes = tuple(_differing(_MACHINE_FIELDS, *_as_defined(old, machine, after)))
+                if changes:
                     self._add("machine", "changed", machine.name, group=name, fields=changes)
-                    if defined.update_domain != machine.update_domain:
+                    if old.update_domain != machine.update_domain:
                         self._note_machine_events(before, {machine.name})
+                differs = differs or after != old
                 continue
             differs = True
             previous = self._previous_group.get(machine.name)
@@ -197,15 +276,32 @@ class _Comparer:
                 self._moved[machine.name] = previous
                 self._add("machine", "moved", machine.name, group=name, previous_group=previous)
         if moved:
-            define = with_carried(define, self._moved, self._groups)
-            for machine in define.machines:
-                if machine.moved_from:
-                    self._note_if_stranded(machine)
+            wanted, define = define, with_carried(define, self._moved, self._groups)
+            for machine, after in zip(wanted.machines, define.machines, strict=True):
+                if after.moved_from is not None:
+                    self._note_if_stranded(after)
+                    self._note_conflict(name, define, machine, after)
         if remaining:
             self._losing[name] = define
-            self._remove_machines(before, list(remaining))
+            self._remove_machines(before, remaining.values())
         elif differs:
             self._others[name] = define
+
+    def _note_conflict(self, group: str, define: Define, wanted: Machine, after: Machine) -> None:
+        """Note a machine that stays elsewhere than the file says."""
+        if not define.observed or wanted.name in define.kept or not wanted.host:
+            return
+        if len(self._conflicts) == MAX_DETAILED:
+            self._omitted_conflicts += 1
+            return
+        self._conflicts.append(
+            PlacementConflict(
+                machine=wanted.name,
+                group=group,
+                file=wanted.host,
+                known=after.host,
+            )
+        )
 
     def _note_if_stranded(self, machine: Machine) -> None:
         """Note a machine that was moved to a host which is to be removed."""
@@ -215,13 +311,15 @@ class _Comparer:
     def remove_group(self, group: Group) -> None:
         self._add("group", "removed", group.name)
         self._losing[group.name] = emptied(group)
-        self._remove_machines(group, [machine.name for machine in group.machines])
+        self._remove_machines(group, group.machines)
 
-    def _remove_machines(self, group: Group, names: list[str]) -> None:
-        for name in names:
-            if name not in self._stays:
-                self._add("machine", "removed", name, group=group.name)
-        self._note_machine_events(group, set(names))
+    def _remove_machines(self, group: Group, machines: Collection[Machine]) -> None:
+        for machine in machines:
+            if machine.name not in self._stays:
+                self._add("machine", "removed", machine.name, group=group.name)
+                if machine.alive:
+                    self._removed.setdefault(group.name, []).append(machine.name)
+        self._note_machine_events(group, {machine.name for machine in machines})
 
     def _note_machine_events(self, group: Group, names: set[str]) -> None:
         """Note the events that keep these machines from being changed."""
@@ -244,12 +342,27 @@ class _Comparer:
             hosts=self._counts["host"],
             groups=self._counts["group"],
             machines=self._counts["machine"],
+            maintenance=self._counts["maintenance"],
             items=tuple(self._items),
             omitted=sum(self._totals.values()) - len(self._items),
             blocked_by=tuple(self._blocked_by),
+            conflicts=tuple(self._conflicts),
+            omitted_conflicts=self._omitted_conflicts,
         )
         defines = {**self._losing, **self._others}
-        return Comparison(difference, defines, puts, self._moved, tuple(self._stranded))
+        removals = Removals(self._removed, self._alive, len(self._stays))
+        return Comparison(difference, defines, puts, self._moved, tuple(self._stranded), removals)
+
+
+def _as_defined(old: Machine, wanted: Machine, after: Machine) -> tuple[Machine, Machine]:
+    """Return a machine as it was defined and as it becomes defined. Where a machine is known to be
+    is not part of that, unless the definition changes it."""
+    defined = declared(old)
+    if after.host == old.host and after.host != wanted.host:
+        return defined, msgspec.structs.replace(wanted, host=defined.host)
+    if after.host != old.host:
+        defined = msgspec.structs.replace(defined, host=old.host)
+    return defined, wanted
 
 
 def emptied(group: Group) -> Define:
@@ -272,7 +385,9 @@ def with_carried(define: Define, moved: Mapping[str, str], groups: Mapping[str, 
         for machine in groups[name].machines
         if machine.name in wanted
     }
-    machines = tuple(carried(old[m.name], m) if m.name in old else m for m in define.machines)
+    machines = tuple(
+        merged_machine(old[m.name], m, define) if m.name in old else m for m in define.machines
+    )
     return msgspec.structs.replace(define, machines=machines)
 
 
@@ -281,7 +396,7 @@ def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldC
         before, after = getattr(was, field), getattr(becomes, field)
         if before == after:
             continue
-        if isinstance(before, msgspec.Struct):
+        if isinstance(before, msgspec.Struct) and not isinstance(before, MayPostpone):
             names = [inner.name for inner in msgspec.structs.fields(before)]
             yield from _differing(names, before, after)
         else:
@@ -291,6 +406,10 @@ def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldC
 def _shown(field: str, value: Any) -> Any:
     if field == "terminate_notice" and value is not None:
         return in_words(value)
+    if field == "may_postpone" and value is not None:
+        return str(value)
+    if field in ("windows", "blackouts"):
+        return [item.text for item in value]
     return msgspec.to_builtins(value)
 
 

@@ -6,33 +6,45 @@ from forewarn.core import Machine
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host, Policy
 from forewarn.core.time import SECOND
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.shapes import (
     FleetEntry,
     GroupEntry,
     HostEntry,
     MachineEntry,
+    MaintenanceEntry,
     PolicyEntry,
 )
 
 
 def entry_of(fleet: Fleet) -> FleetEntry:
     return FleetEntry(
-        hosts=[_host(host) for host in fleet.hosts],
-        groups=[_group(name, define) for name, define in fleet.groups.items()],
+        hosts=[host_entry(host) for host in fleet.hosts],
+        groups=[group_entry(name, define) for name, define in fleet.groups.items()],
+        maintenance=[configuration_entry(item) for item in fleet.configurations or ()] or None,
     )
 
 
-def _host(host: Host) -> HostEntry:
-    return HostEntry(name=host.name, labels=host.labels)
+def configuration_entry(configuration: MaintenanceConfiguration) -> MaintenanceEntry:
+    return MaintenanceEntry(
+        name=configuration.name,
+        select=configuration.select,
+        windows=[window.text for window in configuration.windows],
+        blackouts=[blackout.text for blackout in configuration.blackouts],
+    )
 
 
-def _group(name: str, define: Define) -> GroupEntry:
+def host_entry(host: Host) -> HostEntry:
+    return HostEntry(name=host.name, labels=host.labels, cordoned=host.cordoned or None)
+
+
+def group_entry(name: str, define: Define) -> GroupEntry:
     place = define.place
     return GroupEntry(
         name=name,
         kind=define.kind,
-        machines=[_machine(machine) for machine in define.machines],
+        machines=[machine_entry(machine) for machine in define.machines],
         policy=_policy(define.policy),
         labels=define.labels,
         scale_set="" if place.scale_set == name else place.scale_set,
@@ -43,7 +55,7 @@ def _group(name: str, define: Define) -> GroupEntry:
     )
 
 
-def _machine(machine: Machine) -> MachineEntry:
+def machine_entry(machine: Machine) -> MachineEntry:
     return MachineEntry(
         name=machine.name,
         addresses=list(machine.addresses),
@@ -65,4 +77,7 @@ def _policy(policy: Policy) -> PolicyEntry:
         auto_approve=list(policy.auto_approve),
         all_instances_down=policy.all_instances_down,
         terminate_notice=None if notice is None else f"{notice / SECOND:g}s",
+        windows=[window.text for window in policy.windows],
+        blackouts=[blackout.text for blackout in policy.blackouts],
+        may_postpone=None if policy.may_postpone is None else str(policy.may_postpone),
     )

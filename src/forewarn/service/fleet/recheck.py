@@ -16,20 +16,24 @@ from forewarn.core.deciding.define import merged_machine
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import Hint, conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.fleet.diff import BlockingEvent, about_hosts
-from forewarn.service.platform.host_state import unhealthy_warning
+from forewarn.service.fleet.diff import BlockingEvent, about_hosts, with_declared
+from forewarn.service.platform.host_state import (
+    unannounced_warning,
+    uncertain_warning,
+    unhealthy_warning,
+)
 from forewarn.store.port import States
 from forewarn.support.text import listing
 
 
 def with_current_hosts(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:
-    """Return the puts with the hosts as they are now, apart from their labels."""
+    """Return the puts with the hosts as they are now, apart from what a fleet file says."""
     return tuple(_with_current(put, hosts, by) for put in puts)
 
 
 def _with_current(put: Put, hosts: Mapping[str, Host], by: str) -> Put:
     if isinstance(put, HostPut) and (current := hosts.get(put.host.name)) is not None:
-        return HostPut(msgspec.structs.replace(current, labels=put.host.labels), by)
+        return HostPut(with_declared(current, put.host), by)
     return msgspec.structs.replace(put, by=by)
 
 
@@ -70,7 +74,7 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
         return
     current = {machine.name: machine for machine in group.machines}
     for machine in define.machines:
-        yield merged_machine(current.get(machine.name), machine)
+        yield merged_machine(current.get(machine.name), machine, define)
 
 
 def blocked_by(events: Collection[BlockingEvent]) -> Refused:
@@ -84,31 +88,46 @@ def blocked_by(events: Collection[BlockingEvent]) -> Refused:
 def stranded(machines: Sequence[str]) -> Refused:
     return conflict(
         f"a host would be removed to which machines were moved: {listing(machines)};"
-        " keep the host, or put them on another one"
+        " keep the host, or say where they are",
+        hint=Hint.RECORD_MOVE,
+        about=machines[0],
     )
 
 
-def unhealthy_warnings(
-    defines: Mapping[str, Define], groups: Mapping[str, Group], hosts: Mapping[str, Host]
+def arrival_warnings(
+    defines: Mapping[str, Define],
+    groups: Mapping[str, Group],
+    hosts: Mapping[str, Host],
+    planned: Collection[str],
 ) -> tuple[str, ...]:
-    """Return a warning for each host that is not healthy and is given machines."""
+    """Return warnings about machines that are put on hosts which are not healthy, or for which
+    maintenance is planned that does not include them; and about those that might be there."""
     unhealthy = {name: host for name, host in hosts.items() if not host.healthy}
-    if not unhealthy:
+    planned = set(planned) - unhealthy.keys()
+    risky = unhealthy.keys() | planned
+    if not risky:
         return ()
     arrivals: dict[str, list[str]] = {}
+    uncertain: dict[str, list[str]] = {}
     for name, define in defines.items():
-        wanted = [machine for machine in define.machines if machine.host in unhealthy]
+        wanted = [machine for machine in define.machines if machine.host in risky]
         group = groups.get(name) if wanted else None
         current = {machine.name: machine for machine in group.machines} if group else {}
         for machine in wanted:
             before = current.get(machine.name)
-            after = merged_machine(before, machine)
-            if (
-                after.alive
-                and after.host in unhealthy
-                and (before is None or before.host != after.host)
-            ):
+            after = merged_machine(before, machine, define)
+            if not after.alive:
+                continue
+            if after.host in risky and (before is None or before.host != after.host):
                 arrivals.setdefault(after.host, []).append(machine.name)
-    return tuple(
-        unhealthy_warning(unhealthy[name], machines) for name, machines in arrivals.items()
-    )
+            if after.disputed in planned and (before is None or not before.disputed):
+                uncertain.setdefault(after.disputed, []).append(machine.name)
+    notes = []
+    for name, machines in arrivals.items():
+        if name in unhealthy:
+            notes.append(unhealthy_warning(unhealthy[name], machines))
+        else:
+            notes.append(unannounced_warning(name, machines))
+    for name, machines in uncertain.items():
+        notes.append(uncertain_warning(name, machines))
+    return tuple(notes)

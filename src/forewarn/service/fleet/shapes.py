@@ -1,7 +1,7 @@
 """The shapes of a fleet file, and its JSON Schema.
 
 Needs nothing but msgspec and the core. Which values fit together is `build.py`; how the text is
-parsed is `read.py` and `support/yaml_events.py`.
+parsed is `read.py` and `support/yaml/events.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from forewarn.core.labels import (
     MAX_LABEL_VALUE,
     MAX_LABELS,
 )
+from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
+from forewarn.core.windows import MAX_CONFIGURATIONS
 
 MAX_DOMAIN = 999
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure
@@ -44,6 +46,23 @@ def _meta(description: str, **more: Any) -> Meta:
 Labels = Annotated[
     dict[str, Annotated[str, Meta(extra_json_schema=_VALUE)]],
     _meta("Names and values to select it by, for example in a rollout.", **_LABELS),
+]
+
+
+Windows = Annotated[
+    list[str],
+    _meta(
+        "Maintenance starts only while one of these is open, such as"
+        " 'sat,sun 22:00-04:00 Europe/Berlin'; by default, at any time.",
+        maxItems=MAX_WINDOWS,
+    ),
+]
+Blackouts = Annotated[
+    list[str],
+    _meta(
+        "No maintenance starts in these times, such as '2026-12-20 to 2027-01-06 Europe/Berlin'.",
+        maxItems=MAX_BLACKOUTS,
+    ),
 ]
 
 
@@ -106,6 +125,29 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
             " default, deletions are not announced."
         ),
     ] = None
+    windows: Windows = []
+    blackouts: Blackouts = []
+    may_postpone: Annotated[
+        str | None,
+        _meta(
+            "By how much each event may be postponed in total, and how often: '2h, twice'. By"
+            " default, events cannot be postponed."
+        ),
+    ] = None
+
+
+class MaintenanceEntry(
+    msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """When maintenance of some machines may start: a maintenance configuration."""
+
+    name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
+    select: Annotated[
+        str,
+        _meta("Labels of the machines, such as tier=web,!canary; by default, all machines."),
+    ] = ""
+    windows: Windows = []
+    blackouts: Blackouts = []
 
 
 class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -114,7 +156,9 @@ class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
     name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
     kind: Annotated[GroupKind, _meta("What kind of group; standalone has exactly one machine.")]
     machines: Annotated[list[MachineEntry], _meta("Its machines.", minItems=1)]
-    policy: PolicyEntry = msgspec.field(default_factory=PolicyEntry)
+    policy: Annotated[PolicyEntry, _meta("How user events and deletions are treated.")] = (
+        msgspec.field(default_factory=PolicyEntry)
+    )
     labels: Labels = {}
     scale_set: Annotated[
         str,
@@ -138,6 +182,9 @@ class HostEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_d
 
     name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
     labels: Labels = {}
+    cordoned: Annotated[
+        bool | None, _meta("Whether no machine is moved to it; by default, this stays as it is.")
+    ] = None
 
 
 class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -148,6 +195,14 @@ class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
         list[HostEntry | Annotated[str, _meta("A host's name.", **_NAMED)]],
         _meta("What machines run on."),
     ] = []
+    maintenance: Annotated[
+        list[MaintenanceEntry] | None,
+        _meta(
+            "When maintenance may start, for machines of all groups. An empty list removes all"
+            " configurations; by default, they stay as they are.",
+            maxItems=MAX_CONFIGURATIONS,
+        ),
+    ] = None
     location: Annotated[str, _meta("Default for all groups.")] = "local"
     resource_group: Annotated[str, _meta("Default for all groups.")] = "forewarn"
     subscription: Annotated[str, _meta("Default for all groups.")] = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from forewarn.core import Event, Group, Machine
+from forewarn.core import Event, Group, Machine, Status
 from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
 
@@ -19,18 +19,25 @@ class HostIndex:
         self._machines_by_host: dict[
             str, dict[str, str]
         ] = {}  # by host: machines, and their groups
+        self._disputed_by_host: dict[
+            str, dict[str, str]
+        ] = {}  # by host: machines that a file has there, but are known to be elsewhere
         self._events_by_host: dict[str, dict[str, str]] = {}  # by host: events, and their groups
         self._indexed: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
         self._ranking: list[tuple[int, str]] = []  # every host, by its number of machines
         self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
         self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._names: frozenset[str] | None = None
+        self._changed: set[str] = set()  # hosts whose machines or events have changed
+        # By host: machines that are, or may be, on it and do not know of its planned maintenance.
+        self.unwarned: Mapping[str, tuple[str, ...]] = {}
         store.on_commit(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():
             self._index(group)
         self._unranked.update(self._store.registry.hosts)
+        self._find_unwarned()
 
     def names(self) -> frozenset[str]:
         """Return the names of all hosts."""
@@ -42,10 +49,30 @@ class HostIndex:
         """Return the groups that have machines on a host, including gone ones, sorted by name."""
         return sorted(set(self._machines_by_host.get(host, {}).values()))
 
+    def members_on(self, hosts: Iterable[str]) -> dict[str, list[Machine]]:
+        """Return the machines on any of these hosts, including gone ones, by their group."""
+        names: dict[str, set[str]] = {}
+        for host in hosts:
+            for machine, group in self._machines_by_host.get(host, {}).items():
+                names.setdefault(group, set()).add(machine)
+        groups = self._store.groups
+        return {
+            group: list(groups[group].named(of_group).values()) for group, of_group in names.items()
+        }
+
     def machines_on(self, host: str) -> list[Machine]:
         """Return the machines on a host that are not gone, sorted by name."""
+        return self._alive(self._machines_by_host.get(host, {}))
+
+    def disputed_on(self, host: str) -> list[Machine]:
+        """Return the machines of which it is disputed whether they are on this host: a fleet file
+        names another host than the one that they are known to have moved to."""
+        claimed = self._alive(self._disputed_by_host.get(host, {}))
+        return claimed + [machine for machine in self.machines_on(host) if machine.disputed]
+
+    def _alive(self, names: Mapping[str, str]) -> list[Machine]:
         machines = []
-        for name, group in sorted(self._machines_by_host.get(host, {}).items()):
+        for name, group in sorted(names.items()):
             machine = self._store.groups[group].machine(name)
             if machine is not None and machine.alive:
                 machines.append(machine)
@@ -60,10 +87,18 @@ class HostIndex:
                 events.append(event)
         return sorted(events, key=lambda event: (event.raised_at, event.group, event.id))
 
+    def maintenance_of(self, host: str) -> list[Event]:
+        """Return the events of its maintenance as a whole, which disturbs whoever is on it."""
+        return [event for event in self.events_about(host) if event.joint is not None]
+
+    def maintained(self) -> frozenset[str]:
+        """Return the hosts for which such maintenance is planned or under way."""
+        return frozenset(host for host in self._events_by_host if self.maintenance_of(host))
+
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
-        """Return the hosts that a machine could move to, the best first: healthy hosts for which
-        nothing is planned; preferably without another update domain of its group, and then with
-        few machines."""
+        """Return the hosts that a machine could move to, the best first: healthy hosts that are not
+        cordoned and for which nothing is planned; preferably without another update domain of its
+        group, and then with few machines."""
         record = self._store.groups[group].machine(machine)
         domain, current = (record.update_domain, record.host) if record else (0, "")
         members = self._store.groups[group].machines
@@ -73,7 +108,7 @@ class HostIndex:
         less_suitable: list[str] = []
         self._rank()
         for _, name in self._ranking:
-            if not hosts[name].healthy or name == current or self._events_by_host.get(name):
+            if not hosts[name].takes_machines or name == current or self._events_by_host.get(name):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == MAX_OFFERED:
@@ -99,6 +134,7 @@ class HostIndex:
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group)
+        self._find_unwarned()
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
@@ -117,19 +153,61 @@ class HostIndex:
             for machine in machines:
                 if id(machine) in same:
                     continue
+                self._changed |= {machine.host, machine.disputed}
                 on_host = self._machines_by_host.get(machine.host)
                 if on_host is not None and on_host.get(machine.name) == group.name:
                     del on_host[machine.name]
                     self._unranked.add(machine.host)
+                claimed = self._disputed_by_host.get(machine.disputed, {})
+                if claimed.get(machine.name) == group.name:
+                    del claimed[machine.name]
             for machine in group.machines:
                 if machine.host and id(machine) not in same:
+                    self._changed |= {machine.host, machine.disputed}
                     self._machines_by_host.setdefault(machine.host, {})[machine.name] = group.name
                     self._unranked.add(machine.host)
+                    if machine.disputed:
+                        claimed = self._disputed_by_host.setdefault(machine.disputed, {})
+                        claimed[machine.name] = group.name
         if events is not group.events:
             for event in events:
                 if event.host:
+                    self._changed.add(event.host)
                     self._events_by_host[event.host].pop(event.id, None)
             for event in group.events:
                 if event.host:
+                    self._changed.add(event.host)
                     self._events_by_host.setdefault(event.host, {})[event.id] = group.name
         self._indexed[group.name] = group.machines, group.events
+
+    def _find_unwarned(self) -> None:
+        """Look again at the hosts that have changed."""
+        after = dict(self.unwarned)
+        for host in self._changed:
+            after.pop(host, None)
+            if machines := self._unwarned_on(host):
+                after[host] = machines
+        self._changed.clear()
+        if after != self.unwarned:
+            self.unwarned = after
+
+    def _unwarned_on(self, host: str) -> tuple[str, ...]:
+        events = self.maintenance_of(host)
+        if not events or any(event.status is not Status.SCHEDULED for event in events):
+            return ()
+        warned = {name for event in events for name in event.resources if name not in event.left}
+        there = self.machines_on(host) + self._alive(self._disputed_by_host.get(host, {}))
+        # Maintenance that is split concerns one update domain at a time.
+        domains = {event.joint.domain for event in events if event.joint is not None}
+        if None not in domains:
+            there = [machine for machine in there if machine.update_domain in domains]
+        names = [machine.name for machine in there if machine.name not in warned]
+        return tuple(name for name in names if not self._leaving(name, host))
+
+    def _leaving(self, machine: str, host: str) -> bool:
+        """Has the delete of a machine started?"""
+        group = self._machines_by_host.get(host, {}).get(machine, "")
+        return any(
+            event.traits.deletes and event.status is Status.STARTED and machine in event.resources
+            for event in (self._store.groups[group].events if group else ())
+        )

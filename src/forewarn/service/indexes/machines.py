@@ -14,6 +14,8 @@ class MachineIndex:
         self._store = store
         self._group_of: dict[str, str] = {}
         self._members: dict[str, tuple[Machine, ...]] = {}
+        self._at: dict[str, str] = {}  # by address: the machine that has it
+        self._with_id: dict[str, str] = {}  # the same by vm_id
         store.on_commit(self._on_commit)
 
     def load(self) -> None:
@@ -31,6 +33,19 @@ class MachineIndex:
         group = self._store.groups.get(self._group_of.get(name, ""))
         machine = group.machine(name) if group else None
         return (group, machine) if group and machine else None
+
+    def at(self, address: str) -> str | None:
+        """Return the machine that has this address."""
+        return self._at.get(address)
+
+    def present_at(self, address: str) -> Machine | None:
+        """Return the machine that has this address, unless it is gone."""
+        place = self.machine(self._at.get(address, ""))
+        return place[1] if place and place[1].alive else None
+
+    def with_id(self, vm_id: str) -> str | None:
+        """Return the machine that has this id."""
+        return self._with_id.get(vm_id.lower())
 
     def group(self, name: str) -> Group | None:
         group = self._store.groups.get(name)
@@ -60,4 +75,30 @@ class MachineIndex:
                 del self._group_of[name]
         for name in after - before:
             self._group_of[name] = group.name
-        self._members[group.name] = group.machines
+        if group.machines:
+            self._members[group.name] = group.machines
+        else:
+            self._members.pop(group.name, None)
+        kept = {id(machine) for machine in members} & {id(machine) for machine in group.machines}
+        for machine in members:
+            if id(machine) not in kept:
+                self._forget(machine)
+        for machine in group.machines:
+            if id(machine) not in kept:
+                self._with_id[machine.vm_id.lower()] = machine.name
+                self._at |= dict.fromkeys(machine.addresses, machine.name)
+
+    def _forget(self, machine: Machine) -> None:
+        """Forget the address and id of a machine, unless it has them in another group now."""
+        place = self.machine(machine.name)
+        current = place[1] if place else None
+        for address in machine.addresses:
+            if self._at.get(address) == machine.name and not (
+                current and address in current.addresses
+            ):
+                del self._at[address]
+        vm_id = machine.vm_id.lower()
+        if self._with_id.get(vm_id) == machine.name and not (
+            current and current.vm_id.lower() == vm_id
+        ):
+            del self._with_id[vm_id]

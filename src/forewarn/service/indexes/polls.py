@@ -1,22 +1,30 @@
 """Index of polls: which machine polled when, and when it was first shown each event.
 
-In memory. Only when a group last polled, which machine was shown an event first, and when a token
-was last used are saved every few seconds; the last of them may be lost.
+In memory. When groups and machines last polled and when tokens were last used is saved every few
+seconds; the last of them may be lost, except when the service is stopped. Machines are saved in
+turn, a limited number at a time, so that the cost of a save does not grow with the fleet. A first
+sighting of an event is saved at once, so that the history has it before whatever it leads to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
 from forewarn.core import Event, Group, Now, Time
 from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
+from forewarn.core.events import ApprovalKind
 from forewarn.core.history import Record
 from forewarn.core.history import seen as first_seen
+from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
-from forewarn.store.port import Commit, PollSightings, Store
+from forewarn.service.indexes.unknown_callers import UnknownCallers
+from forewarn.store.port import Commit, MachineSighting, PollSightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two saves
+MACHINES_AT_ONCE = 2_000  # that a save looks at: 100,000 have had their turn after four minutes
 
 
 _NONE: dict[str, Time] = {}  # shared by all machines that were shown no event: most of a fleet
@@ -25,7 +33,16 @@ _NONE: dict[str, Time] = {}  # shared by all machines that were shown no event: 
 class MachinePolls:
     """The polls of one machine."""
 
-    __slots__ = ("count", "first_sights", "incarnation", "last", "version")
+    __slots__ = (
+        "answered",
+        "count",
+        "first_sights",
+        "ignored",
+        "incarnation",
+        "last",
+        "saved",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,16 +50,40 @@ class MachinePolls:
         self.version = ""
         self.incarnation = -1
         self.first_sights = _NONE  # by event, while it is active
+        self.ignored = 0  # as in MachineSighting
+        self.answered: Time | None = None
+        self.saved: Time = -1  # `last` when it was saved, unless something else has changed since
+
+    @classmethod
+    def stored(cls, sighting: MachineSighting) -> MachinePolls:
+        polls = cls()
+        polls.count, polls.last, polls.version = sighting.polls, sighting.polled, sighting.version
+        polls.ignored, polls.answered = sighting.ignored, sighting.answered
+        polls.saved = sighting.polled
+        return polls
+
+    def sighting(self) -> MachineSighting:
+        return MachineSighting(
+            polled=self.last,
+            version=self.version,
+            polls=self.count,
+            ignored=self.ignored,
+            answered=self.answered,
+        )
 
 
 class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._polls: dict[str, MachinePolls] = {}
+        self._turn: Iterator[str] = iter(())  # the machines that are saved next
+        self.saved_at: Time = 0  # when the store could last be written
         self._last_polls: dict[str, int] = {}
         self._unsaved: set[str] = set()
         self._shown: set[str] = set()  # active events that a machine has been shown
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
+        self.first_unsaved = asyncio.Event()  # set while one of them waits to be saved
+        self.unknown_callers = UnknownCallers()
         self._uses: dict[str, Time] = {}  # by token
         self._unsaved_uses: set[str] = set()
         store.on_commit(self._on_commit)
@@ -53,6 +94,10 @@ class PollIndex:
 
     def polls(self, machine: str) -> MachinePolls | None:
         return self._polls.get(machine)
+
+    def all(self) -> Collection[MachinePolls]:
+        """Return the polls of all machines that have ever polled and are not gone."""
+        return self._polls.values()
 
     def first_sights(self, event: str, machines: Collection[str]) -> dict[str, Time]:
         """Return when each of the machines was first shown the event, if it was."""
@@ -106,13 +151,16 @@ class PollIndex:
                 if id not in self._shown:
                     self._shown.add(id)
                     self._firsts[id] = group, machine, at
+                    self.first_unsaved.set()
 
     def _correct(self, clock: Correction) -> None:
         """Correct times that were noted while the clock was ahead."""
         for polls in self._polls.values():
-            polls.last = clock.past(polls.last)
+            polls.last, polls.answered = clock.past(polls.last), clock.past(polls.answered)
+            polls.saved = clock.past(polls.saved)
             for id, at in polls.first_sights.items():
                 polls.first_sights[id] = clock.past(at)
+        self.unknown_callers.correct(clock)
         for token, at in self._uses.items():
             self._uses[token] = clock.past(at)
         self._firsts = {id: (g, m, clock.past(at)) for id, (g, m, at) in self._firsts.items()}
@@ -121,16 +169,32 @@ class PollIndex:
         sightings = await self._store.sightings()
         self._last_polls.update(sightings.seen)
         self._uses.update(sightings.used)
+        if machines := sightings.machines:
+            for group in self._store.groups.values():
+                for machine in group.machines:
+                    sighting = machines.get(machine.name)
+                    if sighting is not None and machine.alive:
+                        self._polls[machine.name] = MachinePolls.stored(sighting)
         return sightings
 
-    async def save(self, now: Now) -> None:
+    async def save(self, now: Now, *, all_machines: bool = False) -> None:
+        """Save what has changed; of the machines, those whose turn it is, or all of them."""
         unsaved, self._unsaved = self._unsaved, set()
         firsts, self._firsts = self._firsts, {}
+        self.first_unsaved.clear()
         uses, self._unsaved_uses = self._unsaved_uses, set()
+        names = self._machines() if all_machines else self._next_machines()
+        machines = {}
+        for name in names:
+            polls = self._polls.get(name)
+            if polls is not None and polls.saved != polls.last:
+                machines[name] = polls.sighting()
+                polls.saved = polls.last
         try:
             await self._store.save(
                 PollSightings(
                     seen={group: self._last_polls[group] for group in unsaved},
+                    machines=machines,
                     served_until=now.at,
                     lost=now.lost,
                     firsts=tuple(await self._records(firsts)),
@@ -141,7 +205,25 @@ class PollIndex:
             self._unsaved |= unsaved
             self._firsts = {**self._firsts, **firsts}
             self._unsaved_uses |= uses
+            for name in machines:
+                if polls := self._polls.get(name):
+                    polls.saved = -1
             raise
+        self.saved_at = now.at
+
+    def _machines(self) -> Iterator[str]:
+        """Yield all machines, group by group: neighbours are close to each other in the store."""
+        for name in list(self._store.groups):
+            for machine in self._store.groups[name].machines:
+                yield machine.name
+
+    def _next_machines(self) -> list[str]:
+        """Return the machines whose turn it is; after the last one, the first has its turn."""
+        names = list(islice(self._turn, MACHINES_AT_ONCE))
+        if not names:
+            self._turn = self._machines()
+            names = list(islice(self._turn, MACHINES_AT_ONCE))
+        return names
 
     async def _records(self, firsts: Mapping[str, tuple[str, str, Time]]) -> list[Record]:
         """Return the records to save, also for events that are over by now."""
@@ -165,6 +247,8 @@ class PollIndex:
                 self._correct(Correction(commit.at, put.before - commit.at))
         for entry in commit.entries:
             for item in entry.items:
+                if isinstance(item, EventMoved):
+                    self._answered(item, commit.at)
                 match item:
                     case EventMoved(event=event) if event.id in self._shown and event.status.over:
                         self._shown.discard(event.id)
@@ -179,3 +263,25 @@ class PollIndex:
                         self._polls.pop(name, None)
                     case MachinePut(machine=machine) if machine.gone:
                         self._polls.pop(machine.name, None)
+                    case MachinePut(machine=machine):
+                        self.unknown_callers.forget(machine.addresses)
+
+    def _answered(self, item: EventMoved, at: Time) -> None:
+        """Note which machine has answered an event, and which could have and did not."""
+        event = item.event
+        match item.what:
+            case Move.APPROVE if event.approved and event.approved.kind is ApprovalKind.GUEST:
+                answered = self._polls.get(event.approved.by)
+            case Move.READY:
+                answered = self._polls.get(item.by)
+            case Move.START if event.approved is None and event.id in self._shown:
+                for name in event.resources:
+                    polls = self._polls.get(name)
+                    if polls is not None and event.id in polls.first_sights:
+                        polls.ignored += 1
+                        polls.saved = -1
+                return
+            case _:
+                return
+        if answered is not None:
+            answered.answered, answered.saved = at, -1

@@ -1,16 +1,40 @@
-"""Explanations of what an event waits for.
+"""Explanations of what an event waits for, and advice on what would help.
 
 The holds of a Scheduled event come from the predicates that decide (core/deciding/holds.py,
-core/deciding/joint.py); those of a Started event come from its attempt.
+core/deciding/joint.py); those of a Started event come from its attempt. Nothing is advised without
+having been tried: advice is decided on a copy of the state first.
 """
 
 from __future__ import annotations
 
+import enum
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from typing import cast
+
 import msgspec
 
-from forewarn.core import Event, Status, Time
-from forewarn.core.deciding.holds import Hold, HoldKind
+from forewarn.core import Event, Group, Now, Refused, Status, Time, apply, decide
+from forewarn.core import commands as c
+from forewarn.core.deciding import joint
+from forewarn.core.deciding.holds import Hold, HoldKind, behind
 from forewarn.core.deciding.start import carried_out_jointly
+
+BY_APPROVAL = (HoldKind.NOTICE, HoldKind.GRACE)  # holds that any machine of the group can lift
+
+
+class AdviceKind(enum.Enum):
+    """What an operator could do; the first three are verbs for an event."""
+
+    APPROVE = "approve"
+    RETRY = "retry"  # if it did not happen
+    FINISH = "finish"  # if it did
+    ACCEPT_CLOCK = "accept-clock"  # if it is right
+
+
+class Advice(msgspec.Struct, frozen=True):
+    kind: AdviceKind
+    event: str = ""
 
 
 class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +44,10 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[Hold, ...]
     message: str
     seen_by: dict[str, Time]  # machines that were shown it, and when first
+    advice: tuple[Advice, ...] = ()  # all of it together helps
+    # Machines of a Scheduled event that do not poll any more, and when they last did; None: never.
+    not_listening: dict[str, Time | None] = {}
+    unheard: bool = False  # no machine of its group polls, so that nobody sees it or approves it
 
 
 def under_way(event: Event) -> tuple[Hold, ...]:
@@ -71,3 +99,85 @@ def summary(event: Event, holds: tuple[Hold, ...]) -> str:
     else:
         head = "approved, but waiting" if event.approved else "waiting"
     return f"{head}: {'; '.join(hold.message for hold in holds)}"
+
+
+def state_hold(holds: Iterable[Hold], since: Time) -> tuple[Hold, ...]:
+    """Return the holds of an event while the state cannot be written."""
+    state = Hold(
+        kind=HoldKind.STATE,
+        message="the state cannot be written: nothing starts or ends, and no command is carried"
+        " out, until it can",
+        since=since,
+        unblocked_by="whoever frees disk space or repairs what the service's log reports; it then"
+        " continues by itself",
+    )
+    return behind(state, holds, "nobody before the state can be written again")
+
+
+def unheard(holds: Iterable[Hold], group: str) -> tuple[Hold, ...]:
+    """Return the holds of an event that no machine of the group will approve."""
+    return tuple(
+        msgspec.structs.replace(
+            hold,
+            unblocked_by="an operator, by approving it; no machine of group"
+            f" '{group}' has polled in the last hour",
+        )
+        if hold.kind in BY_APPROVAL
+        else hold
+        for hold in holds
+    )
+
+
+def advice_for(
+    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: Now
+) -> tuple[Advice, ...]:
+    """Return what an operator can do about an event so that it starts or ends."""
+    clock = () if now.untrusted is None else (Advice(AdviceKind.ACCEPT_CLOCK),)
+    if event.status is Status.SCHEDULED:
+        return clock or _approvals(event, holds, groups, now)
+    if event.status is Status.STARTED:
+        return (*clock, *_for_started(event, groups, now))
+    return ()
+
+
+def _approvals(
+    event: Event, holds: Iterable[Hold], groups: Mapping[str, Group], now: Now
+) -> tuple[Advice, ...]:
+    """Return the approvals that start the event at once; empty if none do."""
+    missing = dict.fromkeys(
+        id
+        for hold in holds
+        if hold.kind in (HoldKind.JOINT, HoldKind.COUPLING)
+        for id in hold.waits_for
+    )
+    ids = [id for id in {event.id: None, **missing} if id != event.id or event.approved is None]
+    names = event.joint.groups if event.joint else (event.group,)
+    states: ChainMap[str, Group] = ChainMap({}, cast(dict[str, Group], groups))  # a copy on write
+    for id in ids:
+        name = next((name for name in names if states[name].event(id)), None)
+        if name is None:
+            return ()
+        decision = decide(states[name], c.OperatorApprove(id=id, by=""), now)
+        if isinstance(decision, Refused):
+            return ()
+        states[name] = apply(states[name], decision.items)
+    if event.joint is not None:
+        joint.settle_joints(states, {event.joint.id: event.joint}, now)
+    after = states[event.group].event(event.id)
+    if after is None or after.status is Status.SCHEDULED:
+        return ()
+    return tuple(Advice(AdviceKind.APPROVE, id) for id in ids)
+
+
+def _for_started(event: Event, groups: Mapping[str, Group], now: Now) -> Iterable[Advice]:
+    """Yield whether the event, or the one that is carried out for it, can be retried or ended."""
+    if event.joint is not None:
+        events = joint.members(groups, event.joint).values()
+        event = next((member for member in events if member.attempt is not None), event)
+    retry = c.Retry(id=event.id, by="")
+    finish = c.Finish(id=event.id, by="", reason="advice")
+    for kind, command in ((AdviceKind.RETRY, retry), (AdviceKind.FINISH, finish)):
+        if kind is AdviceKind.RETRY and now.untrusted is not None:
+            continue  # nothing is carried out
+        if not isinstance(decide(groups[event.group], command, now), Refused):
+            yield Advice(kind, event.id)

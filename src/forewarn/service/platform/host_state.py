@@ -13,7 +13,7 @@ import msgspec
 
 from forewarn.core import Group, Machine, Refused, Status
 from forewarn.core.fleet import Health, Host
-from forewarn.core.refusal import conflict, unknown
+from forewarn.core.refusal import Hint, conflict, unknown
 from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import Time
 from forewarn.service.engine.writer import Check
@@ -41,6 +41,26 @@ def affected_by(store: Store, host_index: HostIndex, host: str) -> Affected:
         if machines:
             affected.append((group, machines))
     return affected
+
+
+def placement_problem(host_index: HostIndex, host: str) -> Refused | None:
+    """Refuse to work on a host while it is disputed whether a machine is on it."""
+    disputed = host_index.disputed_on(host)
+    if not disputed:
+        return None
+    where = [f"{m.name} (file: {m.disputed}, known: {m.host})" for m in disputed]
+    return conflict(
+        f"it is not certain which machines are on host '{host}': a fleet file contradicts where"
+        f" machines are known to be: {listing(where)}; somebody on it might not be warned",
+        hint=Hint.RECORD_MOVE,
+        about=disputed[0].name,
+    )
+
+
+def disputed_notes(host_index: HostIndex, host: str) -> tuple[str, ...]:
+    """Return the same as a note, for what cannot wait."""
+    problem = placement_problem(host_index, host)
+    return () if problem is None else (problem.message,)
 
 
 def not_enabled(affected: Affected) -> tuple[str, ...]:
@@ -99,9 +119,9 @@ def health_problem(host: Host, health: Health) -> Refused | None:
     match health:
         case Health.HEALTHY if host.healthy:
             return conflict(f"host '{host.name}' is healthy; there is nothing to repair")
-        case Health.DEGRADED if not host.healthy:
-            return conflict(f"host '{host.name}' is already {host.health.value}")
-        case Health.FAILED if host.health is Health.FAILED:
+        case Health.DEGRADED if host.health is Health.DEGRADED:
+            return conflict(f"host '{host.name}' is already degraded")
+        case Health.DEGRADED | Health.FAILED if host.health is Health.FAILED:
             return conflict(f"host '{host.name}' has already failed")
     return None
 
@@ -110,10 +130,8 @@ def health_check(name: str, health: Health) -> Check:
     """Return a check that refuses if the host is gone, or can no longer change to this health."""
 
     def check(states: States) -> Refused | None:
-        host = states.registry.hosts.get(name)
-        if host is None:
-            return unknown(f"host '{name}' has just been removed")
-        return health_problem(host, health)
+        refused = known_check(name)(states)
+        return refused or health_problem(states.registry.hosts[name], health)
 
     return check
 
@@ -149,6 +167,32 @@ def with_health(
     return put
 
 
+def with_cordon(
+    name: str, by: str, *, note: str = "", default_note: str = ""
+) -> Callable[[States], Sequence[Put]]:
+    """Return a function that stores the host as cordoned and otherwise as it is. A host that is
+    cordoned keeps its note unless there is another one."""
+
+    def put(states: States) -> Sequence[Put]:
+        host = states.registry.hosts[name]
+        reason = note or host.cordon_note or ("" if host.cordoned else default_note)
+        cordoned = msgspec.structs.replace(host, cordoned=True, cordon_note=reason)
+        return () if cordoned == host else (HostPut(cordoned, by),)
+
+    return put
+
+
+def known_check(name: str) -> Check:
+    """Return a check that refuses if the host is gone."""
+
+    def check(states: States) -> Refused | None:
+        if name in states.registry.hosts:
+            return None
+        return unknown(f"host '{name}' has just been removed")
+
+    return check
+
+
 def host_of_gone(states: States, group: str, machine: str) -> Host | None:
     """Return the host that a gone machine would be on again; None if the machine is not gone."""
     record = states[group].machine(machine)
@@ -161,4 +205,21 @@ def unhealthy_warning(host: Host, machines: Sequence[str]) -> str:
     return (
         f"host '{host.name}' {state}, and no event announces this to {listing(machines)}: repair"
         " the host, or put its machines on another one"
+    )
+
+
+def unannounced_warning(host: str, machines: Sequence[str]) -> str:
+    """Warn a caller who puts machines on a host for which maintenance is planned."""
+    return (
+        f"maintenance of host '{host}' is planned or under way, and is not announced to"
+        f" {listing(machines)}: cancel it and plan it again, or put the machines on another host"
+    )
+
+
+def uncertain_warning(host: str, machines: Sequence[str]) -> str:
+    """Warn a caller whose file names a host for which maintenance is planned."""
+    return (
+        f"maintenance of host '{host}' is planned or under way, and is not announced to"
+        f" {listing(machines)}, which the file has there: record where they are, and if they are"
+        " there, cancel the maintenance and plan it again"
     )

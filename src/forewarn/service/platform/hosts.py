@@ -7,31 +7,36 @@ together (core/deciding/joint.py). Machines that can go separately get separate 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from forewarn.core import Event, EventType, Machine, Refused, Status, Time
 from forewarn.core import commands as c
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.events import UNKNOWN_DURATION, Joint, Span
+from forewarn.core.events import UNKNOWN_DURATION, Joint
 from forewarn.core.fleet import Health, Host
 from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, unknown_name
-from forewarn.core.registry import Put
+from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import DAY, Duration
+from forewarn.core.windows import Span
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.host_state import (
     Affected,
     affected_by,
+    disputed_notes,
     first_refusal,
     health_check,
     health_problem,
+    known_check,
     machines_changed,
     not_enabled,
+    placement_problem,
     unchanged_check,
+    with_cordon,
     with_health,
 )
 from forewarn.service.platform.platform import Outcomes, Platform
@@ -95,6 +100,10 @@ class Hosts:
         hosts = self._store.registry.hosts.values()
         return [host for host in hosts if selector is None or matches(selector, host.labels)]
 
+    def members_on(self, names: Iterable[str]) -> dict[str, list[Machine]]:
+        """Return the machines on any of these hosts, including gone ones, by their group."""
+        return self._host_index.members_on(names)
+
     def machines_on(self, name: str) -> list[Machine]:
         return self._host_index.machines_on(name)
 
@@ -111,14 +120,18 @@ class Hosts:
         notice: Duration | None = None,
         not_before: Time | None = None,
         short_notice: bool = False,
+        ignore_windows: bool = False,
         description: str | None = None,
         duration: int | None = None,
+        ticket: str = "",
         span: Span | None = None,
         cause: str = "",
+        domain: int | None = None,
         unless: Check = lambda _: None,
     ) -> Outcomes | Refused:
         """Announce maintenance of a host: for all its groups at one instant, or for its machines
-        one by one. `unless` is asked in the commit and may still refuse."""
+        one by one; with `domain`, only for the machines of this update domain. `unless` is asked in
+        the commit and may still refuse."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -128,8 +141,14 @@ class Hosts:
                 f"for host '{name}', maintenance is already planned or under way:"
                 f" {listing([f'{event.type.value} {event.id}' for event in pending])}"
             )
+        if problem := placement_problem(self._host_index, name):
+            return problem
+        puts = with_cordon(name, by, default_note="evacuated") if evacuate else lambda _: ()
         if not affected:
-            return Outcomes((), (f"no machine is on host '{name}': there is nothing to announce",))
+            notes = (f"no machine is on host '{name}': there is nothing to announce",)
+            if not evacuate:
+                return Outcomes((), notes)
+            return await self._platform.announce_all([], notes, puts, known_check(name))
         one_by_one = evacuate or mode is MaintenanceMode.LIVE_MIGRATION
         template = c.Raise(
             id="",
@@ -139,24 +158,86 @@ class Hosts:
             notice=notice,
             not_before=not_before,
             short_notice=short_notice,
+            ignore_windows=ignore_windows,
             description=DESCRIPTIONS["migration" if one_by_one else "maintenance"]
             if description is None
             else description,
             duration=_impact_seconds(mode, one_by_one) if duration is None else duration,
+            ticket=ticket,
             host=name,
             span=span,
             moves=one_by_one,
             cause=cause or f"host/{name}/{self._platform.new_id()}",
         )
+        concerned = affected if domain is None else _of_domain(affected, domain)
         commands = (
-            self._one_by_one(affected, template)
+            self._one_by_one(concerned, template)
             if one_by_one
-            else self._jointly(affected, template)
+            else self._jointly(concerned, template, domain)
         )
         if isinstance(commands, Refused):
             return commands
-        unless = first_refusal(unless, machines_changed(self._host_index, name, affected))
-        return await self._platform.announce_all(commands, not_enabled(affected), unless=unless)
+        unless = first_refusal(
+            unless,
+            machines_changed(self._host_index, name, affected),
+            lambda _: placement_problem(self._host_index, name),
+            known_check(name),
+        )
+        return await self._platform.announce_all(
+            commands,
+            (*not_enabled(concerned), *self._not_listening(concerned)),
+            puts=puts,
+            unless=unless,
+        )
+
+    async def cordon(self, name: str, by: str, *, note: str = "") -> Outcomes | Refused:
+        """Let no machine be moved to a host, until `uncordon` or `put_back`."""
+        host = self.host(name)
+        if isinstance(host, Refused):
+            return host
+        notes = (f"host '{name}' was already cordoned",) if host.cordoned else ()
+        puts = with_cordon(name, by, note=note)
+        return await self._platform.announce_all([], notes, puts, known_check(name))
+
+    async def uncordon(self, name: str, by: str) -> Outcomes | Refused:
+        """Let machines be moved to a host again."""
+        return await self._uncordoned(name, by, [], ())
+
+    async def put_back(self, name: str, by: str) -> Outcomes | Refused:
+        """Put a host back into service: withdraw what is still planned to empty it, and let
+        machines be moved to it again."""
+        leaving = [event for event in self.events_about(name) if event.moves]
+        commands: list[tuple[str, c.Command]] = [
+            (event.group, c.Cancel(id=event.id, by=by, why=f"host '{name}' is back in service"))
+            for event in leaving
+            if event.status is Status.SCHEDULED
+        ]
+        return await self._uncordoned(name, by, commands, _continuing(leaving))
+
+    async def _uncordoned(
+        self,
+        name: str,
+        by: str,
+        commands: list[tuple[str, c.Command]],
+        notes: tuple[str, ...],
+    ) -> Outcomes | Refused:
+        host = self.host(name)
+        if isinstance(host, Refused):
+            return host
+        if not host.cordoned:
+            notes = (*notes, f"host '{name}' was not cordoned")
+        if not host.healthy:
+            warning = f"host '{name}' is {host.health.value}: no machine is moved to it anyway"
+            notes = (*notes, warning)
+
+        def puts(states: States) -> Sequence[Put]:
+            current = states.registry.hosts[name]
+            if not current.cordoned:
+                return ()
+            opened = msgspec.structs.replace(current, cordoned=None, cordon_note="")
+            return (HostPut(opened, by),)
+
+        return await self._platform.announce_all(commands, notes, puts, known_check(name))
 
     def _one_by_one(
         self, affected: Affected, template: c.Raise
@@ -167,13 +248,13 @@ class Hosts:
                 if not self._host_index.free_for(group.name, machine.name):
                     return conflict(
                         f"machine '{machine.name}' cannot move: there is no other healthy host"
-                        " for which nothing is planned"
+                        " that is not cordoned and for which nothing is planned"
                     )
                 commands.append((group.name, self._for_machines(template, machine.name)))
         return commands
 
     def _jointly(
-        self, affected: Affected, template: c.Raise
+        self, affected: Affected, template: c.Raise, domain: int | None
     ) -> list[tuple[str, c.Command]] | Refused:
         for group, machines in affected:
             domains = {machine.update_domain for machine in machines}
@@ -189,7 +270,7 @@ class Hosts:
                     hint=Hint.EVACUATE,
                     about=move.name,
                 )
-        joint = Joint(template.cause, tuple(group.name for group, _ in affected))
+        joint = Joint(template.cause, tuple(group.name for group, _ in affected), domain)
         return [
             (
                 group.name,
@@ -207,10 +288,16 @@ class Hosts:
         return msgspec.structs.replace(template, id=self._platform.new_id(), machines=machines)
 
     async def degrade(
-        self, name: str, by: str, *, notice: Duration = DEGRADED_NOTICE, note: str = ""
+        self,
+        name: str,
+        by: str,
+        *,
+        notice: Duration = DEGRADED_NOTICE,
+        note: str = "",
+        ignore_windows: bool = False,
     ) -> Outcomes | Refused:
         """Record that a host's hardware is about to fail, and announce a redeploy of every machine
-        on it."""
+        on it: in the last window before then, or then if no window opens."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -225,6 +312,8 @@ class Hosts:
             notice=notice,
             description=DESCRIPTIONS["repair"],
             host=name,
+            ignore_windows=ignore_windows,
+            deadline=True,
             cause=f"{_degraded_cause(name)}{self._platform.new_id()}",
         )
         commands = [
@@ -234,7 +323,7 @@ class Hosts:
         ]
         return await self._platform.announce_all(
             commands,
-            not_enabled(affected) if affected else ("no machine is on it",),
+            self._notes(name, affected),
             puts=self._with_health(name, Health.DEGRADED, by, note),
             unless=self._check(name, Health.DEGRADED, affected),
         )
@@ -263,7 +352,7 @@ class Hosts:
                 commands.append((group.name, failure))
         return await self._platform.announce_all(
             commands,
-            not_enabled(affected) if affected else ("no machine is on it",),
+            self._notes(name, affected),
             puts=self._with_health(name, Health.FAILED, by, note),
             unless=self._check(name, Health.FAILED, affected),
         )
@@ -281,17 +370,27 @@ class Hosts:
             for event in planned
             if event.status is Status.SCHEDULED
         ]
-        notes = [
-            f"{event.id} has started and will continue"
-            for event in planned
-            if event.status is Status.STARTED
-        ]
         return await self._platform.announce_all(
             commands,
-            tuple(notes),
+            _continuing(planned),
             puts=self._with_health(name, Health.HEALTHY, by, ""),
             unless=unchanged_check(host),
         )
+
+    def _notes(self, name: str, affected: Affected) -> tuple[str, ...]:
+        notes = not_enabled(affected) if affected else ("no machine is on it",)
+        return notes + disputed_notes(self._host_index, name)
+
+    def _not_listening(self, affected: Affected) -> tuple[str, ...]:
+        """Return a note about machines that will not see what is announced to them."""
+        names = [machine.name for _, machines in affected for machine in machines]
+        notes = []
+        if silent := list(self._platform.not_listening(names)):
+            notes.append(
+                f"{len(silent):,} of {counted(len(names), 'machine')} will not be warned, because"
+                f" nobody there has polled in the last hour: {listing(silent)}"
+            )
+        return tuple(notes)
 
     def explain(self, name: str) -> HostReport | Refused:
         host = self.host(name)
@@ -309,7 +408,12 @@ class Hosts:
         return HostReport(
             host=host,
             machines=tuple(machine.name for machine in machines),
-            message=_state_of(host, machines, [event for plan in plans for event in plan.events]),
+            message=_state_of(
+                host,
+                machines,
+                self._host_index.disputed_on(name),
+                [event for plan in plans for event in plan.events],
+            ),
             plans=tuple(plans),
         )
 
@@ -325,6 +429,19 @@ class Hosts:
         )
 
 
+def _of_domain(affected: Affected, domain: int) -> Affected:
+    of_domain = [(g, [m for m in ms if m.update_domain == domain]) for g, ms in affected]
+    return [(group, machines) for group, machines in of_domain if machines]
+
+
+def _continuing(events: Sequence[Event]) -> tuple[str, ...]:
+    return tuple(
+        f"{event.id} has started and will continue"
+        for event in events
+        if event.status is Status.STARTED
+    )
+
+
 def _impact_seconds(mode: MaintenanceMode, one_by_one: bool) -> int:
     if one_by_one:
         return MIGRATION_SECONDS
@@ -336,10 +453,18 @@ def _degraded_cause(host: str) -> str:
     return f"host/{host}/degraded/"
 
 
-def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) -> str:
+def _state_of(
+    host: Host, machines: Sequence[Machine], disputed: Sequence[Machine], events: Sequence[Event]
+) -> str:
     state = host.health.value + (f" ({host.note})" if host.note else "")
+    if host.cordoned:
+        state += ", cordoned" + (f" ({host.cordon_note})" if host.cordon_note else "")
+    if disputed:
+        state += f"; it is not certain whether {listing([m.name for m in disputed])} is on it"
     if not machines:
-        location = "no machine is on it; it can be worked on at any time"
+        location = "no machine is known to be on it"
+        if not disputed:
+            location = "no machine is on it; it can be worked on at any time"
     else:
         location = f"{counted(len(machines), 'machine')} on it"
     if not events:

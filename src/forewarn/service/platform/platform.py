@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,6 +19,7 @@ from forewarn.core import (
     Event,
     EventType,
     Group,
+    Machine,
     Policy,
     Refused,
     Source,
@@ -31,24 +33,40 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, with_clock
 from forewarn.core.deciding.joint import members
+from forewarn.core.deciding.postpone import postponed_until
 from forewarn.core.deciding.removals import policy_problem
 from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
-from forewarn.core.fleet import Health
+from forewarn.core.fleet import Health, Host
 from forewarn.core.lifecycle import Move
-from forewarn.core.refusal import Hint, conflict, invalid, unknown
+from forewarn.core.refusal import Hint, conflict, invalid, unknown, unknown_name
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.writer import Check, CommitPlan, RequestContext, Writer
 from forewarn.service.faults.event_faults import EventFaults
+from forewarn.service.indexes import coverage
+from forewarn.service.indexes.coverage import Coverage, CoverageCounts
 from forewarn.service.indexes.events import ActiveEvents
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
-from forewarn.service.platform.explain import EventExplanation, summary, under_way
-from forewarn.service.platform.host_state import host_of_gone, unhealthy_warning
+from forewarn.service.platform.explain import (
+    EventExplanation,
+    advice_for,
+    state_hold,
+    summary,
+    under_way,
+    unheard,
+)
+from forewarn.service.platform.host_state import (
+    host_of_gone,
+    unannounced_warning,
+    unhealthy_warning,
+)
 from forewarn.store.port import States, Store
-from forewarn.support.text import listing
+from forewarn.support.text import counted, listing
 
+MAX_CANCELLED = 10_000  # events, in one request
 MAX_PREFIX_MATCHES = 20  # events that are over and match the beginning of an id
 
 
@@ -66,6 +84,13 @@ class Outcomes(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class CancelledEvents(msgspec.Struct, frozen=True):
+    """The events that were cancelled, and why others were not."""
+
+    events: tuple[Event, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
 def new_id() -> str:
     return str(uuid.uuid4()).upper()
 
@@ -78,6 +103,7 @@ class Platform:
         executor: Executor,
         poll_index: PollIndex,
         machine_index: MachineIndex,
+        host_index: HostIndex,
         active: ActiveEvents,
         new_id: Callable[[], str] = new_id,
         event_faults: EventFaults | None = None,
@@ -86,6 +112,7 @@ class Platform:
         self._event_faults = event_faults
         self._executor = executor
         self._active = active
+        self._host_index = host_index
         self.new_id = new_id
         self.writer = writer
         self.poll_index = poll_index
@@ -107,8 +134,10 @@ class Platform:
         notice: Duration | None = None,
         not_before: Time | None = None,
         short_notice: bool = False,
+        ignore_windows: bool = False,
         description: str = "",
         duration: int = UNKNOWN_DURATION,
+        ticket: str = "",
     ) -> Outcome | Refused:
         group = self.common_group(machines)
         if isinstance(group, Refused):
@@ -122,10 +151,21 @@ class Platform:
             notice=notice,
             not_before=not_before,
             short_notice=short_notice,
+            ignore_windows=ignore_windows,
             description=description,
             duration=duration,
+            ticket=ticket,
         )
         return await self.announce(group, command)
+
+    async def user_maintenance_of_each(
+        self, machines: Sequence[str], type: EventType, by: str
+    ) -> Outcomes | Refused:
+        """Announce restarts or redeploys of several machines, all in one commit or none."""
+        return await self.announce_each(
+            machines,
+            lambda id, machine: c.UserMaintenance(id=id, type=type, machine=machine, by=by),
+        )
 
     async def user_maintenance(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
         """Announce a restart or a redeploy that a user has asked for."""
@@ -171,14 +211,87 @@ class Platform:
                     hint=Hint.REPAIR_HOST,
                     about=host.name,
                 )
-            notes = () if host is None or host.healthy else (unhealthy_warning(host, [machine]),)
+            notes = () if host is None else self._arrival_notes(host, machine)
             return CommitPlan([(name, c.Restore(machine=machine, by=by))], notes=notes)
 
         done = await self.writer.commit(plan)
         return done if isinstance(done, Refused) else notes
 
-    async def approve(self, id: str, by: str) -> Outcome | Refused:
-        return await self._submit_for_event(id, lambda id: c.OperatorApprove(id=id, by=by))
+    async def record_move(self, machine: str, host: str, by: str) -> tuple[str, ...] | Refused:
+        """Record on which host a machine is, and return notes for the caller."""
+        group = self.common_group((machine,))
+        if isinstance(group, Refused):
+            return group
+        name = group.name
+
+        def plan(states: States) -> CommitPlan | Refused:
+            if refused := _unknown_host(states, host):
+                return refused
+            return CommitPlan([(name, c.RecordMove(machine=machine, host=host, by=by))])
+
+        done = await self.writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        notes = [note for changes in done for note in changes.notes]
+        return (*notes, *self._arrival_notes(self._store.registry.hosts[host], machine))
+
+    def _arrival_notes(self, host: Host, machine: str) -> tuple[str, ...]:
+        """Return notes for a caller who puts a machine on a host."""
+        notes: list[str] = []
+        planned = self._host_index.maintenance_of(host.name)
+        if not host.healthy:
+            notes.append(unhealthy_warning(host, [machine]))
+        elif planned and not any(machine in event.resources for event in planned):
+            notes.append(unannounced_warning(host.name, [machine]))
+        return tuple(notes)
+
+    async def approve(self, id: str, by: str, *, ignore_windows: bool = False) -> Outcome | Refused:
+        approve = partial(c.OperatorApprove, by=by, ignore_windows=ignore_windows)
+        return await self._submit_for_event(id, lambda id: approve(id=id))
+
+    async def postpone(
+        self, id: str, by: str, *, until: Time | None = None, duration: Duration = 0
+    ) -> Outcome | Refused:
+        """Move the NotBefore of an event, and of those that start together with it, as far as the
+        policy of its group allows."""
+        event = await self._active_event(id)
+        if isinstance(event, Refused):
+            return event
+        notes: list[str] = []
+
+        def plan(states: States) -> CommitPlan | Refused:
+            notes.clear()
+            current = states[event.group].event(event.id)
+            if current is None:
+                return conflict(f"event {event.id} is over")
+            now = self.writer.now()
+            not_before = postponed_until(states, current, until, duration, now)
+            if isinstance(not_before, Refused):
+                return not_before
+            together = members(states, current.joint) if current.joint else {event.group: current}
+            if len(together) > 1:
+                notes.append(
+                    f"the whole maintenance of host '{event.host}' is postponed, for groups"
+                    f" {listing(list(together))}"
+                )
+            commands = [
+                (group, c.Postpone(id=e.id, by=by, group=event.group, not_before=not_before))
+                for group, e in together.items()
+            ]
+            return CommitPlan(commands, notes=tuple(notes))
+
+        done = await self.writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        return _outcome(await self.events([event.id]), tuple(notes))
+
+    async def report_ready(
+        self, id: str, by: str, machine: str, *, ready: bool, note: str
+    ) -> Outcome | Refused:
+        """Record whether a machine is ready for an event, as somebody else than the machine."""
+        return await self._submit_for_event(
+            id, lambda id: c.Prepare(id=id, machine=machine, ready=ready, note=note, by=by)
+        )
 
     async def cancel(self, id: str, by: str, why: str = "") -> Outcome | Refused:
         """Cancel an event, and with it the other groups' events of the same maintenance."""
@@ -199,11 +312,65 @@ class Platform:
             return done
         return _outcome(await self.events([event.id]), notes)
 
+    async def cancel_all(
+        self, ids: Sequence[str], by: str, why: str = ""
+    ) -> CancelledEvents | Refused:
+        """Cancel those of the events that have not started, in one commit, and with each the other
+        events of its maintenance of a host."""
+        found = [await self.event(id) for id in dict.fromkeys(ids)]
+        events = [event for event in found if not isinstance(event, Refused)]
+        unknown_ids = [outcome for outcome in found if isinstance(outcome, Refused)]
+        refused: list[Refused] = []
+        cancelled: dict[str, str] = {}  # ids, with their groups
+
+        def plan(states: States) -> CommitPlan:
+            refused[:] = unknown_ids
+            cancelled.clear()
+            for event in events:
+                current = states[event.group].event(event.id)
+                if current is None:
+                    refused.append(unknown(f"event {event.id} is not active"))
+                elif current.status is not Status.SCHEDULED:
+                    refused.append(conflict(f"event {event.id} has started"))
+                elif current.joint is None:
+                    cancelled[current.id] = current.group
+                else:
+                    together = members(states, current.joint)
+                    cancelled.update({member.id: group for group, member in together.items()})
+            return CommitPlan(
+                [
+                    (group, c.Cancel(id=id, by=by, why=why, jointly=True))
+                    for id, group in cancelled.items()
+                ]
+            )
+
+        done = await self.writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        return CancelledEvents(tuple(await self.events(cancelled)), tuple(refused))
+
     async def retry(self, id: str, by: str) -> Outcome | Refused:
         return await self._submit_for_event(id, lambda id: c.Retry(id=id, by=by))
 
-    async def finish(self, id: str, by: str, reason: str) -> Outcome | Refused:
-        return await self._submit_for_event(id, lambda id: c.Finish(id=id, by=by, reason=reason))
+    async def finish(
+        self, id: str, by: str, reason: str, moved: Mapping[str, str] | None = None
+    ) -> Outcome | Refused:
+        """End a Started event. `moved` are its machines that are on other hosts by now."""
+        moves = dict(moved or {})
+        event = await self._active_event(id)
+        if isinstance(event, Refused):
+            return event
+        command = c.Finish(id=event.id, by=by, reason=reason, moved=moves)
+
+        def plan(states: States) -> CommitPlan | Refused:
+            refusals = (_unknown_host(states, host) for host in moves.values())
+            return next(filter(None, refusals), None) or CommitPlan([(event.group, command)])
+
+        done = await self.writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        notes = tuple(note for changes in done for note in changes.notes)
+        return _outcome(await self.events([event.id]), notes)
 
     async def disable(self, name: str, by: str) -> Changes | Refused:
         group = self.machine_index.group(name)
@@ -241,29 +408,64 @@ class Platform:
             )
         return events[0]
 
+    def coverage(self, machines: Iterable[Machine]) -> CoverageCounts:
+        """Return how many of the machines poll and answer events."""
+        return coverage.count(self.poll_index, machines, self.writer.now().at)
+
     async def explain(self, id: str) -> EventExplanation | Refused:
         event = await self.event(id)
         if isinstance(event, Refused):
             return event
         group = self._store.groups[event.group]
-        holds = self.holds(event)
+        holds, groups, now = self.holds(event), self._store.groups, self.writer.now()
+        visible = event.status is Status.SCHEDULED and not event.unannounced
         return EventExplanation(
             event=event,
             holds=holds,
             message=summary(event, holds),
             seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
+            advice=() if self._store.problem() else advice_for(event, holds, groups, now),
+            not_listening=self.not_listening(event.resources) if visible else {},
+            unheard=visible and not self._heard(group),
         )
+
+    def _heard(self, group: Group) -> bool:
+        """Does any machine of the group poll, so that it could approve an event?"""
+        now = self.writer.now().at
+        return any(
+            coverage.coverage_of(self.poll_index.polls(m.name), now) is Coverage.LISTENING
+            for m in group.machines
+            if m.alive
+        )
+
+    def not_listening(self, machines: Iterable[str]) -> dict[str, Time | None]:
+        """Return those of the machines that do not poll any more, and when they last did; None:
+        never."""
+        now = self.writer.now().at
+        polls = {name: self.poll_index.polls(name) for name in machines}
+        return {
+            name: found.last if found else None
+            for name, found in polls.items()
+            if coverage.coverage_of(found, now) is not Coverage.LISTENING
+        }
 
     def holds(self, event: Event) -> tuple[Hold, ...]:
         """Return what keeps an event from starting, by the predicates that decide it, or from
         ending."""
         now = self.writer.now()
+        group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
             holds = under_way(event)
-            return with_clock(holds, now) if holds else ()
-        if event.joint is not None:
-            return joint.holds(self._store.groups, event.joint, now)
-        return why(self._store.groups[event.group], event.id, now)
+            holds = with_clock(holds, now) if holds else ()
+        elif event.joint is not None:
+            holds = joint.holds(self._store.groups, event.joint, now)
+        else:
+            holds = why(group, event.id, now)
+            if now.untrusted is None and not self._heard(group):
+                holds = unheard(holds, group.name)
+        if self._store.problem() and not event.status.over:
+            return state_hold(holds, self.poll_index.saved_at or now.at)
+        return holds
 
     async def announce_all(
         self,
@@ -286,6 +488,34 @@ class Platform:
             faulted.announced = not isinstance(outcomes, Refused)
             return outcomes
 
+    async def announce_each(
+        self, machines: Sequence[str], command: Callable[[str, str], c.Command]
+    ) -> Outcomes | Refused:
+        """Announce an event for each machine in one commit, or none of them if any is refused, with
+        all refusals. `command` is given the id of the event and the machine."""
+        states, now = dict[str, Group](), self.writer.now()
+        commands: list[tuple[str, c.Command]] = []
+        refusals: list[Refused] = []
+        for index, machine in enumerate(machines):
+            expected: Changes | Refused = self.machine_index.unknown_machine(machine)
+            if (name := self.machine_index.group_of(machine)) is not None:
+                group = states.get(name) or self._store.groups[name]
+                commands.append((name, command(self.new_id(), machine)))
+                expected = decide(group, commands[-1][1], now)
+                if not isinstance(expected, Refused):
+                    states[name] = apply(group, expected.items)
+            if isinstance(expected, Refused):
+                message = f"{machine}: {expected.message}"
+                at = f"machines[{index}]"
+                refusals.append(msgspec.structs.replace(expected, message=message, field=at))
+        if refusals:
+            return conflict(
+                f"nothing was done, because {len(refusals)} of {counted(len(machines), 'machine')}"
+                " are refused",
+                others=tuple(refusals),
+            )
+        return await self.announce_all(commands)
+
     async def _announce_all(
         self,
         commands: Sequence[tuple[str, c.Command]],
@@ -295,7 +525,10 @@ class Platform:
     ) -> Outcomes | Refused:
         states, now = dict[str, Group](), self.writer.now()
         raised: list[Event] = []
-        for name, command in commands:
+        timed = joint.with_common_start(self._store.groups, commands, now)
+        if isinstance(timed, Refused):
+            return timed
+        for name, command in timed:
             group = states.get(name) or self._store.groups[name]
             expected = decide(group, command, now)
             if isinstance(expected, Refused):
@@ -340,12 +573,16 @@ class Platform:
     async def _submit_for_event(
         self, id: str, command: Callable[[str], c.Command]
     ) -> Outcome | Refused:
-        event = await self.event(id)
+        event = await self._active_event(id)
         if isinstance(event, Refused):
             return event
-        if event.status.over:
-            return conflict(f"event {event.id} is over ({event.ending or event.status.value})")
         return await self._submit(event.group, command(event.id))
+
+    async def _active_event(self, id: str) -> Event | Refused:
+        event = await self.event(id)
+        if isinstance(event, Refused) or not event.status.over:
+            return event
+        return conflict(f"event {event.id} is over ({event.ending or event.status.value})")
 
     async def _submit(self, group: str, command: c.Command) -> Outcome | Refused:
         decision = await self.writer.submit(group, command)
@@ -389,3 +626,8 @@ def _outcome(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refus
     return (
         Outcome(events[0], notes) if events else unknown("the event is over and no longer stored")
     )
+
+
+def _unknown_host(states: States, host: str) -> Refused | None:
+    hosts = states.registry.hosts
+    return None if host in hosts else unknown_name("host", host, list(hosts))

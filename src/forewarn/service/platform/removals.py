@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from forewarn.core import EventType, Group, GroupKind, Refused
 from forewarn.core import commands as c
@@ -26,6 +26,18 @@ class Removals:
 
     async def delete(self, machine: str, by: str) -> Outcome | Refused:
         return await self._announce(machine, lambda id: c.Delete(id=id, machine=machine, by=by))
+
+    async def evict_each(self, machines: Sequence[str], by: str) -> Outcomes | Refused:
+        """Evict several spot machines, all in one commit or none."""
+        return await self._platform.announce_each(
+            machines, lambda id, machine: c.Evict(id=id, machine=machine, by=by)
+        )
+
+    async def delete_each(self, machines: Sequence[str], by: str) -> Outcomes | Refused:
+        """Delete several machines, all in one commit or none."""
+        return await self._platform.announce_each(
+            machines, lambda id, machine: c.Delete(id=id, machine=machine, by=by)
+        )
 
     async def fail(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
         return await self._announce(
@@ -64,7 +76,7 @@ class Removals:
         if any(group.kind is not GroupKind.SCALE_SET for group in groups):
             return invalid(f"'{name}' is not a scale set; delete its machines one by one")
         if (count is None) == (to is None):
-            return invalid("give either how many machines to delete or how many to keep")
+            return invalid("pass either how many machines to delete or how many to keep")
         staying = [(g.name, m.name) for g in groups for m in g.machines if m.alive]
         leaving = {
             machine
@@ -77,8 +89,8 @@ class Removals:
         wanted = count if count is not None else len(staying) - (to or 0)
         if count is not None and not 1 <= count <= len(staying):
             return invalid(
-                f"'{name}' has {counted(len(staying), 'machine')} not being deleted; the count must"
-                f" be at least 1 and at most that, not {count}"
+                f"'{name}' has {counted(len(staying), 'machine')} left that can be deleted;"
+                f" the count must be from 1 to {len(staying)}, not {count}"
             )
         if to is not None and not 0 <= to <= len(staying):
             return invalid(f"'{name}' has {counted(len(staying), 'machine')}; it cannot have {to}")

@@ -7,16 +7,18 @@ window closes. Such a change is a reason to try again, not to give up.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from forewarn.core import Refused
 from forewarn.core import commands as c
-from forewarn.core.events import Span
 from forewarn.core.refusal import conflict
 from forewarn.core.rollouts.model import Rollout, Step
-from forewarn.core.rollouts.next_step import appointment
+from forewarn.core.rollouts.next_step import appointment, earliest
+from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.time import SECOND, Duration, Now, Time
+from forewarn.core.windows import Span
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.service.rollouts.step_machines import StepMachines
@@ -45,20 +47,24 @@ class StartTime(msgspec.Struct, frozen=True, kw_only=True):
     span: Span | None = None
 
 
-def start_time(rollout: Rollout, now: Now) -> StartTime:
+def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) -> StartTime:
     soon = msgspec.structs.replace(now, at=now.at + SLACK)
-    when = appointment(rollout, soon) if rollout.windows else None
-    if when is None or when.span is None:
+    when = None
+    if rollout.windows or configurations:
+        when = appointment(rollout, soon, configurations)
+    if when is None:
         return StartTime(notice=rollout.notice)
-    if when.not_before > when.span.opens:
-        return StartTime(notice=rollout.notice, span=when.span)
-    return StartTime(not_before=when.not_before, span=when.span)
+    if when.not_before > earliest(rollout, soon):
+        return StartTime(not_before=when.not_before, span=when.span)
+    return StartTime(notice=rollout.notice, span=when.span)
 
 
-def start_time_passed(rollout: Rollout, before: Now, now: Now) -> bool:
+def start_time_passed(
+    rollout: Rollout, before: Now, now: Now, configurations: Configurations = ()
+) -> bool:
     """Has the window that was planned for been missed meanwhile?"""
-    planned = start_time(rollout, before)
-    return planned.not_before is not None and planned != start_time(rollout, now)
+    planned = start_time(rollout, before, configurations)
+    return planned.not_before is not None and planned != start_time(rollout, now, configurations)
 
 
 class Announcer:
@@ -68,8 +74,15 @@ class Announcer:
         self._hosts = hosts
         self._writer = platform.writer
 
-    def step_machines(self) -> StepMachines:
-        return StepMachines(self._store, self._hosts, self._platform.machine_index)
+    def step_machines(
+        self, on_read: Callable[[str, Sequence[str]], None] | None = None
+    ) -> StepMachines:
+        return StepMachines(self._store, self._hosts, self._platform.machine_index, on_read)
+
+    def configurations_of(self, step: Step) -> Configurations:
+        """Return the configurations that a step has to obey now."""
+        machines = self.step_machines()
+        return machines.configurations(machines.present(step), self._writer.now())
 
     async def announce(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
         result: AnnounceResult | Refused = AnnounceResult.OVERTAKEN
@@ -79,10 +92,11 @@ class Announcer:
             machines = tuple(self.step_machines().present(step))
             if not machines:
                 return AnnounceResult.OVERTAKEN  # they have left since the step was planned
-            result = await attempt.announce(machines, now)
+            configurations = self.step_machines().configurations(machines, now)
+            result = await attempt.announce(machines, now, configurations)
             if not isinstance(result, Refused):
                 return result
-            if start_time_passed(rollout, now, self._writer.now()):
+            if start_time_passed(rollout, now, self._writer.now(), configurations):
                 return AnnounceResult.OVERTAKEN
             if not attempt.committing:
                 return result
@@ -97,9 +111,11 @@ class _Attempt:
         self._rollout, self._step = rollout, step
         self.committing = False  # it has come as far as the commit
 
-    async def announce(self, machines: tuple[str, ...], now: Now) -> AnnounceResult | Refused:
-        host = self._step.host
-        outcomes = await (self._maintain(now) if host else self._raise(machines, now))
+    async def announce(
+        self, machines: tuple[str, ...], now: Now, configurations: Configurations
+    ) -> AnnounceResult | Refused:
+        when = start_time(self._rollout, now, configurations)
+        outcomes = await (self._maintain(when) if self._step.host else self._raise(machines, when))
         if outcomes is STOPPED:
             return AnnounceResult.STOPPED
         if isinstance(outcomes, Refused):
@@ -114,10 +130,11 @@ class _Attempt:
         current = states.registry.rollouts.get(self._rollout.id)
         group, cause = self._step.group, self._step.cause
         active = bool(group) and any(event.cause == cause for event in states[group].events)
-        return STOPPED if current is None or not current.running or active else None
+        wanted = current is not None and current.running and cause not in current.skipped
+        return STOPPED if active or not wanted else None
 
-    async def _raise(self, machines: tuple[str, ...], now: Now) -> Outcomes | Refused:
-        rollout, when = self._rollout, start_time(self._rollout, now)
+    async def _raise(self, machines: tuple[str, ...], when: StartTime) -> Outcomes | Refused:
+        rollout = self._rollout
         command = c.Raise(
             id=self._platform.new_id(),
             type=rollout.type,
@@ -126,6 +143,7 @@ class _Attempt:
             short_notice=rollout.short_notice,
             description=rollout.description,
             duration=rollout.duration,
+            ticket=rollout.ticket,
             cause=self._step.cause,
             notice=when.notice,
             not_before=when.not_before,
@@ -134,16 +152,18 @@ class _Attempt:
         commands = [(self._step.group, command)]
         return await self._platform.announce_all(commands, unless=self._check)
 
-    async def _maintain(self, now: Now) -> Outcomes | Refused:
-        rollout, when = self._rollout, start_time(self._rollout, now)
+    async def _maintain(self, when: StartTime) -> Outcomes | Refused:
+        rollout = self._rollout
         return await self._hosts.maintain(
             self._step.host,
-            MaintenanceMode(rollout.type.value),
+            MaintenanceMode(rollout.kind),
             rollout.name,
             short_notice=rollout.short_notice,
             description=rollout.description or None,
             duration=rollout.duration if rollout.duration >= 0 else None,
+            ticket=rollout.ticket,
             cause=self._step.cause,
+            domain=self._step.domain if self._step.split else None,
             notice=when.notice,
             not_before=when.not_before,
             span=when.span,

@@ -1,9 +1,9 @@
 """Carrying out rollouts: does what `core/rollouts/next_step.py` decides.
 
-A reconciler. It keeps no progress, only a copy of the events that rollouts have caused and the
-results of gates; after a crash the events are read again and the gates evaluated again. One task at
-a time works on a rollout, woken by commits that change it or the machines it has read, by an alarm,
-and by its gate. How a step is announced is `announce.py`.
+A reconciler. All it keeps is derived from the events that rollouts have caused, and the results of
+gates; after a crash the events are read again and the gates evaluated again. One task at a time
+works on a rollout, woken by commits that change it or its machines, by an alarm, and by its gate.
+How a step is announced is `announce.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import msgspec
 
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
-from forewarn.core.changes import EventMoved
-from forewarn.core.registry import ClockAccepted, RolloutPut, RolloutRemoved
+from forewarn.core.changes import EventMoved, GroupDefined
+from forewarn.core.refusal import Hint
+from forewarn.core.registry import (
+    ClockAccepted,
+    ConfigurationPut,
+    ConfigurationRemoved,
+    RolloutPut,
+    RolloutRemoved,
+)
 from forewarn.core.retiming import Correction
-from forewarn.core.rollouts.model import BY_ITSELF, Gate, Rollout, Step, Switch, caused
-from forewarn.core.rollouts.next_step import GateAnswer, Next, next_step
-from forewarn.core.rollouts.progress import covered
-from forewarn.core.time import Time
+from forewarn.core.rollouts.lanes import split_steps
+from forewarn.core.rollouts.model import BY_ITSELF, Conflicts, Gate, Rollout, Step, Switch, caused
+from forewarn.core.rollouts.next_step import GateAnswer, Next, decide
+from forewarn.core.rollouts.progress import Configurations, RolloutProgress, covered
+from forewarn.core.time import Now, Time
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
@@ -29,7 +37,7 @@ from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.announce import Announcer, AnnounceResult
 from forewarn.service.rollouts.gates import GateResult, Gates
-from forewarn.service.rollouts.step_machines import StepMachines, Touched, touched_by
+from forewarn.service.rollouts.step_machines import LanesByMachine, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -38,6 +46,7 @@ RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next"
+TOO_LATE = "the deadline of the rollout has passed"
 
 log = logger("forewarn")
 
@@ -61,9 +70,7 @@ class RolloutReconciler:
         self._gates = gates
         self._ledger = ledger
         self._tasks = tasks
-        self._events: dict[str, dict[str, Event]] = {}  # of rollouts that are not over, by id
-        self._gate_answers: dict[str, dict[str, GateAnswer]] = {}
-        self._read: dict[str, Touched] = {}  # groups and hosts whose machines it has read
+        self._tracked: dict[str, _Tracked] = {}  # rollouts that are not over, by id
         self._unread: set[str] = set()  # those whose events have not been read yet
         self._working: set[str] = set()
         self._again: set[str] = set()
@@ -76,27 +83,42 @@ class RolloutReconciler:
         rollouts = [r for r in self._store.registry.rollouts.values() if r.ended_at is None]
         self._unread.update(rollout.id for rollout in rollouts)
         for rollout in rollouts:
-            newer = self._events.setdefault(rollout.id, {})
+            self._track(rollout)
             stored = await self._store.events_by_cause(rollout.prefix)
-            self._events[rollout.id] = {**{event.id: event for event in stored}, **newer}
+            tracked = self._tracked[rollout.id]
+            newer = {event.id: event for event in tracked.events}
+            events = {**{event.id: event for event in stored}, **newer}
+            tracked.rebuild(self._store.registry.rollouts[rollout.id], events.values())
             self._unread.discard(rollout.id)
             self.wake(rollout.id)
 
     async def next_step(self, rollout: Rollout) -> Next:
         """Return the progress of a rollout and what it does next."""
-        events = self._events.get(rollout.id)
-        if events is None:
-            stored = await self._store.events_by_cause(rollout.prefix)
-            events = {event.id: event for event in stored}
-        return self._next(rollout, events.values(), self._announcer.step_machines())
+        tracked = self._tracked.get(rollout.id)
+        if tracked is None:
+            tracked = _Tracked(self._announcer, rollout, await self.events(rollout))
+        return tracked.next_step(rollout, self._writer.now())
 
-    def _next(self, rollout: Rollout, events: Iterable[Event], machines: StepMachines) -> Next:
-        answers, now = self._gate_answers.get(rollout.id, {}), self._writer.now()
-        return next_step(rollout, by_cause(events), answers, machines.present, now)
+    async def events(self, rollout: Rollout) -> Sequence[Event]:
+        """Return the events that a rollout has caused."""
+        tracked = self._tracked.get(rollout.id)
+        if tracked is None or rollout.id in self._unread:
+            return await self._store.events_by_cause(rollout.prefix)
+        return tracked.events
+
+    def _track(self, rollout: Rollout) -> None:
+        if rollout.id not in self._tracked:
+            self._tracked[rollout.id] = _Tracked(self._announcer, rollout, ())
 
     def withdrawn_at(self, rollout: Rollout, at: Time) -> tuple[str, ...]:
         """Return the events that were withdrawn at this very instant, but by an earlier commit."""
-        return covered(rollout, self._events.get(rollout.id, {}).values(), at)
+        tracked = self._tracked.get(rollout.id)
+        return () if tracked is None else covered(rollout, tracked.events, at)
+
+    def configurations_by_cause(self, rollout: Rollout) -> dict[str, Configurations]:
+        """Return the maintenance configurations that the steps of a rollout have to obey."""
+        machines = self._announcer.step_machines()
+        return machines.configurations_by_cause(rollout, self._writer.now())
 
     # Waking.
 
@@ -107,36 +129,41 @@ class RolloutReconciler:
             match put:
                 case ClockAccepted(before=before):
                     self._correct(Correction(commit.at, before - commit.at))
-                    touched |= dict.fromkeys(self._events)
+                    touched |= dict.fromkeys(self._tracked)
+                case ConfigurationPut() | ConfigurationRemoved():
+                    touched |= dict.fromkeys(self._tracked)
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:
-                    self._events.setdefault(rollout.id, {})
+                    self._track(rollout)
                     touched[rollout.id] = None
                 case RolloutPut(rollout=Rollout(id=rollout_id)) | RolloutRemoved(id=rollout_id):
                     self._forget(rollout_id)
         for entry in commit.entries:
             for item in entry.items:
+                if isinstance(item, GroupDefined):  # its windows may be others now
+                    touched |= dict.fromkeys(self._tracked)
                 owner = caused(item.event.cause) if isinstance(item, EventMoved) else None
-                if isinstance(item, EventMoved) and owner is not None and owner in self._events:
-                    self._events[owner][item.event.id] = item.event
+                if isinstance(item, EventMoved) and owner is not None and owner in self._tracked:
+                    self._tracked[owner].progress.put(item.event)
                     touched[owner] = None
         if machines := touched_by(commit):
-            touched |= {
-                rollout_id: None for rollout_id, read in self._read.items() if read.meets(machines)
-            }
+            for rollout_id, tracked in self._tracked.items():
+                if lanes := tracked.lanes.touched(machines):
+                    tracked.progress.machines_changed(lanes)
+                    touched[rollout_id] = None
         for rollout_id in touched:
             self.wake(rollout_id)
 
     def _correct(self, clock: Correction) -> None:
         """Correct times that were noted by a wrong clock, and evaluate gates again."""
-        self._gate_answers.clear()
-        if clock.error > 0:
-            for events in self._events.values():
-                events.update({id: clock.event(event) for id, event in events.items()})
+        for id, tracked in self._tracked.items():
+            events = tracked.events
+            if clock.error > 0:
+                events = [clock.event(event) for event in events]
+            tracked.gate_answers.clear()
+            tracked.rebuild(self._store.registry.rollouts.get(id, tracked.rollout), events)
 
     def _forget(self, id: str) -> None:
-        self._events.pop(id, None)
-        self._gate_answers.pop(id, None)
-        self._read.pop(id, None)
+        self._tracked.pop(id, None)
         self._scheduler.alarm(_alarm(id), None, _nothing)
 
     def wake(self, id: str) -> None:
@@ -185,11 +212,10 @@ class RolloutReconciler:
 
     async def _reconcile(self, id: str) -> None:
         rollout = self._store.registry.rollouts.get(id)
-        if rollout is None or rollout.ended_at is not None or id not in self._events:
+        tracked = self._tracked.get(id)
+        if rollout is None or rollout.ended_at is not None or tracked is None:
             return
-        machines = self._announcer.step_machines()
-        upcoming = self._next(rollout, self._events[id].values(), machines)
-        self._read[id] = machines.read
+        upcoming = tracked.next_step(rollout, self._writer.now())
 
         async def wake() -> None:
             self.wake(id)
@@ -215,8 +241,8 @@ class RolloutReconciler:
             answer = GateAnswer(
                 at=self._writer.now().at, passed=result.passed, message=result.message
             )
-            if id in self._events:
-                self._gate_answers.setdefault(id, {}).update(dict.fromkeys(causes, answer))
+            if (tracked := self._tracked.get(id)) is not None:
+                tracked.gate_answers.update(dict.fromkeys(causes, answer))
             self._evaluating.discard(id)
             self.wake(id)
         finally:
@@ -244,6 +270,11 @@ class RolloutReconciler:
                     continue
                 case AnnounceResult.OVERTAKEN:
                     self._again.add(rollout.id)
+                case Refused(message=message, hint=Hint.EVACUATE) if (
+                    rollout.conflicts is not Conflicts.REFUSE
+                ):
+                    await self._resolve_conflict(rollout, wanted, message)
+                    self._again.add(rollout.id)
                 case Refused(message=message):
                     name = wanted.host or wanted.group
                     await self._pause(
@@ -254,10 +285,33 @@ class RolloutReconciler:
     async def _withdraw(self, rollout: Rollout, events: Sequence[Event]) -> None:
         """Withdraw those of the events that have not started by now."""
         aborted = rollout.aborted
-        by, why = (aborted.by, ABORTED) if aborted else (rollout.name, CLOSED)
+        deadline, now = rollout.deadline, self._writer.now().at
+        closed = CLOSED if deadline is None or now < deadline else TOO_LATE
+        by, why = (aborted.by, ABORTED) if aborted else (rollout.name, closed)
         await self._writer.commit(
             lambda states: CommitPlan(withdrawals(states, {e.id: e for e in events}, by, why))
         )
+
+    async def _resolve_conflict(self, rollout: Rollout, step: Step, why: str) -> None:
+        """Skip or split a host that has come to hold several update domains of one group."""
+
+        def plan(states: States) -> CommitPlan:
+            current = states.registry.rollouts.get(rollout.id)
+            if current is None or not current.running or step.cause in current.skipped:
+                return CommitPlan()
+            note = f"host/{step.host}: {why}"
+            if current.conflicts is Conflicts.SKIP:
+                changed = msgspec.structs.replace(current, skipped=(*current.skipped, step.cause))
+                return CommitPlan(puts=[RolloutPut(changed, "skipped", BY_ITSELF, note)])
+            steps = split_steps(current.id, step.host, states.values())
+            lanes = tuple(
+                msgspec.structs.replace(lane, steps=steps) if step in lane.steps else lane
+                for lane in current.lanes
+            )
+            changed = msgspec.structs.replace(current, lanes=lanes)
+            return CommitPlan(puts=[RolloutPut(changed, f"split {note}", BY_ITSELF)])
+
+        await self._writer.commit(plan)
 
     async def _pause(self, rollout: Rollout, why: str) -> None:
         switch = Switch(by=BY_ITSELF, at=self._writer.now().at, why=why)
@@ -282,6 +336,33 @@ class RolloutReconciler:
             return CommitPlan(puts=[put(current, "ended", BY_ITSELF, ended_at=at, steps_over=over)])
 
         await self._writer.commit(plan)
+
+
+class _Tracked:
+    """What is known of a rollout that is not over: all of it is derived."""
+
+    def __init__(self, announcer: Announcer, rollout: Rollout, events: Iterable[Event]) -> None:
+        self._announcer = announcer
+        self.gate_answers: dict[str, GateAnswer] = {}
+        self.rebuild(rollout, events)
+
+    def rebuild(self, rollout: Rollout, events: Iterable[Event]) -> None:
+        self.rollout = rollout
+        self.lanes = LanesByMachine(rollout)
+        machines = self._announcer.step_machines(self.lanes.read)
+        self.progress = RolloutProgress(
+            rollout, by_cause(events), machines.present, self._announcer.configurations_of
+        )
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for events in self.progress.events.values() for event in events]
+
+    def next_step(self, rollout: Rollout, now: Now) -> Next:
+        if rollout is not self.rollout:
+            self.rebuild(rollout, self.events)
+        self.progress.machines_of = self._announcer.step_machines(self.lanes.read).present
+        return decide(self.progress, self.gate_answers, now)
 
 
 def withdrawals(

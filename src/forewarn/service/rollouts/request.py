@@ -2,51 +2,104 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Mapping
+
 import msgspec
 
 from forewarn.core import EventType, Refused
+from forewarn.core.deciding.announce import ticket_problem
 from forewarn.core.events import (
     MAX_DESCRIPTION,
     MAX_DURATION_SECONDS,
     MAX_NOTICE,
     UNKNOWN_DURATION,
 )
-from forewarn.core.refusal import Hint, invalid
-from forewarn.core.rollouts.lanes import Selection, lanes
-from forewarn.core.rollouts.model import Gate, Rollout
+from forewarn.core.refusal import Hint, conflict, invalid
+from forewarn.core.rollouts.lanes import Conflict, conflicts_problem, lanes
+from forewarn.core.rollouts.model import Conflicts, Gate, Rollout
 from forewarn.core.rollouts.next_step import appointment
-from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
-from forewarn.core.rollouts.windows import LOOK_AHEAD, Window
-from forewarn.core.time import DAY, Duration, Now
+from forewarn.core.rollouts.progress import Configurations
+from forewarn.core.rollouts.selection import Selection
+from forewarn.core.rollouts.summary import size
+from forewarn.core.rollouts.waves import in_waves
+from forewarn.core.time import DAY, Duration, Now, Time
+from forewarn.core.window_syntax import MAX_WINDOWS
+from forewarn.core.windows import LOOK_AHEAD, Window
 from forewarn.service.rollouts.gates import Gates
 from forewarn.store.port import Store
-from forewarn.support.text import in_words
+from forewarn.support.text import in_words, listing
 
 MAX_AT_ONCE = 1_000  # lanes
 MAX_BAKE: Duration = 7 * DAY
+MAX_LASTS: Duration = DAY
+MAX_FAILURES = 100_000  # steps
+MAX_ORDER_LABELS = 8
+
+
+class PauseAfter(enum.Enum):
+    """After which waves a rollout pauses itself, until somebody resumes it."""
+
+    NOTHING = "nothing"
+    CANARY = "canary"  # the first wave
+    WAVES = "waves"  # each of them
+
+    def waves(self, last: int) -> int:
+        """Return how many waves are followed by a pause, if this is the number of the last one."""
+        match self:
+            case PauseAfter.NOTHING:
+                return 0
+            case PauseAfter.CANARY:
+                return min(1, last)
+            case PauseAfter.WAVES:
+                return last
 
 
 class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout to be planned or started."""
 
     type: EventType
+    moves: bool = False  # live migrations of the machines on hosts
     selection: Selection
     by: str
     notice: Duration | None = None
     short_notice: bool = False
     description: str = ""
+    ticket: str = ""
     duration: int = UNKNOWN_DURATION
     at_once: int = 1
     windows: tuple[Window, ...] = ()
     gate: Gate | None = None
     bake: Duration = 0
+    conflicts: Conflicts = Conflicts.REFUSE
+    order_by: tuple[str, ...] = ()  # names of labels
+    canary: tuple[str, ...] = ()
+    waves: tuple[str, ...] = ()
+    pause_after: PauseAfter = PauseAfter.NOTHING
+    max_failures: int | None = None
+    lasts: Duration | None = None
+    must_end_in_window: bool = False
+    deadline: Time | None = None
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout that could be started, and the conflicts on its hosts."""
+
+    rollout: Rollout
+    conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def problem(self) -> Refused | None:
+        """Why it cannot be started, if so."""
+        refuse = self.rollout.conflicts is Conflicts.REFUSE
+        return conflicts_problem(self.conflicts) if refuse else None
 
 
 def draft_rollout(
     wanted: RolloutRequest, id: str, store: Store, gates: Gates, now: Now
-) -> Rollout | Refused:
+) -> Draft | Refused:
     """Return the rollout for a request, or why there can be none."""
-    lanes_or_refusal = (
+    found = (
         _request_problem(wanted, now)
         or (gates.gate_problem(wanted.gate) if wanted.gate else None)
         or lanes(
@@ -55,31 +108,75 @@ def draft_rollout(
             wanted.selection,
             store.groups,
             store.registry.hosts,
+            moves=wanted.moves,
+            conflicts=wanted.conflicts,
+            order_by=wanted.order_by,
         )
     )
+    if isinstance(found, Refused):
+        return found
+    lanes_or_refusal = in_waves(found.lanes, wanted.canary, wanted.waves)
     if isinstance(lanes_or_refusal, Refused):
         return lanes_or_refusal
+    last_wave = lanes_or_refusal[-1].wave
     draft = Rollout(
         id=id,
         type=wanted.type,
+        moves=wanted.moves,
         lanes=lanes_or_refusal,
         by=wanted.by,
         created_at=now.at,
         selection=str(wanted.selection),
+        size=size(lanes_or_refusal, store.groups),
         notice=wanted.notice,
         short_notice=wanted.short_notice,
         description=wanted.description,
+        ticket=wanted.ticket,
         duration=wanted.duration,
         at_once=wanted.at_once,
         windows=wanted.windows,
         gate=wanted.gate,
         bake=wanted.bake,
+        lasts=wanted.lasts,
+        must_end_in_window=wanted.must_end_in_window,
+        deadline=wanted.deadline,
+        pause_after=tuple(range(wanted.pause_after.waves(last_wave))),
+        max_failures=wanted.max_failures,
+        conflicts=Conflicts.SPLIT if wanted.moves else wanted.conflicts,
+        skipped=found.skipped,
     )
-    if appointment(draft, now) is None:
+    return _appointment_problem(draft, now) or Draft(rollout=draft, conflicts=found.conflicts)
+
+
+def _appointment_problem(draft: Rollout, now: Now) -> Refused | None:
+    if appointment(draft, now) is not None:
+        return None
+    if appointment(msgspec.structs.replace(draft, deadline=None), now) is not None:
         return invalid(
-            f"none of the windows opens within {in_words(LOOK_AHEAD)}; check their days and hours"
+            "the deadline is too early: no step could be announced with its notice and start before"
+            " it"
         )
-    return draft
+    long_enough = " and is long enough for a step to end in it" if draft.must_end_in_window else ""
+    return invalid(
+        f"none of the windows opens within {in_words(LOOK_AHEAD)}{long_enough}; check their days"
+        " and hours"
+    )
+
+
+def never_allowed(
+    draft: Rollout, now: Now, configurations: Mapping[str, Configurations]
+) -> Refused | None:
+    """Refuse a rollout if no time within the look-ahead lies in its windows and is allowed by the
+    configurations of each step."""
+    for distinct in dict.fromkeys(configurations.values()):
+        if appointment(draft, now, distinct) is None:
+            names = listing([f"'{configuration.name}'" for configuration in distinct])
+            windows = "its windows and " if draft.windows else ""
+            return conflict(
+                f"some steps could not start within {in_words(LOOK_AHEAD)}: there is no time that"
+                f" {windows}the windows and blackouts of {names} allow"
+            )
+    return None
 
 
 def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
@@ -104,6 +201,18 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
         return invalid(f"at_once must be from 1 to {MAX_AT_ONCE}, not {wanted.at_once}")
     if not 0 <= wanted.bake <= MAX_BAKE:
         return invalid(f"a bake time must be from 0 s to {in_words(MAX_BAKE)}")
+    if wanted.lasts is not None and not 0 <= wanted.lasts <= MAX_LASTS:
+        return invalid(
+            f"an event must last from 0 s to {in_words(MAX_LASTS)}, not {in_words(wanted.lasts)}"
+        )
+    if wanted.must_end_in_window and not (wanted.windows and wanted.lasts):
+        return invalid(
+            "steps that must end in their window need a window, and the time that a step lasts"
+        )
+    if wanted.max_failures is not None and not 0 <= wanted.max_failures <= MAX_FAILURES:
+        return invalid(f"max_failures must be from 0 to {MAX_FAILURES}, not {wanted.max_failures}")
+    if len(wanted.order_by) > MAX_ORDER_LABELS:
+        return invalid(f"a rollout is ordered by at most {MAX_ORDER_LABELS} labels")
     if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
         return invalid(
             f"duration {wanted.duration} is not a valid duration of the impact; give whole seconds"
@@ -111,7 +220,7 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
         )
     if len(wanted.windows) > MAX_WINDOWS:
         return invalid(f"a rollout can have at most {MAX_WINDOWS} windows")
-    return reason_problem(wanted.description)
+    return ticket_problem(wanted.ticket) or reason_problem(wanted.description)
 
 
 def reason_problem(text: str) -> Refused | None:

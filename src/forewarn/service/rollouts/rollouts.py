@@ -6,35 +6,43 @@ They change a rollout's plan and switches; it is carried out by `reconciler.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from forewarn.core import Refused
 from forewarn.core.deciding.holds import Hold
-from forewarn.core.events import Event
+from forewarn.core.events import Event, Status
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rollouts.forecast import TYPICAL_DURATION, Forecast, forecast
+from forewarn.core.rollouts.forecast import Forecast, forecast
 from forewarn.core.rollouts.model import Rollout, Switch
-from forewarn.core.rollouts.next_step import ABORTED as WAS_ABORTED
-from forewarn.core.rollouts.next_step import DONE, Next
-from forewarn.core.rollouts.progress import StepState, Wait
-from forewarn.core.time import DAY, Duration
+from forewarn.core.rollouts.next_step import Next, ending
+from forewarn.core.rollouts.progress import StepState
+from forewarn.core.rollouts.summary import WaitGroup, by_reason
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.reconciler import ABORTED, RolloutReconciler, put, withdrawals
-from forewarn.service.rollouts.request import RolloutRequest, draft_rollout, reason_problem
+from forewarn.service.rollouts.request import (
+    Draft,
+    RolloutRequest,
+    draft_rollout,
+    never_allowed,
+    reason_problem,
+)
 from forewarn.store.port import States, Store
 from forewarn.support import guard
 from forewarn.support.suggest import instead_of
-from forewarn.support.text import in_words, listing
+from forewarn.support.text import listing
 
+WITHDRAWN = "the rollout was paused"  # why its events were withdrawn
 MAX_RUNNING = 100  # rollouts that are not over
 MAX_ROLLOUTS = 1_000  # in all; the oldest that are over are removed
-STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
+SKIPPED = "its step was skipped"
+EXPLAINED_EVENTS = 5  # for each reason
+STATES = ("running", "paused", "blocked", "aborting", "aborted", "expired", "done")
 
 
 class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +87,9 @@ class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplainedWait(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rollout waits for, and what the events involved wait for."""
+    """What lanes wait for, for the same reason, and what some of the events involved wait for."""
 
-    wait: Wait
+    group: WaitGroup
     events: tuple[tuple[Event, tuple[Hold, ...], str], ...] = ()
 
 
@@ -106,25 +114,23 @@ class Rollouts:
         platform = self._platform.for_request(request)
         return Rollouts(self._store, platform, self._reconciler, self._gates)
 
-    async def plan(
-        self, wanted: RolloutRequest, event_duration: Duration | None = None
-    ) -> tuple[Rollout, Forecast] | Refused:
+    async def plan(self, wanted: RolloutRequest) -> tuple[Draft, Forecast] | Refused:
         """Forecast what would happen, and when, if the rollout were started now."""
         draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
-        typical = TYPICAL_DURATION if event_duration is None else event_duration
-        if not 0 <= typical <= DAY:
-            return invalid(
-                f"an event must last from 0 s to {in_words(DAY)}, not {in_words(typical)}"
-            )
         # A pure function that may take long, so it runs in a thread.
-        return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
+        now = self._writer.now()
+        configurations = self._reconciler.configurations_by_cause(draft.rollout)
+        return draft, await asyncio.to_thread(forecast, draft.rollout, now, configurations)
 
     async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
-        draft = self.draft(wanted)
-        if isinstance(draft, Refused):
-            return draft
+        drafted = self.draft(wanted)
+        if isinstance(drafted, Refused):
+            return drafted
+        if problem := drafted.problem:
+            return problem
+        draft = drafted.rollout
 
         def plan(states: States) -> CommitPlan | Refused:
             rollouts = states.registry.rollouts
@@ -143,13 +149,18 @@ class Rollouts:
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(draft.id)
 
-    async def pause(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
+    async def pause(
+        self, id: str, by: str, why: str = "", *, withdraw: bool = False
+    ) -> RolloutReport | Refused:
+        """Announce no further steps. With `withdraw`, also withdraw what has not started, in the
+        same commit; it is announced again after the pause."""
+
         def paused(rollout: Rollout, switch: Switch) -> RolloutPut | Refused:
-            if rollout.paused is not None:
+            if rollout.paused is not None and not withdraw:
                 return conflict(f"rollout {rollout.id} is already paused, by {rollout.paused.by}")
             return put(rollout, "paused", by, paused=switch)
 
-        return await self._switch(id, by, why, paused)
+        return await self._switch(id, by, why, paused, withdraw=withdraw)
 
     async def resume(self, id: str, by: str) -> RolloutReport | Refused:
         """Continue after a pause, and announce again what an operator has cancelled."""
@@ -165,7 +176,16 @@ class Rollouts:
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
             covers = self._reconciler.withdrawn_at(rollout, switch.at)
-            return put(rollout, "resumed", by, paused=None, resumed=switch, covers=covers)
+            confirmed = max(rollout.confirmed, report.next.wave)
+            return put(
+                rollout,
+                "resumed",
+                by,
+                paused=None,
+                resumed=switch,
+                covers=covers,
+                confirmed=confirmed,
+            )
 
         return await self._switch(existing.id, by, "", resumed)
 
@@ -179,19 +199,54 @@ class Rollouts:
             rollout = states.registry.rollouts.get(existing.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
                 return _over(rollout or existing)
-            caused = {
-                event.id: event
-                for group in states.values()
-                for event in group.events
-                if event.cause.startswith(existing.prefix)
-            }
             switch = Switch(by=by, at=self._writer.now().at, why=why)
             reason = f"{ABORTED}: {why}" if why else ABORTED
-            commands = withdrawals(states, caused, by, reason)
+            commands = withdrawals(states, _caused(states, existing), by, reason)
             return CommitPlan(commands, [put(rollout, "aborted", by, aborted=switch)])
 
         done = reason_problem(why) or await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(existing.id)
+
+    async def skip(
+        self,
+        id: str,
+        by: str,
+        why: str = "",
+        *,
+        lanes: Sequence[str] = (),
+        steps: Sequence[int] = (),
+    ) -> RolloutReport | Refused:
+        """Leave out steps that have not started: those of lanes, by the names of their hosts or
+        groups, or single ones, by their numbers. What is announced is withdrawn in the same
+        commit."""
+        report = reason_problem(why) or await self.report(id)
+        if isinstance(report, Refused):
+            return report
+        chosen = _chosen(report, lanes, steps)
+        if isinstance(chosen, Refused):
+            return chosen
+        rollout_id, prefix = report.rollout.id, report.rollout.prefix
+
+        def plan(states: States) -> CommitPlan | Refused:
+            rollout = states.registry.rollouts.get(rollout_id)
+            if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
+                return _over(rollout or report.rollout)
+            caused = [e for g in states.values() for e in g.events if e.cause.startswith(prefix)]
+            started = {event.cause for event in caused if event.status is Status.STARTED}
+            causes = [cause for cause in chosen if cause not in started]
+            if not causes:
+                return conflict("these steps have started or are over; they cannot be skipped")
+            reason = f"{SKIPPED}: {why}" if why else SKIPPED
+            withdrawn = {event.id: event for event in caused if event.cause in causes}
+            note = listing([cause.removeprefix(prefix) for cause in causes])
+            skipped = (*rollout.skipped, *causes)
+            changed = msgspec.structs.replace(rollout, skipped=skipped)
+            history = f"{note}: {why}" if why else note
+            commands = withdrawals(states, withdrawn, by, reason)
+            return CommitPlan(commands, [RolloutPut(changed, "skipped", by, history)])
+
+        done = await self._writer.commit(plan)
+        return done if isinstance(done, Refused) else await self._report(rollout_id)
 
     # Queries.
 
@@ -220,31 +275,60 @@ class Rollouts:
         existing = await self.find(id)
         return existing if isinstance(existing, Refused) else await self._report(existing.id)
 
-    async def explain(self, id: str) -> RolloutExplanation | Refused:
-        """Explain what a rollout waits for, and what its events wait for."""
+    async def explain(self, id: str, lane: str | None = None) -> RolloutExplanation | Refused:
+        """Explain what a rollout or one of its lanes waits for, and what its events wait for."""
         report = await self.report(id)
         if isinstance(report, Refused):
             return report
-        active = {event.id: event for lane in report.next.lanes for event in lane.active}
+        if lane is not None and all(lane != known.name for known in report.rollout.lanes):
+            return _unknown_lane(lane, report.rollout)
+        active = {event.id: event for known in report.next.lanes for event in known.active}
         waits = []
         for wait in report.next.waits:
-            events = []
-            for name in wait.events:
-                holds = self._platform.holds(active[name])
-                events.append((active[name], holds, summary(active[name], holds)))
-            waits.append(ExplainedWait(wait=wait, events=tuple(events)))
-        return RolloutExplanation(report=report, message=_message(report), waits=tuple(waits))
+            if lane is None or wait.lane in ("", lane):
+                kinds = {
+                    hold.kind.value for id in wait.events[:1] for hold in self._holds(active[id])
+                }
+                reason = ", ".join([wait.reason, *sorted(kinds)]) if kinds else wait.reason
+                waits.append(msgspec.structs.replace(wait, reason=reason))
+        return RolloutExplanation(
+            report=report,
+            message=_message(report),
+            waits=tuple(self._explained(group, active) for group in by_reason(waits)),
+        )
 
-    def draft(self, wanted: RolloutRequest) -> Rollout | Refused:
+    def _holds(self, event: Event | None) -> tuple[Hold, ...]:
+        if event is None or event.status is not Status.SCHEDULED:
+            return ()
+        return self._platform.holds(event)
+
+    def _explained(self, group: WaitGroup, active: Mapping[str, Event]) -> ExplainedWait:
+        ids = [id for wait in group.examples for id in wait.events][:EXPLAINED_EVENTS]
+        events = []
+        for event in (active[id] for id in ids):
+            holds = self._platform.holds(event)
+            events.append((event, holds, summary(event, holds)))
+        return ExplainedWait(group=group, events=tuple(events))
+
+    async def events(self, rollout: Rollout) -> Sequence[Event]:
+        """Return the events that a rollout has caused; of one that is under way they are known."""
+        return await self._reconciler.events(rollout)
+
+    def draft(self, wanted: RolloutRequest) -> Draft | Refused:
         """Return the rollout that would be started, without storing it."""
         now = self._writer.now()
-        return draft_rollout(wanted, self._platform.new_id(), self._store, self._gates, now)
+        draft = draft_rollout(wanted, self._platform.new_id(), self._store, self._gates, now)
+        if isinstance(draft, Refused):
+            return draft
+        configurations = self._reconciler.configurations_by_cause(draft.rollout)
+        return never_allowed(draft.rollout, now, configurations) or draft
 
     async def _summary(self, rollout: Rollout) -> RolloutSummary:
         """Summarise a rollout; one that is over needs no events for that."""
         if rollout.ended_at is not None and rollout.steps_over is not None:
-            state = WAS_ABORTED if rollout.aborted else DONE
-            return RolloutSummary(rollout=rollout, state=state, steps_over=rollout.steps_over)
+            return RolloutSummary(
+                rollout=rollout, state=ending(rollout), steps_over=rollout.steps_over
+            )
         await guard.pause(0)  # each rollout takes a moment: let other tasks run in between
         report = RolloutReport(rollout=rollout, next=await self._reconciler.next_step(rollout))
         return report.summary
@@ -259,6 +343,8 @@ class Rollouts:
         by: str,
         why: str,
         change: Callable[[Rollout, Switch], RolloutPut | Refused],
+        *,
+        withdraw: bool = False,
     ) -> RolloutReport | Refused:
         existing = reason_problem(why) or await self.find(id)
         if isinstance(existing, Refused):
@@ -269,10 +355,54 @@ class Rollouts:
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
                 return _over(rollout or existing)
             changed = change(rollout, Switch(by=by, at=self._writer.now().at, why=why))
-            return changed if isinstance(changed, Refused) else CommitPlan(puts=[changed])
+            if isinstance(changed, Refused):
+                return changed
+            events = _caused(states, existing) if withdraw else {}
+            reason = f"{WITHDRAWN}: {why}" if why else WITHDRAWN
+            return CommitPlan(withdrawals(states, events, by, reason), [changed])
 
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(existing.id)
+
+
+def _caused(states: States, rollout: Rollout) -> dict[str, Event]:
+    """Return the active events of a rollout by id."""
+    return {
+        event.id: event
+        for group in states.values()
+        for event in group.events
+        if event.cause.startswith(rollout.prefix)
+    }
+
+
+def _chosen(
+    report: RolloutReport, lanes: Sequence[str], steps: Sequence[int]
+) -> list[str] | Refused:
+    """Return the causes of the steps in these lanes, and with these numbers, that are not over."""
+    progress = {lane.lane.name: lane for lane in report.next.lanes}
+    chosen: dict[str, None] = {}
+    for name in lanes:
+        if name not in progress:
+            return _unknown_lane(name, report.rollout)
+        chosen |= {s.step.cause: None for s in progress[name].steps if not s.state.over}
+    every = [step for lane in report.next.lanes for step in lane.steps]
+    for number in steps:
+        if not 1 <= number <= len(every):
+            return unknown(f"no step {number}; this rollout has steps 1 to {len(every)}")
+        if not every[number - 1].state.over:
+            chosen[every[number - 1].step.cause] = None
+    if not lanes and not steps:
+        return invalid("name the steps, groups or hosts to skip")
+    if not chosen:
+        return conflict("these steps have started or are over; they cannot be skipped")
+    return list(chosen)
+
+
+def _unknown_lane(name: str, rollout: Rollout) -> Refused:
+    names = [lane.name for lane in rollout.lanes]
+    return unknown(
+        f"'{name}' is not one of this rollout's groups or hosts; {instead_of(name, names)}"
+    )
 
 
 def _over(rollout: Rollout) -> Refused:
@@ -286,6 +416,8 @@ def _message(report: RolloutReport) -> str:
     match report.state:
         case "done":
             return f"it is done: {progress}"
+        case "expired":
+            return f"its deadline has passed: {progress}"
         case "aborted" | "aborting" as state:
             assert rollout.aborted is not None
             why = f": {rollout.aborted.why}" if rollout.aborted.why else ""

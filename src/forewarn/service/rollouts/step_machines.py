@@ -1,16 +1,18 @@
-"""The machines that the steps of a rollout have now, and the groups and hosts this depends on.
+"""The machines that the steps of a rollout have now, and the lanes that depend on them.
 
-The next step of a rollout has to be computed again when one of these machines is added, removed or
-moved: what was read is remembered, and compared with what a commit touches.
+A lane has to be computed again when one of its machines is added, removed or moved: which machines
+were read for it is remembered, and compared with what a commit touches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from forewarn.core import Group, Status
+from forewarn.core import Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
-from forewarn.core.rollouts.model import Step
+from forewarn.core.deciding.configurations import configurations_for
+from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.rollouts.progress import Configurations
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
@@ -19,22 +21,50 @@ from forewarn.store.port import Commit, Store
 class StepMachines:
     """The machines of steps at one moment; each group is read once."""
 
-    def __init__(self, store: Store, hosts: Hosts, machine_index: MachineIndex) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hosts: Hosts,
+        machine_index: MachineIndex,
+        on_read: Callable[[str, Sequence[str]], None] | None = None,
+    ) -> None:
+        """`on_read` is told which machines were found on a host."""
         self._store, self._hosts, self._machine_index = store, hosts, machine_index
+        self._on_read = on_read
         self._staying: dict[str, frozenset[str]] = {}
-        self._on: set[str] = set()
 
     def present(self, step: Step) -> Sequence[str]:
         """Return the machines that a step has now, without those that are gone or being deleted."""
         if not step.host:
             return [name for name in step.machines if self._stays(step.group, name)]
-        self._on.add(step.host)
-        names = [machine.name for machine in self._hosts.machines_on(step.host)]
+        machines = self._hosts.machines_on(step.host)
+        if self._on_read is not None:
+            self._on_read(step.host, [machine.name for machine in machines])
+        names = [m.name for m in machines if not step.split or m.update_domain == step.domain]
         return [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
 
-    @property
-    def read(self) -> Touched:
-        return Touched(frozenset(self._staying), frozenset(self._on))
+    def configurations(self, machines: Iterable[str], now: Now) -> Configurations:
+        """Return the configurations that maintenance of these machines has to obey."""
+        by_group: dict[str, list[str]] = {}
+        for machine in machines:
+            by_group.setdefault(self._machine_index.group_of(machine) or "", []).append(machine)
+        found = (
+            configurations_for(self._store.groups[name], names, now)
+            for name, names in by_group.items()
+            if name
+        )
+        return tuple(dict.fromkeys(item for configurations in found for item in configurations))
+
+    def configurations_by_cause(self, rollout: Rollout, now: Now) -> dict[str, Configurations]:
+        """Return the configurations of all steps of a rollout that have any."""
+        limited = bool(now.configurations) or any(
+            group.policy.configuration for group in self._store.groups.values()
+        )
+        return {
+            step.cause: configurations
+            for step in (rollout.steps if limited else ())
+            if (configurations := self.configurations(step.machines, now))
+        }
 
     def _stays(self, name: str, machine: str) -> bool:
         if name not in self._staying:
@@ -44,35 +74,56 @@ class StepMachines:
 
 
 class Touched:
-    """Groups and hosts whose machines were read, or have changed."""
+    """Machines that have changed, and the hosts that they have come to."""
 
-    def __init__(self, groups: frozenset[str], hosts: frozenset[str]) -> None:
-        self.groups, self.hosts = groups, hosts
+    def __init__(self, machines: frozenset[str], hosts: frozenset[str]) -> None:
+        self.machines, self.hosts = machines, hosts
 
     def __bool__(self) -> bool:
-        return bool(self.groups or self.hosts)
+        return bool(self.machines or self.hosts)
 
-    def meets(self, other: Touched) -> bool:
-        return not (self.groups.isdisjoint(other.groups) and self.hosts.isdisjoint(other.hosts))
+
+class LanesByMachine:
+    """The lanes of a rollout by the machines they have, and by their hosts."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self._of_host: dict[str, int] = {}
+        self._of_machine: dict[str, int] = {}
+        for number, lane in enumerate(rollout.lanes):
+            for step in lane.steps:
+                if step.host:
+                    self._of_host[step.host] = number
+                else:
+                    self._of_machine |= dict.fromkeys(step.machines, number)
+
+    def read(self, host: str, machines: Sequence[str]) -> None:
+        """Note the machines that were found on a host."""
+        if host in self._of_host:
+            self._of_machine |= dict.fromkeys(machines, self._of_host[host])
+
+    def touched(self, touched: Touched) -> set[int]:
+        lanes = {self._of_machine.get(machine) for machine in touched.machines}
+        lanes |= {self._of_host.get(host) for host in touched.hosts}
+        return {lane for lane in lanes if lane is not None}
 
 
 def touched_by(commit: Commit) -> Touched:
-    """Return the groups and hosts whose machines a commit adds, removes, moves, or begins or ceases
-    to delete. The host that a machine has left is not included; but a reader of that host has
-    read the machine's group as well."""
-    groups, hosts = set[str](), set[str]()
+    """Return the machines that a commit adds, removes, moves, or begins or ceases to delete. The
+    host that a machine has left is not included; but a reader of that host has read the machine
+    as well."""
+    machines, hosts = set[str](), set[str]()
     for entry in commit.entries:
         for item in entry.items:
             match item:
                 case MachinePut(machine=machine):
-                    groups.add(entry.group)
+                    machines.add(machine.name)
                     hosts.add(machine.host)
-                case MachineRemoved():
-                    groups.add(entry.group)
+                case MachineRemoved(name=name):
+                    machines.add(name)
                 case EventMoved(event=event) if event.traits.deletes:
                     if event.status is not Status.SCHEDULED:
-                        groups.add(entry.group)
-    return Touched(frozenset(groups), frozenset(hosts))
+                        machines.update(event.resources)
+    return Touched(frozenset(machines), frozenset(hosts))
 
 
 def _staying(group: Group) -> frozenset[str]:

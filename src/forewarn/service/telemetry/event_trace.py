@@ -13,9 +13,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.core import Event, Group, Time
-from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
+from forewarn.core import Event, Group, Now, Time
+from forewarn.core.changes import (
+    Disabled,
+    EventMoved,
+    GroupDefined,
+    MachinePut,
+    MachineRemoved,
+)
+from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.lifecycle import SHOWN, Move
+from forewarn.core.registry import ConfigurationPut, ConfigurationRemoved
 from forewarn.core.time import SECOND, Durations
 from forewarn.drivers.port import Impact
 from forewarn.drivers.simulated import private
@@ -57,8 +65,11 @@ class EventTrace:
 
         def on_commit(commit: Commit, changed: Mapping[str, Group]) -> None:
             self.on_commit(commit, changed)
-            if any(
-                isinstance(i, MachinePut | MachineRemoved) for e in commit.entries for i in e.items
+            configured = (ConfigurationPut, ConfigurationRemoved)
+            if any(isinstance(put, configured) for put in commit.puts) or any(
+                isinstance(item, MachinePut | MachineRemoved | GroupDefined)
+                for entry in commit.entries
+                for item in entry.items
             ):
                 self.fleet(store, commit.at)
 
@@ -88,7 +99,8 @@ class EventTrace:
                     case EventMoved(event=event) if event.unannounced and event.status.over:
                         self.write("over", commit.at, event=event.id)
                     case Disabled():
-                        self.write("disabled", commit.at, group=entry.group)
+                        removed = {} if changed[entry.group].machines else {"removed": True}
+                        self.write("disabled", commit.at, group=entry.group, **removed)
 
         self._planned(raised, commit.at)
 
@@ -158,6 +170,7 @@ class EventTrace:
         seconds: float,
         by_itself: bool,
         unanswered: bool,
+        fault: str,
     ) -> None:
         """Record that the clock has waited in vain for a client, which had polled before."""
         self.write(
@@ -169,6 +182,7 @@ class EventTrace:
             seconds=seconds,
             by_itself=by_itself,
             unanswered=unanswered,
+            **({"fault": fault} if fault else {}),
         )
 
     def responsive(self, at: Time, machine: str, caller_id: str) -> None:
@@ -176,7 +190,14 @@ class EventTrace:
         self.write("responsive", at, real=guard.monotonic(), machine=machine, client=caller_id)
 
     def fleet(self, store: Store, at: Time) -> None:
-        groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}
+        now = Now(at=at, configurations=tuple(store.registry.configurations.values()))
+        groups = {
+            group.name: {
+                "kind": group.kind.value,
+                **({"windows": True} if configurations_for(group, group.alive, now) else {}),
+            }
+            for group in store.groups.values()
+        }
         machines = {
             machine.name: {
                 "group": group.name,

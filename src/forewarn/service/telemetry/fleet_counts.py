@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from forewarn.core import Event, EventType, Group, Machine, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.events import Source
-from forewarn.core.fleet import Health
+from forewarn.core.fleet import Health, Host
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
-from forewarn.core.rollouts.model import Rollout
+from forewarn.core.rollouts.model import BY_ITSELF, Rollout
 from forewarn.core.time import SECOND, Time
+from forewarn.service.indexes.coverage import Coverage, CoverageCounts, count_all
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, counter, gauge
 from forewarn.store.port import Commit, Store
 
@@ -30,18 +32,22 @@ ROLLOUTS = ("running", "paused", "aborted", "ended")
 
 
 class FleetCounts:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, poll_index: PollIndex) -> None:
         self._store = store
+        self._poll_index = poll_index
         self._groups: dict[str, tuple[tuple[Machine, ...], bool, int, int, int]] = {}
         self._enabled: Counter[bool] = Counter()
         self._machines: Counter[str] = Counter()
         self._callers = 0
         self._hosts: dict[str, Health] = {}
         self._health: Counter[Health] = Counter()
+        self._cordoned: set[str] = set()
         self._rollouts: dict[str, str] = {}
         self._events: dict[str, tuple[str, str]] = {}  # active ones: state and type
         self._active: Counter[tuple[str, str]] = Counter()
         self._held: set[str] = set()  # wait for an operator
+        self._expected_ends: dict[str, Time] = {}  # of started events
+        self._self_paused: set[str] = set()  # rollouts
         self._deadlines: dict[str, list[tuple[Time, str]]] = {type: [] for type in TYPES}
         self._raised: Counter[tuple[str, str]] = Counter()
         self._ended: Counter[tuple[str, str]] = Counter()
@@ -55,9 +61,9 @@ class FleetCounts:
             for event in group.events:
                 self._count_event(event)
         for host in self._store.registry.hosts.values():
-            self._host(host.name, host.health)
+            self._host(host.name, host)
         for rollout in self._store.registry.rollouts.values():
-            self._rollouts[rollout.id] = _state(rollout)
+            self._rollout(rollout)
 
     def notice_left(self, now: Time) -> Iterator[tuple[str, float]]:
         """Yield the seconds until the first NotBefore of scheduled events, by type."""
@@ -66,6 +72,9 @@ class FleetCounts:
                 heapq.heappop(heap)
             if heap:
                 yield type, (heap[0][0] - now) / SECOND
+
+    def coverage(self, now: Time) -> CoverageCounts:
+        return count_all(self._poll_index, self._machines["present"], now)
 
     def readings(self, now: Time) -> Iterator[Sample | Histograms]:
         yield gauge(
@@ -80,6 +89,22 @@ class FleetCounts:
             {(state,): self._machines[state] for state in ("present", "gone")},
             "state",
         )
+        coverage = self.coverage(now)
+        yield gauge(
+            "forewarn_machine_coverage",
+            "Machines by whether they have asked in the last hour, before that, or never",
+            {
+                (Coverage.LISTENING.value,): coverage.listening,
+                (Coverage.SILENT.value,): coverage.silent,
+                (Coverage.NEVER_ASKED.value,): coverage.never_asked,
+            },
+            "coverage",
+        )
+        yield gauge(
+            "forewarn_machines_never_approving",
+            "Machines that were shown events of their own and have never approved one",
+            {(): coverage.never_approves},
+        )
         yield gauge(
             "forewarn_callers",
             "Addresses from which machines may query the endpoint",
@@ -92,10 +117,30 @@ class FleetCounts:
             "health",
         )
         yield gauge(
+            "forewarn_hosts_cordoned",
+            "Hosts to which no machine is moved",
+            {(): len(self._cordoned)},
+        )
+        yield gauge(
             "forewarn_rollouts",
             "Rollouts in the state, by state",
             {(s,): list(self._rollouts.values()).count(s) for s in ROLLOUTS},
             "state",
+        )
+        yield gauge(
+            "forewarn_rollouts_self_paused",
+            "Rollouts that have paused themselves and wait for an operator",
+            {(): len(self._self_paused)},
+        )
+        yield gauge(
+            "forewarn_unknown_callers",
+            "Addresses that belong to no machine and have asked in the last hour",
+            {(): self._poll_index.unknown_callers.recent(now)},
+        )
+        yield gauge(
+            "forewarn_halts",
+            "Halts that stand: what they cover does not start",
+            {(): len(self._store.registry.halts)},
         )
         yield from self._event_metrics(now)
 
@@ -111,6 +156,12 @@ class FleetCounts:
             "forewarn_events_held",
             "Events of which it is unknown whether they were carried out",
             {(): len(self._held)},
+        )
+        first_end = min(self._expected_ends.values(), default=now)
+        yield gauge(
+            "forewarn_started_overdue_seconds",
+            "Longest time since a started event should have been over; 0 if there is none",
+            {(): max(0, now - first_end) / SECOND},
         )
         yield gauge(
             "forewarn_notice_left_seconds",
@@ -151,13 +202,14 @@ class FleetCounts:
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
-                    self._host(host.name, host.health)
+                    self._host(host.name, host)
                 case HostRemoved(name=name):
                     self._host(name, None)
                 case RolloutPut(rollout=rollout):
-                    self._rollouts[rollout.id] = _state(rollout)
+                    self._rollout(rollout)
                 case RolloutRemoved(id=id):
                     self._rollouts.pop(id, None)
+                    self._self_paused.discard(id)
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved):
@@ -188,6 +240,10 @@ class FleetCounts:
             self._active[state, type] += 1
             if event.status is Status.SCHEDULED and before is None:  # NotBefore never changes
                 heapq.heappush(self._deadlines[type], (event.not_before, event.id))
+        if event.status is Status.STARTED and event.expected_end is not None:
+            self._expected_ends[event.id] = event.expected_end
+        else:
+            self._expected_ends.pop(event.id, None)
         stuck = event.attempt is not None and event.attempt.stuck and not event.status.over
         (self._held.add if stuck else self._held.discard)(event.id)
 
@@ -217,13 +273,22 @@ class FleetCounts:
         self._machines["gone"] += sign * gone
         self._callers += sign * callers
 
-    def _host(self, name: str, health: Health | None) -> None:
+    def _rollout(self, rollout: Rollout) -> None:
+        state = self._rollouts[rollout.id] = _state(rollout)
+        by_itself = rollout.paused is not None and rollout.paused.by == BY_ITSELF
+        waits = state == "paused" and by_itself
+        (self._self_paused.add if waits else self._self_paused.discard)(rollout.id)
+
+    def _host(self, name: str, host: Host | None) -> None:
         before = self._hosts.pop(name, None)
         if before is not None:
             self._health[before] -= 1
-        if health is not None:
-            self._hosts[name] = health
-            self._health[health] += 1
+        self._cordoned.discard(name)
+        if host is not None:
+            self._hosts[name] = host.health
+            self._health[host.health] += 1
+            if host.cordoned:
+                self._cordoned.add(name)
 
 
 def _state(rollout: Rollout) -> str:

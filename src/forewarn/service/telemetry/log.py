@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TextIO, cast
 
@@ -56,12 +56,24 @@ def _log_dropped(lines: int) -> None:
 _stderr = StderrWriter(_log_dropped)
 
 
-def configure(format: str = "auto", level: str = "info", *, dates: bool = True) -> None:
+def configure(
+    format: str = "auto",
+    level: str = "info",
+    *,
+    dates: bool = True,
+    now: Callable[[], int] | None = None,
+) -> None:
     """Set up logging; called again whenever the settings change. Without `dates` the log is for a
-    developer who reads it as it happens."""
+    developer who reads it as it happens. `now` returns the time of a line, in microseconds since
+    1970, if that is not the real time: the log of a service on a virtual clock has no other."""
     if format == "auto":
         format = "console" if sys.stderr is not None and sys.stderr.isatty() else "json"
     render = _json if format == "json" else _Console(dates)
+
+    def add_timestamp(_logger: object, _method: str, line: Any) -> Any:
+        line["timestamp"] = to_datetime((now or guard.wall_us)())
+        return line
+
     drop_requests = [] if dates else [_drop_requests]
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
@@ -69,7 +81,7 @@ def configure(format: str = "auto", level: str = "info", *, dates: bool = True) 
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             *drop_requests,
-            _add_timestamp,
+            add_timestamp,
             structlog.processors.format_exc_info,
             _clean,
             render,
@@ -84,7 +96,8 @@ def configure(format: str = "auto", level: str = "info", *, dates: bool = True) 
         root.removeHandler(handler)
     root.addHandler(_LibraryHandler())
     root.setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
-    for name in ("uvicorn.error", "uvicorn.access", "asyncio", "urllib3", "sqlalchemy"):
+    quiet = ("asyncio", "httpcore", "httpx", "urllib3", "sqlalchemy", "aiosmtplib")
+    for name in ("uvicorn.error", "uvicorn.access", *quiet):
         logging.getLogger(name).setLevel(logging.ERROR if "uvicorn" in name else logging.WARNING)
 
 
@@ -183,11 +196,6 @@ def _drop_requests(_logger: object, _method: str, line: Any) -> Any:
     """Drop the lines about requests: a developer sees their effects."""
     if line["level"] == "info" and "request_id" in line:
         raise structlog.DropEvent
-    return line
-
-
-def _add_timestamp(_logger: object, _method: str, line: Any) -> Any:
-    line["timestamp"] = to_datetime(guard.wall_us())
     return line
 
 

@@ -23,6 +23,7 @@ from forewarn.service.engine.clock import (
 )
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.fleet_counts import FleetCounts
 from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.samples import (
@@ -53,10 +54,10 @@ REFUSED = (401, 403)
 
 
 class ServiceMetrics:
-    def __init__(self, store: Store, feed: Feed, clock: Clock) -> None:
+    def __init__(self, store: Store, feed: Feed, clock: Clock, poll_index: PollIndex) -> None:
         self._store = store
         self._feed = feed
-        self.fleet_counts = FleetCounts(store)
+        self.fleet_counts = FleetCounts(store, poll_index)
         self.pruned = 0  # records of the history
         self._commits = 0
         self._failures = 0

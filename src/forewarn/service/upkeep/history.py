@@ -15,17 +15,18 @@ from forewarn.core import Event, Refused
 from forewarn.core.access import forgettable
 from forewarn.core.history import Record
 from forewarn.core.refusal import Hint, conflict, invalid, unknown, unknown_name
-from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
+from forewarn.core.registry import GroupForgotten, Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollouts.model import caused
 from forewarn.core.time import DAY, HOUR, Duration
 from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.machines import MachineIndex
-from forewarn.store.port import HistoryQuery, Mark, Store
+from forewarn.store.port import HistoryQuery, Mark, States, Store
 from forewarn.support import guard
 from forewarn.support.text import listing
 
 HISTORY: Duration = 90 * DAY  # how long it is kept by default
 HISTORY_LEAST: Duration = 24 * HOUR  # the shortest time that can be configured
+FORGOTTEN_AT_ONCE = 200  # names of former groups that one pruning looks up
 PRUNE_EVERY = 600.0  # seconds of guard time between two prunings
 EXPORT_PAGE = 500  # records of an export in memory at a time
 SHOWN_ID = 40  # characters of an unknown id in a message
@@ -53,6 +54,7 @@ class History:
         self._writer = writer
         self.pruned = 0  # records, since the process started
         self._retention = retention
+        self._forgotten_until = ""  # the last name that was looked up, in their order
 
     def keep(self, retention: Duration | None) -> None:
         """Change how long the history is kept; None for ever."""
@@ -111,7 +113,27 @@ class History:
             await self._writer.commit(CommitPlan(puts=gone))
         records = await self._store.prune(cutoff, self._keeps())
         self.pruned += records
+        await self._forget_groups()
         return records
+
+    async def _forget_groups(self) -> None:
+        """Forget some of the groups that have no machines and are not in the history any more."""
+        former = sorted(
+            name
+            for name, group in self._store.groups.items()
+            if not group.machines and not group.events
+        )
+        start = next((n for n, name in enumerate(former) if name > self._forgotten_until), 0)
+        names = former[start : start + FORGOTTEN_AT_ONCE]
+        self._forgotten_until = names[-1] if names else ""
+        gone = [n for n in names if not await self._store.history(HistoryQuery(group=n, limit=1))]
+
+        def plan(states: States) -> CommitPlan:
+            empty = [name for name in gone if name in states and not states[name].machines]
+            return CommitPlan(puts=[GroupForgotten(name) for name in empty])
+
+        if gone:
+            await self._writer.commit(plan)
 
     def _keeps(self) -> Callable[[Event], bool]:
         """Return which events are kept: those from which a stored rollout reads its progress."""

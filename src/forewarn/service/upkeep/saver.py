@@ -6,6 +6,9 @@ notices as well.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.polls import SAVE_EVERY, PollIndex
 from forewarn.service.upkeep.history import PRUNE_EVERY, History
@@ -29,7 +32,9 @@ class Saver:
 
     async def keep_saving(self) -> None:
         while True:
-            await guard.pause(SAVE_EVERY)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_EVERY):
+                    await self._poll_index.first_unsaved.wait()
             await self.save()
 
     async def keep_pruning(self) -> None:
@@ -41,9 +46,13 @@ class Saver:
                 log.warning("the history could not be pruned", why=str(error))
             await guard.pause(PRUNE_EVERY)
 
-    async def save(self) -> None:
+    async def save_all(self) -> None:
+        """Save everything, at the end of the service."""
+        await self.save(all_machines=True)
+
+    async def save(self, *, all_machines: bool = False) -> None:
         try:
-            await self._poll_index.save(self._writer.now())
+            await self._poll_index.save(self._writer.now(), all_machines=all_machines)
         except Exception as error:
             if not self._store.problem():  # otherwise that is what is logged
                 log.warning("last-seen times could not be saved", why=str(error))

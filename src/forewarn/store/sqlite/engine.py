@@ -33,7 +33,9 @@ from forewarn.store.port import (
     HistoryQuery,
     Key,
     KeyedRequest,
+    MachineSighting,
     Mark,
+    NotifyPosition,
     OutcomeUnknown,
     PollSightings,
     StoreFailed,
@@ -47,6 +49,9 @@ from forewarn.store.sqlite.lock import Lock, companion
 from forewarn.support.logs import logger
 
 PAGE = 256  # commits read at a time
+_MACHINE_SIGHTINGS = (
+    "SELECT machine, polled, version, polls, ignored, answered FROM machine_sightings"
+)
 PAGE_BYTES = 4 * 1024 * 1024  # fewer commits are read if they are larger than that together
 SET_ASIDE = "-wal.replaced"  # suffix for a file that was put in place of the log
 PRUNE_SLICE = 200  # records or commits that are pruned in one transaction
@@ -59,6 +64,7 @@ log = logger("forewarn")
 
 _event = msgspec.json.Decoder(Event)
 _commit = msgspec.json.Decoder(Commit)
+_notify_position = msgspec.json.Decoder(NotifyPosition)
 
 
 class SqliteStore(BatchingStore):
@@ -174,6 +180,15 @@ class SqliteStore(BatchingStore):
 
     async def sightings(self) -> PollSightings:
         return await self._run_read(self._sightings)
+
+    async def notify_positions(self) -> Mapping[str, NotifyPosition]:
+        return await self._run_read(self._notify_positions)
+
+    async def save_notify_position(self, position: NotifyPosition) -> None:
+        await self._run_write(self._save_notify_position, position)
+
+    async def delete_notify_position(self, name: str) -> None:
+        await self._run_write(self._delete_notify_position, name)
 
     async def copy(self, at: Time) -> Copy | None:
         try:
@@ -395,14 +410,37 @@ class SqliteStore(BatchingStore):
             seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
             values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
             used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
+            cursor = connection.exec_driver_sql(_MACHINE_SIGHTINGS).cursor
+            assert cursor is not None
+            rows = cursor.fetchall()  # of SQLite itself: there may be a hundred thousand
+        machines = {
+            name: MachineSighting(
+                polled=polled, version=version, polls=polls, ignored=ignored, answered=answered
+            )
+            for name, polled, version, polls, ignored, answered in rows
+        }
         return PollSightings(
             seen=seen,
+            machines=machines,
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),
             used=used,
             copied=values.get(write.COPIED),
             restored=values.get("restored"),
         )
+
+    def _notify_positions(self) -> dict[str, NotifyPosition]:
+        with self._connection() as connection:
+            bodies = connection.scalars(sa.select(s.notify_positions.c.body))
+            return {p.name: p for p in map(_notify_position.decode, bodies)}
+
+    def _save_notify_position(self, position: NotifyPosition) -> None:
+        with self._writing() as connection:
+            write.write_notify_position(connection, position)
+
+    def _delete_notify_position(self, name: str) -> None:
+        with self._writing() as connection:
+            connection.execute(s.notify_positions.delete().where(s.notify_positions.c.name == name))
 
     # In the reading thread.
 

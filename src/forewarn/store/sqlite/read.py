@@ -17,9 +17,11 @@ import sqlalchemy as sa
 from forewarn.core import Event, Group, Machine
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
+from forewarn.core.halts import Halt
 from forewarn.core.history import Record, RecordKind
 from forewarn.core.registry import Registry
 from forewarn.core.rollouts.model import Rollout
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import schema as s
 
@@ -28,7 +30,9 @@ _machine = msgspec.json.Decoder(Machine)
 _event = msgspec.json.Decoder(Event)
 _host = msgspec.json.Decoder(Host)
 _rollout = msgspec.json.Decoder(Rollout)
+_halt = msgspec.json.Decoder(Halt)
 _token = msgspec.json.Decoder(Token)
+_configuration = msgspec.json.Decoder(MaintenanceConfiguration)
 
 
 def groups(connection: sa.Connection) -> dict[str, Group]:
@@ -53,11 +57,17 @@ def groups(connection: sa.Connection) -> dict[str, Group]:
 def registry(connection: sa.Connection) -> Registry:
     hosts = map(_host.decode, connection.scalars(sa.select(s.hosts.c.body)))
     rollouts = map(_rollout.decode, connection.scalars(sa.select(s.rollouts.c.body)))
+    halts = map(_halt.decode, connection.scalars(sa.select(s.halts.c.body)))
     tokens = map(_token.decode, connection.scalars(sa.select(s.tokens.c.body)))
+    configurations = map(
+        _configuration.decode, connection.scalars(sa.select(s.configurations.c.body))
+    )
     return Registry(
         {host.name: host for host in hosts},
         {rollout.id: rollout for rollout in rollouts},
         {token.id: token for token in tokens},
+        {halt.id: halt for halt in halts},
+        {configuration.name: configuration for configuration in configurations},
     )
 
 
@@ -118,6 +128,8 @@ def history_records(rows: Iterable[Any]) -> Iterator[Record]:
             host=row.host or "",
             cause=row.cause or "",
             note=row.note,
+            output=row.output or "",
+            answer=row.answer or "",
         )
         if row.event_body is None:
             yield record

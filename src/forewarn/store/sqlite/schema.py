@@ -62,10 +62,24 @@ rollouts = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+halts = sa.Table(
+    "halts",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
 tokens = sa.Table(
     "tokens",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+configurations = sa.Table(
+    "configurations",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
@@ -99,6 +113,8 @@ history = sa.Table(
     sa.Column("type", sa.Text),
     sa.Column("cause", sa.Text),
     sa.Column("note", sa.Text, nullable=False),
+    sa.Column("output", sa.Text),
+    sa.Column("answer", sa.Text),
     sa.Index("history_by_time", "at"),
     *(
         sa.Index(f"history_by_{name}", column, "at", sqlite_where=sa.column(column).is_not(None))
@@ -122,12 +138,25 @@ event_machines = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# When each group was last seen. Saved now and then, like the next two tables.
+# When each group was last seen. Saved now and then, like the next three tables.
 sightings = sa.Table(
     "sightings",
     metadata,
     sa.Column("group_name", sa.Text, primary_key=True),
     sa.Column("seen", sa.BigInteger, nullable=False),
+)
+
+# The clients on machines, as far as they are known. Machines that are gone have no row.
+machine_sightings = sa.Table(
+    "machine_sightings",
+    metadata,
+    sa.Column("machine", sa.Text, primary_key=True),
+    sa.Column("polled", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("polls", sa.Integer, nullable=False),
+    sa.Column("ignored", sa.Integer, nullable=False),
+    sa.Column("answered", sa.BigInteger),
+    sqlite_with_rowid=False,
 )
 
 # When each token was last used.
@@ -136,6 +165,14 @@ token_uses = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
+)
+
+# How far the notifications of each table [[notify]] have been delivered.
+notify_positions = sa.Table(
+    "notify_positions",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 # Single values by name, for example until when the endpoint was serving.

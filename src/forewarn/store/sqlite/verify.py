@@ -14,8 +14,10 @@ import msgspec
 from forewarn.core import Event, Group, Machine, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
-from forewarn.core.registry import Registry, StateRestored
+from forewarn.core.halts import Halt
+from forewarn.core.registry import GroupForgotten, Registry, StateRestored
 from forewarn.core.rollouts.model import Rollout
+from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.store.port import Commit, Contents, StoreUnusable
 from forewarn.store.sqlite import check
 from forewarn.store.sqlite import schema as s
@@ -29,7 +31,9 @@ BODIES: dict[str, Any] = {
     "events": Event,
     "hosts": Host,
     "rollouts": Rollout,
+    "halts": Halt,
     "tokens": Token,
+    "configurations": MaintenanceConfiguration,
 }
 
 
@@ -109,7 +113,7 @@ def _commits(connection: sqlite3.Connection, path: Path) -> Iterator[Commit]:
 def _check_replay(connection: sqlite3.Connection, path: Path, stored: Stored) -> None:
     """Compare the stored state with what the commits lead to, unless some were pruned."""
     groups: dict[str, Group] = {}
-    registry = Registry({}, {}, {})
+    registry = Registry({}, {}, {}, {})
     complete, last = True, 0
     for commit in _commits(connection, path):
         complete = complete and (commit.seq == last + 1 or _numbers_skipped(commit, last))
@@ -121,6 +125,8 @@ def _check_replay(connection: sqlite3.Connection, path: Path, stored: Stored) ->
             groups[entry.group] = apply(before, entry.items)
         for put in commit.puts:
             registry.put(put)
+            if isinstance(put, GroupForgotten):
+                groups.pop(put.name, None)
     if not complete:
         return
     groups = {name: _sorted(group) for name, group in groups.items()}
@@ -133,7 +139,9 @@ def _check_replay(connection: sqlite3.Connection, path: Path, stored: Stored) ->
     for name, replayed in (
         ("hosts", registry.hosts),
         ("rollouts", registry.rollouts),
+        ("halts", registry.halts),
         ("tokens", registry.tokens),
+        ("configurations", registry.configurations),
     ):
         if {_key(value): value for _, value in stored[name]} != dict(replayed):
             differing.append(name)
@@ -176,7 +184,8 @@ def _sorted(group: Group) -> Group:
 
 
 def _key(value: Any) -> str:
-    return str(value.name if isinstance(value, Host) else value.id)
+    named = isinstance(value, Host | MaintenanceConfiguration)
+    return str(value.name if named else value.id)
 
 
 def _one_line(message: object) -> str:

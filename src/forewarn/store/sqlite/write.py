@@ -20,6 +20,10 @@ from forewarn.core.history import HistoryWriter, Record
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import (
     ClockAccepted,
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
     HostPut,
     HostRemoved,
     RolloutPut,
@@ -29,7 +33,8 @@ from forewarn.core.registry import (
     TokenRemoved,
 )
 from forewarn.core.retiming import Correction
-from forewarn.store.port import Commit, PollSightings
+from forewarn.store.base import forgotten
+from forewarn.store.port import Commit, NotifyPosition, PollSightings
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -43,6 +48,7 @@ _GROUP = (
     "INSERT INTO groups (name, body) VALUES (?, ?)"
     " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
 )
+_FORGET_GROUP = "DELETE FROM groups WHERE name = ?"
 _MACHINE = (
     "INSERT INTO machines (name, group_name, body) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET group_name = excluded.group_name, body = excluded.body"
@@ -54,8 +60,8 @@ _EVENT = (
 )
 _EVENT_MACHINE = "INSERT OR IGNORE INTO event_machines (machine, event) VALUES (?, ?)"
 _RECORD = (
-    "INTO history (at, what, who, group_name, event, machine, host, type, cause, note)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INTO history (at, what, who, group_name, event, machine, host, type, cause, note, output,"
+    " answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _REGISTRY = {
     (table, key): (
@@ -63,7 +69,13 @@ _REGISTRY = {
         f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
         f"DELETE FROM {table} WHERE {key} = ?",
     )
-    for table, key in (("hosts", "name"), ("rollouts", "id"), ("tokens", "id"))
+    for table, key in (
+        ("hosts", "name"),
+        ("rollouts", "id"),
+        ("halts", "id"),
+        ("tokens", "id"),
+        ("configurations", "name"),
+    )
 }
 _KEY = (
     "INSERT INTO keys (owner, name, digest, seq, at) VALUES (?, ?, ?, ?, ?)"
@@ -74,6 +86,13 @@ _SIGHTING = (
     "INSERT INTO sightings (group_name, seen) VALUES (?, ?)"
     " ON CONFLICT (group_name) DO UPDATE SET seen = excluded.seen"
 )
+_MACHINE_SIGHTING = (
+    "INSERT INTO machine_sightings (machine, polled, version, polls, ignored, answered)"
+    " SELECT name, ?, ?, ?, ?, ? FROM machines WHERE name = ?"  # it may have been removed
+    " ON CONFLICT (machine) DO UPDATE SET polled = excluded.polled, version = excluded.version,"
+    " polls = excluded.polls, ignored = excluded.ignored, answered = excluded.answered"
+)
+_DELETE_MACHINE_SIGHTING = "DELETE FROM machine_sightings WHERE machine = ?"
 _SERVICE = (
     "INSERT INTO service (key, value) VALUES (?, ?)"
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -83,10 +102,21 @@ _USE = (
     "INSERT INTO token_uses (id, used) VALUES (?, ?)"
     " ON CONFLICT (id) DO UPDATE SET used = excluded.used"
 )
+_NOTIFY_POSITION = (
+    "INSERT INTO notify_positions (name, body) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
+)
 _DELETE_USE = "DELETE FROM token_uses WHERE id = ?"
 
 # Columns with the time at which something happened.
-_TIMES = (("history", "at"), ("commits", "at"), ("keys", "at"), ("token_uses", "used"))
+_TIMES = (
+    ("history", "at"),
+    ("commits", "at"),
+    ("keys", "at"),
+    ("token_uses", "used"),
+    ("machine_sightings", "polled"),
+    ("machine_sightings", "answered"),
+)
 _event = msgspec.json.Decoder(Event)
 
 COPIED = "copied"  # in `service`: when this copy was made
@@ -102,6 +132,7 @@ def write(
     """Write commits, the state that they lead to, and their records in the history."""
     _write_commits(connection, commits, before, hosts)
     _write_groups(connection, before, after)
+    _execute_many(connection, _FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
     _write_machines(connection, before, after)
     _write_events(connection, commits)
     _write_registry(connection, commits)
@@ -112,11 +143,20 @@ def write(
 
 def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None:
     _execute_many(connection, _SIGHTING, list(sightings.seen.items()))
+    machines = [
+        (m.polled, m.version, m.polls, m.ignored, m.answered, name)
+        for name, m in sightings.machines.items()
+    ]
+    _execute_many(connection, _MACHINE_SIGHTING, machines)
     _execute_many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
     _execute_many(connection, _SERVICE, [item for item in values.items() if item[1] is not None])
     # A record from before a restart stays the first one.
     _execute_many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
+
+
+def write_notify_position(connection: sa.Connection, position: NotifyPosition) -> None:
+    _execute_many(connection, _NOTIFY_POSITION, [(position.name, _encode(position))])
 
 
 def _write_groups(
@@ -135,6 +175,7 @@ def _write_machines(
 ) -> None:
     rows: list[Row] = []
     removed: list[Row] = []
+    gone: list[Row] = []
     for name, group in after.items():
         machines_before = before[name].machines if name in before else ()
         if group.machines is machines_before:
@@ -143,8 +184,11 @@ def _write_machines(
         for machine in group.machines:
             if rest.pop(machine.name, None) is not machine:
                 rows.append((machine.name, name, _encode(machine)))
+                if machine.gone:
+                    gone.append((machine.name,))
         removed += [(machine_name,) for machine_name in rest]
     _execute_many(connection, _DELETE_MACHINE, removed)
+    _execute_many(connection, _DELETE_MACHINE_SIGHTING, removed + gone)
     _execute_many(connection, _MACHINE, rows)
 
 
@@ -183,10 +227,18 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
                     latest["rollouts", "id", rollout.id] = _encode(rollout)
                 case RolloutRemoved(id=id):
                     latest["rollouts", "id", id] = None
+                case HaltPut(halt=halt):
+                    latest["halts", "id", halt.id] = _encode(halt)
+                case HaltReleased(id=id):
+                    latest["halts", "id", id] = None
                 case TokenPut(token=token):
                     latest["tokens", "id", token.id] = _encode(token)
                 case TokenRemoved(id=id):
                     latest["tokens", "id", id] = None
+                case ConfigurationPut(configuration=configuration):
+                    latest["configurations", "name", configuration.name] = _encode(configuration)
+                case ConfigurationRemoved(name=name):
+                    latest["configurations", "name", name] = None
     for (table, key, name), body in latest.items():
         upsert, delete = _REGISTRY[table, key]
         if body is None:
@@ -274,6 +326,8 @@ def _row(record: Record) -> Row:
         None if of_event else record.type or None,
         None if of_event else record.cause or None,
         record.note,
+        record.output or None,
+        record.answer or None,
     )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from forewarn.core.time import MAX_TIME, Time
-from forewarn.service.engine.catch_up import POLL_PATIENCE, Stopped
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME, Patience, Stopped
 from forewarn.service.engine.clock import AWAY
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.instants import to_datetime
@@ -18,10 +18,9 @@ from forewarn.testing.durations import Duration, in_microseconds, in_seconds
 from forewarn.testing.errors import RefusedError
 from forewarn.testing.impacts import in_callback
 from forewarn.testing.kit.time_patch import TimePatch
-from forewarn.testing.session import IN_TRIO, Session, caller_id, in_asyncio, in_trio
+from forewarn.testing.session import Session, caller_id, refuse_in_a_loop
 
 REAL_TIME = "this service runs in real time, which cannot be moved; use real_time=False"
-IN_A_LOOP = "play() waits for clients, and here it would block the event loop that they may run in"
 IN_A_CALLBACK = (
     "the clock stands still while a callback for an impact runs; move it when the callback has"
     " returned"
@@ -53,17 +52,20 @@ class Clock:
         way; use `play` for that.
 
         Args:
-            by: How far to move it.
+            by: How far to move it, as seconds, a timedelta or text such as `"15m"`.
             until: Called at every stop; the clock moves no further once it returns True.
 
         Returns:
             False if `until` was given and never returned True.
+
+        Raises:
+            RefusedError: The service runs in real time, or has stopped.
         """
         virtual_time, to = self._virtual_time, self._after(by)
         if until is None:
             self._run(virtual_time.advance(to))
             return True
-        return self._stop_by_stop(until, to, lambda at: virtual_time.step(at, play=False))
+        return self._stop_by_stop(until, to, virtual_time.step)
 
     def play(
         self,
@@ -71,39 +73,45 @@ class Clock:
         *,
         until: Callable[[], bool] | None = None,
         timeout: Duration = POLL_PATIENCE,
+        reaction_time: Duration = REACTION_TIME,
     ) -> bool:
         """Move the clock as `advance` does, and let polling clients see every change on the way.
 
         At every visible change it waits until each machine that has been polling has fetched the
-        new document and polled again.
+        new document and polled again. A machine that has seen an event of its own then gets time to
+        approve it or to report that it is ready.
 
         Args:
-            by: How far to move it.
+            by: How far to move it, as seconds, a timedelta or text such as `"15m"`.
             until: Called at every stop; the clock moves no further once it returns True.
             timeout: The real time for which a machine is waited for, by default 5 seconds. A client
-                that does not poll in this time is reported in the verdict.
+                that polls less often is waited for longer, up to 30 seconds. One that does not poll
+                in this time is reported in the verdict.
+            reaction_time: The real time, by default 1 second, that a machine gets once for each of
+                its own events. A client that prepares in the background may need more.
 
         Returns:
             False if `until` was given and never returned True.
+
+        Raises:
+            RefusedError: The service runs in real time, or this would block a running event loop.
         """
-        if in_asyncio():
-            raise RefusedError(f"{IN_A_LOOP}; use 'async with', or 'await service.to_thread(…)'")
-        if in_trio():
-            raise RefusedError(f"{IN_A_LOOP}; {IN_TRIO}")
-        virtual_time, to, caller = self._virtual_time, self._after(by), caller_id()
-        real_seconds = in_seconds(timeout)
+        refuse_in_a_loop("play()", "'async with', or 'await service.to_thread(…)'")
+        virtual_time, to = self._virtual_time, self._after(by)
+        patience = Patience(in_seconds(timeout), in_seconds(reaction_time), caller_id())
         if until is None:
-            self._run(virtual_time.play(to, real_seconds, caller))
+            self._run(virtual_time.play(to, patience))
             return True
-        return self._stop_by_stop(
-            until, to, lambda at: virtual_time.step(at, True, real_seconds, caller)
-        )
+        return self._stop_by_stop(until, to, lambda at: virtual_time.step(at, patience))
 
     def resume(self, speed: float = 1.0) -> None:
         """Let the clock run by itself, waiting for clients at every visible change as `play` does.
 
         Args:
             speed: How many seconds pass in one second of real time.
+
+        Raises:
+            RefusedError: The service runs in real time, or the speed is not a positive number.
         """
         try:
             self._run(self._virtual_time.resume(speed))
@@ -119,7 +127,7 @@ class Clock:
         """Let time pass as if the service had not been running meanwhile.
 
         Args:
-            lost: How long it was interrupted.
+            lost: How long it was interrupted, as seconds, a timedelta or text such as `"2h"`.
             reason: The reason that the history gives; by default that it was not running.
         """
         clock, to = self._virtual_time.clock, self._after(lost)
@@ -150,6 +158,10 @@ class Clock:
         if to > MAX_TIME:
             raise RefusedError("the clock cannot be moved beyond the year 9000")
         return to
+
+    def _next_due(self) -> Time | None:
+        """Return when something is due next, once everything that is under way has happened."""
+        return self._run(self._virtual_time.next_due())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if in_callback():

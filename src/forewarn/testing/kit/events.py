@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, TypedDict
 
 from forewarn.core import Event as Record
 from forewarn.core import EventType as CoreEventType
 from forewarn.core import Source, Status, Time
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.support.handles import MachineRef, name_of
 from forewarn.support.instants import to_datetime
@@ -31,17 +32,19 @@ class Announcement(TypedDict, total=False):
     """Optional details of an event that is to be announced."""
 
     notice: Duration | None
-    """The time until its NotBefore; by default the minimum of its type."""
+    """The time until NotBefore, as seconds, a timedelta or text such as `"20m"`; by default the
+    minimum of the type."""
     not_before: datetime
-    """Its NotBefore, instead of a notice."""
+    """The NotBefore, as a datetime with a time zone, instead of a notice."""
     short_notice: bool
-    """Whether it may have less notice than its type promises."""
+    """Whether the notice may be shorter than the type promises."""
     description: str
     """The text that documents show."""
     duration: Duration
-    """The expected duration of the impact in whole seconds; -1, the default, if it is not known."""
+    """The expected duration of the impact, in whole seconds or as a timedelta; -1, the default, if
+    it is not known."""
     source: EventSource
-    """Who has caused it: `Platform`, the default, or `User`."""
+    """Who causes the event: `Platform`, the default, or `User`."""
 
 
 def event_type(name: str) -> CoreEventType:
@@ -110,27 +113,27 @@ class Event:
 
     @property
     def type(self) -> EventType:
-        """What happens to its machines, such as `Reboot`."""
+        """The type of the event, such as `Reboot`."""
         return self._raised.type.value
 
     @property
     def source(self) -> EventSource:
-        """Who has caused it: `Platform` or `User`."""
+        """Who causes the event: `Platform` or `User`."""
         return self._raised.source.value
 
     @property
     def group(self) -> str:
-        """The name of the group whose document lists it."""
+        """The name of the group whose document lists the event."""
         return self._raised.group
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names of the machines that it affects."""
+        """The names of the machines that the event affects."""
         return self._raised.resources
 
     @property
     def description(self) -> str:
-        """The sentence for people in documents."""
+        """The description for people, as documents show it."""
         return self._raised.description
 
     @property
@@ -140,7 +143,7 @@ class Event:
 
     @property
     def not_before(self) -> datetime:
-        """The earliest time at which it starts without an approval, in UTC."""
+        """The earliest time at which the event starts without an approval, in UTC."""
         return to_datetime(self._raised.not_before)
 
     @property
@@ -151,54 +154,57 @@ class Event:
 
     @property
     def status(self) -> str:
-        """`Scheduled` or `Started`, as documents show it; then `Finished` or `Withdrawn`, when
-        documents do not list it any more."""
+        """The status of the event: `Scheduled` or `Started`, as documents show it; then `Finished`
+        or `Withdrawn`, when documents no longer list it."""
         return self._record.status.value
 
     @property
     def over(self) -> bool:
-        """Whether documents no longer list it: it is `Finished` or `Withdrawn`."""
+        """Whether documents no longer list the event: it is `Finished` or `Withdrawn`."""
         return self._record.status.over
 
     @property
     def approved_by(self) -> str | None:
-        """The machine that approved it first, `operator`, or None if nobody has."""
+        """The machine that approved the event first, or `operator`; None if nobody has."""
         approval = self._record.approved
         return approval.by if approval else None
 
     @property
     def started_at(self) -> datetime | None:
-        """When it started, in UTC; None if it has not."""
+        """When the event started, in UTC; None if it has not."""
         at = self._record.started_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ended_at(self) -> datetime | None:
-        """When it ended, in UTC; None if it has not."""
+        """When the event ended, in UTC; None if it has not."""
         at = self._record.ended_at
         return to_datetime(at) if at is not None else None
 
     @property
     def ready(self) -> tuple[str, ...]:
-        """The machines that have reported that they are ready for it."""
+        """The machines that have reported that they are ready for the event."""
         return tuple(report.machine for report in self._record.ready)
 
     @property
     def seen_by(self) -> dict[str, datetime]:
-        """When each machine first got a document that lists it; empty once it is over."""
+        """When each machine first got a document that lists the event; empty once it is over."""
         explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
         return {machine: to_datetime(at) for machine, at in explanation.seen_by.items()}
 
     def explain(self) -> str:
-        """Return a sentence about what it is waiting for, as `forewarn event explain` prints it."""
+        """Return a sentence about what the event waits for, as `forewarn event explain` does."""
         text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).message
         return text
 
     def approve(self, by: MachineRef | None = None) -> Event:
-        """Approve it.
+        """Approve the event.
 
         Args:
             by: The machine that sends the POST, or its name; by default an operator approves it.
+
+        Raises:
+            RefusedError: The event is over, or the machine is not in its group.
         """
         if by is None:
             event_from(self._session, self._session.node.platform.approve(self.id, "operator"))
@@ -211,19 +217,25 @@ class Event:
         return self
 
     def cancel(self, reason: str = "") -> Event:
-        """Withdraw it, which is possible until it has started.
+        """Withdraw the event, which is possible until it has started.
 
         Args:
             reason: The reason that the history gives.
+
+        Raises:
+            RefusedError: The event has started or is over.
         """
         event_from(self._session, self._session.node.platform.cancel(self.id, "operator", reason))
         return self
 
     def finish(self, reason: str = "finished by the test") -> Event:
-        """End it now, whatever the driver is doing.
+        """End the event now, whatever the driver is doing.
 
         Args:
             reason: The reason that the history gives.
+
+        Raises:
+            RefusedError: The event has not started, or is over.
         """
         event_from(self._session, self._session.node.platform.finish(self.id, "operator", reason))
         return self
@@ -234,51 +246,75 @@ class Event:
         approve: bool = False,
         play: bool | None = None,
         timeout: Duration = POLL_PATIENCE,
+        reaction_time: Duration = REACTION_TIME,
     ) -> Event:
-        """Move the clock to its NotBefore; refused if it does not start then.
+        """Move the clock until the event starts: to its NotBefore, unless a client approves it.
 
         Args:
-            approve: Approve it as an operator instead of moving the clock.
+            approve: Approve the event as an operator instead of moving the clock.
             play: Let polling clients see every change, as `clock.play` does. If one of them
                 approves the event, it starts earlier. By default they do, unless this is called
                 inside a running event loop, which it would block.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
+            reaction_time: The real time that a machine gets once for each of its own events that it
+                has seen; by default 1 second.
+
+        Raises:
+            RefusedError: Something holds the event, so that it does not start, or it is over.
         """
-        play = _waits(play)
+        move = partial(self._move, _waits(play), timeout, reaction_time)
         record = self._record
         if record.status.over:
             raise RefusedError(f"{self.type} {self.id} cannot start: {self.explain()}")
-        scheduled = record.status is Status.SCHEDULED
-        if scheduled and not approve:  # a client may approve it, and so be earlier than NotBefore
-            self._move(record.not_before, play, timeout, lambda: self.status != "Scheduled")
-        elif play:  # let clients see it as it is
-            self._move(self._now, play, timeout)
+        if record.status is Status.SCHEDULED and not approve:
+            # A client may approve it, so that it starts before NotBefore.
+            move(record.not_before, lambda: self.status != "Scheduled")
+        else:
+            move(self._now)  # let clients see it as it is
         if approve and self._record.status is Status.SCHEDULED:
-            self.approve()
-            if play:
-                self._move(self._now, play, timeout)
-        if self._record.status is not Status.STARTED:
+            self._approve_unless_started()
+            move(self._now)
+        if self.started_at is None:
             raise RefusedError(f"{self.type} {self.id} does not start: {self.explain()}")
         return self
 
-    def until_over(self, *, play: bool | None = None, timeout: Duration = POLL_PATIENCE) -> Event:
-        """Move the clock until documents do not list it any more.
+    def _approve_unless_started(self) -> None:
+        """Approve it as an operator, unless a client is faster."""
+        try:
+            self.approve()
+        except RefusedError:
+            if self._record.status is Status.SCHEDULED:
+                raise
+
+    def until_over(
+        self,
+        *,
+        play: bool | None = None,
+        timeout: Duration = POLL_PATIENCE,
+        reaction_time: Duration = REACTION_TIME,
+    ) -> Event:
+        """Move the clock until the event is over, so that documents no longer list it.
 
         Args:
             play: Let polling clients see every change, as `clock.play` does. By default they do,
                 unless this is called inside a running event loop, which it would block.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
+            reaction_time: The real time that a machine gets once for each of its own events that it
+                has seen; by default 1 second.
+
+        Raises:
+            RefusedError: Something holds the event, so that it does not end.
         """
-        play = _waits(play)
+        move = partial(self._move, _waits(play), timeout, reaction_time)
         for _ in range(MAX_STEPS):
             if self._record.status.over:
                 return self
-            due = self._session.call(self._session.node.scheduler.next_due)
+            due = self._session.clock._next_due()
             if due is None:
                 break
-            self._move(due, play, timeout)
+            move(due, lambda: self.over)
         raise RefusedError(f"{self.type} {self.id} does not end: {self.explain()}")
 
     @property
@@ -287,15 +323,16 @@ class Event:
 
     def _move(
         self,
-        to: Time,
         play: bool,
         timeout: Duration,
+        reaction_time: Duration,
+        to: Time,
         until: Callable[[], bool] | None = None,
     ) -> None:
         ahead = timedelta(microseconds=max(0, to - self._now))
         clock = self._session.clock
         if play:
-            clock.play(ahead, until=until, timeout=timeout)
+            clock.play(ahead, until=until, timeout=timeout, reaction_time=reaction_time)
         else:
             clock.advance(ahead, until=until)
 
@@ -335,17 +372,24 @@ class During:
         approve: bool,
         play: bool | None,
         timeout: Duration,
+        reaction_time: Duration,
     ) -> None:
         self._session: Requests = session  # Any above: what it is, is not for users
         self._events = events
         self._approve = approve
         self._play = play
         self._timeout = timeout
+        self._reaction_time = reaction_time
 
     def __enter__(self) -> Event:
         """Let the events start, and return the first."""
         for event in self._events:
-            event.until_started(approve=self._approve, play=self._play, timeout=self._timeout)
+            event.until_started(
+                approve=self._approve,
+                play=self._play,
+                timeout=self._timeout,
+                reaction_time=self._reaction_time,
+            )
         for event in self._events:
             if event.over:
                 last = self._events[-1]
@@ -364,7 +408,9 @@ class During:
         """Let the events end, unless the block has failed."""
         if kind is None:
             for event in self._events:
-                event.until_over(play=self._play, timeout=self._timeout)
+                event.until_over(
+                    play=self._play, timeout=self._timeout, reaction_time=self._reaction_time
+                )
 
     async def __aenter__(self) -> Event:
         """Let the events start, and return the first, without blocking the event loop."""

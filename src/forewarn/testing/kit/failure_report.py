@@ -58,7 +58,7 @@ class FailureReport:
                 event = f"{line.get('type', '')} {short(line['event'])}".lstrip()
                 self._append(line["t"], f"{event} of {on} starts, unannounced")
             case "unresponsive" if line["by_itself"]:
-                self._append(line["t"], f"{line['machine']} polls no more; the clock goes on")
+                self._append(line["t"], f"{line['machine']} no longer polls; the clock moves on")
             case "disabled":
                 self._append(line["t"], f"group {line['group']} is disabled")
             case "scenario":

@@ -11,6 +11,7 @@ import msgspec
 from forewarn.core import Refused
 from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
+from forewarn.support.convert import convert
 from forewarn.testing.durations import Duration, in_microseconds
 from forewarn.testing.errors import RefusedError, refusal
 from forewarn.testing.kit.machines import Group, Machine
@@ -63,7 +64,7 @@ class Fault:
     """Its id, such as `f1`."""
 
     kind: FaultKind
-    """What it does."""
+    """The kind of fault, which determines what it does."""
 
     def __init__(self, faults: Faults, account: FaultAccount) -> None:
         self._faults = faults
@@ -97,7 +98,7 @@ class Fault:
         return self._account.state
 
     def clear(self) -> None:
-        """Remove it. Clearing it again does nothing."""
+        """Remove the fault. Clearing it again does nothing."""
         self._faults._remove(self)
 
     @property
@@ -123,8 +124,11 @@ class Faults:
         """Add a fault: `service.faults.add("gone", machine="web_0", times=3)`.
 
         Args:
-            kind: What it does.
+            kind: What the fault does.
             options: See `FaultOptions`.
+
+        Raises:
+            RefusedError: An option does not fit the kind, or has an invalid value.
         """
         new = _new_fault(kind, **options)
         account = self._session.call(self._session.node.faults.add, new, "test")
@@ -138,8 +142,11 @@ class Faults:
         """Add a fault for the duration of a block.
 
         Args:
-            kind: What it does.
+            kind: What the fault does.
             options: See `FaultOptions`.
+
+        Raises:
+            RefusedError: An option does not fit the kind, or has an invalid value.
         """
         fault = self.add(kind, **options)
         try:
@@ -148,7 +155,7 @@ class Faults:
             fault.clear()
 
     def list(self) -> list[Fault]:
-        """Return all faults that have not been cleared, also those that others have added."""
+        """Return all faults that have not been cleared, including those added by other means."""
         accounts = self._session.call(self._session.node.faults.all)
         return [self._handle(account) for account in accounts]
 
@@ -192,7 +199,7 @@ def _new_fault(
         known = ", ".join(FaultOptions.__annotations__)
         raise TypeError(f"a fault has no option '{min(unknown)}'; expected one of {known}")
     try:
-        return msgspec.convert(
+        return convert(
             {
                 "kind": kind,
                 "machines": _names(machine, machines),

@@ -23,7 +23,9 @@ from forewarn.service.fleet.build import (
     FleetError,
     host_of,
 )
+from forewarn.support.convert import convert
 from forewarn.support.text import counted, listing
+from forewarn.support.yaml.positions import Problems
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.events import event_type
 from forewarn.testing.names import EventType
@@ -150,16 +152,20 @@ def hosts(*names: str) -> Change:
 def _refusal(spec: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
     kind, name, count = spec.kind.value, spec.name, len(spec.machines)
     if not count:
-        return invalid(f"{kind} '{name}' has at least one machine")
+        return invalid(f"{kind} '{name}' must have at least one machine")
     if count > MAX_MACHINES:
-        return invalid(f"{kind} '{name}' has at most {MAX_MACHINES} machines in a test")
+        return invalid(f"{kind} '{name}' can have at most {MAX_MACHINES:,} machines in a test")
     if spec.update_domains is not None and spec.update_domains < 1:
-        return invalid(f"{kind} '{name}' is spread over at least one update domain")
+        return invalid(f"{kind} '{name}' must have at least one update domain")
+    if not grow and any(
+        machine.name == name for g in fleet.groups.values() for machine in g.machines
+    ):
+        return conflict(f"machine '{name}' exists already; service[\"{name}\"] returns it")
     present = fleet.groups.get(name)
     if present is None:
         return None
     if not grow or present.kind is not spec.kind:
-        return conflict(f"group '{name}' exists already, as a {present.kind.value}")
+        return conflict(f"group '{name}' exists already; its kind is {present.kind.value}")
     members = [
         machine.name
         for part, _ in _parts(spec)
@@ -168,8 +174,8 @@ def _refusal(spec: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
     ]
     if removed := [machine for machine in members if machine not in spec.machines]:
         return conflict(
-            f"{kind} '{name}' has {counted(len(members), 'machine')}, and this would be {count}: it"
-            " only grows here. Machines leave by delete(), evict() or scale_in():"
+            f"{kind} '{name}' has {counted(len(members), 'machine')} and cannot shrink to {count}"
+            " this way; remove machines with delete(), evict() or scale_in():"
             f" {listing(removed)}"
         )
     return None
@@ -191,7 +197,7 @@ def _define(
 ) -> Define:
     existing = {machine.name: machine for machine in before.machines} if before else {}
     number = {machine: n for n, machine in enumerate(spec.machines)}
-    entry = msgspec.convert(
+    entry = convert(
         {
             "name": name,
             "kind": spec.kind,
@@ -207,9 +213,12 @@ def _define(
         },
         e.GroupEntry,
     )
-    builder = FleetBuilder(fleet, without=name)
+    problems = Problems()
+    builder = FleetBuilder(problems, fleet, without=name)
     builder.group(entry, ())
     new = builder.finish(e.FleetEntry(groups=[]), fleet.hosts).groups[name]
+    if problems.errors:
+        raise problems.errors[0]
     if before is None:
         return new
     has_policy = spec.terminate_notice is not None or spec.auto_approve

@@ -32,18 +32,18 @@ class Host:
 
     @property
     def health(self) -> str:
-        """`healthy`, `degraded` or `failed`."""
+        """The health of the host: `healthy`, `degraded` or `failed`."""
         return self._record.health.value
 
     @property
     def machines(self) -> list[Machine]:
-        """The machines that are on it now."""
+        """The machines that are on the host now."""
         present = self._session.call(self._session.node.hosts.machines_on, self.name)
         return [Machine(self._session, machine.name) for machine in present]
 
     @property
     def events(self) -> list[Event]:
-        """The active events that it causes."""
+        """The events that the host causes and that are not over."""
         about = self._session.call(self._session.node.hosts.events_about, self.name)
         return [Event(self._session, record) for record in about]
 
@@ -60,12 +60,18 @@ class Host:
         """Announce maintenance of the host: one event for each group on it, which start together.
 
         Args:
-            type: What it does to the machines.
+            type: What the maintenance does to the machines.
             evacuate: Empty the host machine by machine instead: a Freeze for each machine.
-            notice: The time until NotBefore; by default the minimum of the type.
+            notice: The time until NotBefore, as seconds, a timedelta or text such as `"20m"`; by
+                default the minimum of the type.
             short_notice: Allow less notice than the type promises.
             description: The text that documents show.
-            duration: The expected duration of the impact in whole seconds; -1 if it is not known.
+            duration: The expected duration of the impact, in whole seconds or as a timedelta; -1 if
+                it is not known.
+
+        Raises:
+            RefusedError: A group has machines of several update domains on the host, or the notice
+                is too short.
         """
         modes = {mode.value.lower(): mode for mode in CoreMaintenanceMode}
         if type.lower() not in modes:
@@ -84,11 +90,14 @@ class Host:
         )
 
     def degrade(self, *, notice: Duration | None = None, note: str = "") -> tuple[Event, ...]:
-        """Report that its hardware is about to fail: a Redeploy for each machine on it.
+        """Report that the host's hardware is about to fail: a Redeploy for each machine on it.
 
         Args:
-            notice: The time until NotBefore; by default seven days.
-            note: What is wrong with it.
+            notice: The time until NotBefore, as seconds, a timedelta or text; by default 7 days.
+            note: What is wrong with the host, for the history.
+
+        Raises:
+            RefusedError: The host has failed already.
         """
         until = DEGRADED_NOTICE if notice is None else in_microseconds(notice)
         hosts = self._session.node.hosts
@@ -96,21 +105,28 @@ class Host:
         return events_from(self._session, work)
 
     def fail(self, note: str = "") -> tuple[Event, ...]:
-        """Let it fail without notice: a Redeploy for each group on it, Started at once.
+        """Let the host fail without notice: a Redeploy for each group on it, Started at once.
 
         Args:
-            note: What is wrong with it.
+            note: What is wrong with the host, for the history.
+
+        Raises:
+            RefusedError: The host has failed already.
         """
         return events_from(
             self._session, self._session.node.hosts.fail(self.name, "test", note=note)
         )
 
     def repair(self) -> tuple[Event, ...]:
-        """Report it healthy again: what was planned because it was not, is withdrawn."""
+        """Report the host healthy again, and withdraw what was planned because it was not.
+
+        Raises:
+            RefusedError: The host is healthy.
+        """
         return events_from(self._session, self._session.node.hosts.repair(self.name, "test"))
 
     def explain(self) -> str:
-        """Return a sentence about what its maintenance is waiting for."""
+        """Return a sentence about what the host's maintenance is waiting for."""
         text: str = allowed(self._session.call(self._session.node.hosts.explain, self.name)).message
         return text
 

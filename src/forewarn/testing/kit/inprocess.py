@@ -91,7 +91,7 @@ async def _call(app: Any, address: str, scope: Mapping[str, Any], body: bytes) -
 def _broken_off(start: Mapping[str, Any], received: bytes, *, stalled: bool) -> Exception:
     """Make the exception that `http.client` raises for a connection that breaks at this point."""
     if stalled:
-        return TimeoutError("the response began and did not go on (in process it never would)")
+        return TimeoutError("the response began and stalled; in process, it would never go on")
     if not start:
         return ConnectionResetError("the service closed the connection without a response")
     headers = {name.lower(): value for name, value in start["headers"]}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.machines import FIRST_POLL_WITHIN, Machine
+from forewarn.testing.session import refuse_in_a_loop
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
@@ -45,7 +46,7 @@ class LoadedScenario:
         *,
         client: Callable[[], object] | None = None,
         first_poll_timeout: Duration = FIRST_POLL_WITHIN,
-        reaction_time: Duration = 0,
+        reaction_time: Duration = REACTION_TIME,
         timeout: Duration = POLL_PATIENCE,
     ) -> Result:
         """Play the scenario, once.
@@ -55,11 +56,16 @@ class LoadedScenario:
                 Without it, the player waits for clients that poll from elsewhere.
             first_poll_timeout: Real time in which the machines under test have to poll; by default
                 30 seconds. Polls since the scenario was loaded count.
-            reaction_time: Real time that clients get after every change while there is an event
-                that they could approve.
+            reaction_time: Real time that a machine gets once for each of its own events that it has
+                seen; by default 1 second.
             timeout: Real time that each change waits for clients that have been polling; by
                 default 5 seconds.
+
+        Raises:
+            RefusedError: It has been played already.
         """
+        if client is None:
+            refuse_in_a_loop("play()")
         return self._stage.play(
             client=client,
             first_poll_timeout=in_seconds(first_poll_timeout),

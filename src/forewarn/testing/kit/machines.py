@@ -20,6 +20,7 @@ from forewarn.core import Group as CoreGroup
 from forewarn.core import Machine as CoreMachine
 from forewarn.support import guard
 from forewarn.support.handles import EventRef, id_of
+from forewarn.support.text import counted
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.impacts import Callback as ImpactCallback
@@ -37,6 +38,7 @@ from forewarn.testing.kit.requests import NEWEST, Requests
 from forewarn.testing.kit.socket_patch import SocketPatch
 from forewarn.testing.names import EventType, GroupKind
 from forewarn.testing.refused_requests import other_pollers, refused_requests
+from forewarn.testing.session import refuse_in_a_loop
 from forewarn.wire.extensions import READY, ReadinessReport
 from forewarn.wire.instance import INSTANCE_VERSIONS
 
@@ -50,7 +52,7 @@ class Machine:
     endpoint."""
 
     name: str
-    """Its name, as events list it."""
+    """The name of the machine, as events list it."""
 
     def __init__(self, session: Any, name: str) -> None:  # Any: what it is, is not for users
         self._session: Requests = session
@@ -63,28 +65,28 @@ class Machine:
 
     @property
     def group(self) -> str:
-        """The name of its group."""
+        """The name of the machine's group."""
         return self._place()[0].name
 
     @property
     def host(self) -> str:
-        """The name of the host that it is on now, or an empty string."""
+        """The name of the host that the machine is on now, or an empty string."""
         return self._record.host
 
     @property
     def address(self) -> str:
-        """Its loopback address, which tells it apart from other machines. A program uses `url`,
+        """The loopback address that tells the machine apart from others. A program uses `url`,
         whose host is this address unless machines have ports instead."""
         return self._record.addresses[0]
 
     @property
     def alive(self) -> bool:
-        """Whether it exists: it has not been evicted or deleted."""
+        """Whether the machine exists: it has not been evicted or deleted."""
         return self._record.alive
 
     @property
     def events(self) -> list[Event]:
-        """The events that its document lists now, without sending a poll."""
+        """The events that the machine's document lists now, without sending a poll."""
         group = self.group
         return [
             Event(self._session, record)
@@ -95,30 +97,49 @@ class Machine:
     # What happens to it.
 
     def restart(self) -> Event:
-        """Restart it as a user: a Reboot with 15 minutes of notice."""
+        """Restart the machine as a user: a Reboot with 15 minutes of notice.
+
+        Raises:
+            RefusedError: The machine is gone, or its group has too many user events.
+        """
         work = self._session.node.platform.user_maintenance(self.name, CoreEventType.REBOOT, "test")
         return event_from(self._session, work)
 
     def redeploy(self) -> Event:
-        """Redeploy it as a user: 10 minutes of notice, and then another host."""
+        """Redeploy the machine as a user: a Redeploy with 10 minutes of notice, to another host.
+
+        Raises:
+            RefusedError: The machine is gone, or its group has too many user events.
+        """
         work = self._session.node.platform.user_maintenance(
             self.name, CoreEventType.REDEPLOY, "test"
         )
         return event_from(self._session, work)
 
     def evict(self) -> Event:
-        """Evict a spot machine: a Preempt with 30 seconds of notice, and then it is gone."""
+        """Evict a spot machine: a Preempt with 30 seconds of notice, and then it is gone.
+
+        Raises:
+            RefusedError: It is not a spot machine, or it is gone.
+        """
         return event_from(self._session, self._session.node.removals.evict(self.name, "test"))
 
     def delete(self) -> Event:
-        """Delete it: by a Terminate if its scale set has a terminate notice, else at once."""
+        """Delete the machine: by a Terminate if its scale set has a terminate notice, else at once.
+
+        Raises:
+            RefusedError: The machine is gone.
+        """
         return event_from(self._session, self._session.node.removals.delete(self.name, "test"))
 
     def fail(self, type: EventType = "Redeploy") -> Event:
-        """Let it fail without notice: the event is Started at once.
+        """Let the machine fail without notice: the event is Started at once.
 
         Args:
-            type: The type of the event.
+            type: The type of the event: Freeze, Reboot or Redeploy, the default.
+
+        Raises:
+            RefusedError: The machine is gone, or this type of event cannot be a failure.
         """
         fail = self._session.node.removals.fail
         return event_from(self._session, fail(self.name, event_type(type), "test"))
@@ -128,20 +149,30 @@ class Machine:
 
         Args:
             details: See `Announcement`.
+
+        Raises:
+            RefusedError: The machine is gone, or the notice is too short for a Freeze.
         """
         return self.schedule("Freeze", **details)
 
     def schedule(self, type: EventType, **details: Unpack[Announcement]) -> Event:
-        """Announce any event for it: `schedule("Reboot", notice="20m", duration=9)`.
+        """Announce an event for the machine: `schedule("Reboot", notice="20m", duration=9)`.
 
         Args:
             type: The type of the event.
             details: See `Announcement`.
+
+        Raises:
+            RefusedError: The machine is gone, or the notice is too short for the type.
         """
         return schedule(self._session, type, (self.name,), details)
 
     def restore(self) -> Machine:
-        """Bring it back after it was evicted or deleted."""
+        """Bring the machine back after it was evicted or deleted.
+
+        Raises:
+            RefusedError: The machine exists.
+        """
         allowed(self._session.run(self._session.node.platform.restore(self.name, "test")))
         self._session.settle()
         return self
@@ -193,10 +224,13 @@ class Machine:
     def document(self, version: str) -> VersionedDocument: ...
 
     def document(self, version: str = NEWEST) -> Document | VersionedDocument:
-        """Fetch its document, parsed; refused if the answer is not 200. This counts as a poll.
+        """Fetch the machine's document, parsed. This counts as a poll.
 
         Args:
             version: The api-version; by default the newest.
+
+        Raises:
+            RefusedError: The answer is not 200.
         """
         return cast(Document, self._json(self.get(version)))
 
@@ -207,7 +241,7 @@ class Machine:
     def instance(self, path: str, version: str = INSTANCE_VERSIONS[-1]) -> Any: ...
 
     def instance(self, path: str = "", version: str = INSTANCE_VERSIONS[-1]) -> Any:
-        """Fetch its instance metadata, parsed; refused if the answer is not 200.
+        """Fetch the machine's instance metadata, parsed.
 
         Args:
             path: The part to fetch, such as `compute`; by default everything.
@@ -215,13 +249,16 @@ class Machine:
 
         Returns:
             A dict; or for the path of a list or of a single value, that.
+
+        Raises:
+            RefusedError: The answer is not 200.
         """
         below = f"/{path.strip('/')}" if path else ""
         target = f"/metadata/instance{below}?api-version={version}&format=json"
         return self._json(self.request("GET", target, {"Metadata": "true"}))
 
     def approve(self, *events: EventRef) -> Response:
-        """Approve events by a POST.
+        """Approve events by a POST, and return the response whatever its status is.
 
         Args:
             events: The events, or their ids.
@@ -229,12 +266,15 @@ class Machine:
         return self._session.approve(self.name, *events)
 
     def report_ready(self, event: EventRef, note: str = "", *, ready: bool = True) -> None:
-        """Report whether it is ready for an event.
+        """Report that the machine is ready for an event, or is not.
 
         Args:
             event: The event, or its id.
             note: A text for the other machines and for operators.
             ready: False takes an earlier report back.
+
+        Raises:
+            RefusedError: The answer is not 200; for example, the event is not listed.
         """
         body = msgspec.json.encode(ReadinessReport(ready, note))
         self._json(self.request("PUT", f"{READY}/{id_of(event)}", {"Metadata": "true"}, body))
@@ -243,7 +283,7 @@ class Machine:
 
     @property
     def url(self) -> str:
-        """The URL of its endpoint over real sockets, which the first use opens."""
+        """The URL of the machine's endpoint. Its socket is opened by the first use."""
         return self._session.url(self.name)
 
     @property
@@ -253,7 +293,7 @@ class Machine:
 
     @property
     def asgi(self) -> Asgi:
-        """Its endpoint as an ASGI application, without sockets and for any event loop:
+        """The machine's endpoint as an ASGI application, without sockets, for any event loop:
         `httpx.AsyncClient(transport=httpx.ASGITransport(machine.asgi))`."""
         return Asgi(self._session, self.name)
 
@@ -265,20 +305,26 @@ class Machine:
 
         Returns:
             The function, so that this is a decorator as well.
+
+        Raises:
+            RefusedError: The machine does not exist.
         """
         self._place()
         self._session.call(self._session.impacts.add, callback, self.name)
         return callback
 
     def wait_for_poll(self, timeout: Duration = FIRST_POLL_WITHIN) -> Machine:
-        """Wait until a client has polled as this machine; refused if that takes too long.
+        """Wait until a client has polled as this machine.
 
         `clock.play` waits only for machines that have polled before, which a program that was just
         started has not. From then on the client is expected to poll by itself: if it stops, the
-        verdict says so.
+        verdict says so. In an async test, use `await service.to_thread(machine.wait_for_poll)`.
 
         Args:
-            timeout: The real time to wait; by default 30 seconds.
+            timeout: The real time to wait, as seconds or a timedelta; by default 30 seconds.
+
+        Raises:
+            RefusedError: No client has polled in this time. The message says why, if that is known.
         """
         seconds = in_seconds(timeout)
         node, pause, end = self._session.node, threading.Event(), guard.monotonic() + seconds
@@ -292,6 +338,7 @@ class Machine:
         while not self._session.call(polled):
             if guard.monotonic() >= end:
                 raise RefusedError(self._not_polled(seconds))
+            refuse_in_a_loop("wait_for_poll()")
             pause.wait(CHECK_EVERY)
         if node.virtual_time is not None:
             self._session.call(node.virtual_time.catch_up.expect_polls, self.name)
@@ -299,7 +346,7 @@ class Machine:
 
     def _not_polled(self, seconds: float) -> str:
         """Return why no client has polled as this machine, as far as that is known."""
-        text = f"'{self.name}' was not polled for within {seconds:g} s"
+        text = f"no client polled as '{self.name}' within {seconds:g} s"
         others = ""
         if self._session.node.observer is not None:
             verdict = self._session.verdict()
@@ -353,7 +400,7 @@ class Group(Sequence[Machine]):
     """
 
     name: str
-    """Its name."""
+    """The name of the group."""
 
     def __init__(self, session: Any, name: str, machines: Sequence[str]) -> None:
         self._session: Requests = session  # Any above: what it is, is not for users
@@ -362,17 +409,17 @@ class Group(Sequence[Machine]):
 
     @property
     def kind(self) -> GroupKind:
-        """What it is in Azure."""
+        """The kind of group in Azure, such as `scale-set`."""
         return self._machines[0]._place()[0].kind.value
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its machines."""
+        """The names of the group's machines."""
         return tuple(machine.name for machine in self._machines)
 
     @property
     def events(self) -> list[Event]:
-        """The events that its document lists now, or its documents, without sending a poll."""
+        """The events that the group's document lists now, without sending a poll."""
         node = self._session.node
 
         def listed() -> list[Record]:
@@ -383,7 +430,11 @@ class Group(Sequence[Machine]):
         return [Event(self._session, record) for record in self._session.call(listed)]
 
     def evict(self) -> tuple[Event, ...]:
-        """Evict all of its spot machines: a Preempt for each."""
+        """Evict all spot machines of the group: a Preempt for each.
+
+        Raises:
+            RefusedError: It has no spot machines.
+        """
         return events_from(self._session, self._session.node.removals.evict_all(self.name, "test"))
 
     def scale_in(self, count: int | None = None, *, to: int | None = None) -> tuple[Event, ...]:
@@ -392,16 +443,22 @@ class Group(Sequence[Machine]):
         Args:
             count: How many to delete.
             to: How many to keep, instead of `count`.
+
+        Raises:
+            RefusedError: It is not a scale set, or has fewer machines.
         """
         work = self._session.node.removals.scale_in(self.name, "test", count=count, to=to)
         return events_from(self._session, work)
 
     def schedule(self, type: EventType, **details: Unpack[Announcement]) -> tuple[Event, ...]:
-        """Announce one event for each of its machines.
+        """Announce one event for each machine of the group.
 
         Args:
             type: The type of the events.
             details: See `Announcement`.
+
+        Raises:
+            RefusedError: The notice is too short for the type, or a machine is gone.
         """
         return tuple(machine.schedule(type, **details) for machine in self._machines)
 
@@ -412,6 +469,13 @@ class Group(Sequence[Machine]):
     def __getitem__(self, which: slice) -> Sequence[Machine]: ...
 
     def __getitem__(self, which: int | str | slice) -> Machine | Sequence[Machine]:
+        """Return a machine by its position or name, or several by a slice.
+
+        Raises:
+            KeyError: The group has no machine of this name.
+        """
+        if isinstance(which, int) and not -len(self) <= which < len(self):
+            raise IndexError(f"'{self.name}' has {counted(len(self), 'machine')}, no [{which}]")
         if not isinstance(which, str):
             return self._machines[which]
         for machine in self._machines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
 from forewarn.testing.durations import Duration, in_seconds
 from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import shipped_list
@@ -21,11 +21,11 @@ def run_scenario(
     speed: float | None = None,
     record: str | Path | None = None,
     first_poll_timeout: Duration = FIRST_POLL_WITHIN,
-    reaction_time: Duration = 0,
+    reaction_time: Duration = REACTION_TIME,
     timeout: Duration = POLL_PATIENCE,
     program: Program | None = None,
-    on_ready: Callable[[Service], None] = lambda _: None,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_ready: Callable[[Service], None] | None = None,
+    on_step: Callable[[str], None] | None = None,
 ) -> Result:
     """Start a service with the scenario's fleet, and play the scenario on it.
 
@@ -38,13 +38,16 @@ def run_scenario(
         record: A file to which a trace is written.
         first_poll_timeout: Real time in which the machines under test have to poll; by default 30
             seconds.
-        reaction_time: Real time that clients get after every change while there is an event that
-            they could approve.
+        reaction_time: Real time that a machine gets once for each of its own events that it has
+            seen; by default 1 second.
         timeout: Real time that each change waits for clients that have been polling; by default 5
             seconds.
         program: The program under test, if the player has to start and stop it.
         on_ready: Called when the service runs and nothing has happened yet.
         on_step: Called with a description of each step that is carried out.
+
+    Raises:
+        ScenarioError: The scenario does not exist or has mistakes.
     """
     loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     service = Service(
@@ -56,7 +59,8 @@ def run_scenario(
         default_machine=loaded.under_test[0],
     )
     with service:
-        on_ready(service)
+        if on_ready is not None:
+            on_ready(service)
         return play(
             service,
             loaded,

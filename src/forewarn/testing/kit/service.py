@@ -21,10 +21,10 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.config import Addresses, Tls
 from forewarn.node.dev import on_loopback
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
-from forewarn.service.platform.platform import new_id
+from forewarn.service.platform.platform import new_id as random_id
 from forewarn.store import Store
 from forewarn.support.handles import EventRef, id_of
 from forewarn.testing.durations import Duration, in_microseconds, in_seconds, instant
@@ -65,8 +65,10 @@ class Service:
         real_time: Let time pass by itself. By default, the clock is virtual.
         start: The time at which a virtual clock begins; by default 2027-01-15 08:00 UTC.
         speed: Divide all durations by this number, in real time or on a virtual clock.
-        silence: The time without a poll after which a group is disabled; by default never.
-        enable_delay: How long the first answer to a group is delayed.
+        silence: The time without a poll after which a group is disabled, as seconds, a timedelta or
+            text; by default never.
+        enable_delay: How long the first answer to a group is delayed, as seconds, a timedelta or
+            text; by default not at all.
         limits: The limits for guests; by default those of `forewarn dev`.
         record: A file to which a trace is written.
         front: Answer polls on the fast path, as in production. Polls are then not observed, so
@@ -112,7 +114,7 @@ class Service:
         gates: Mapping[str, tuple[str, ...]] | None = None,
         tls: Tls | None = None,
         control_names: tuple[str, ...] = (),
-        new_id: Callable[[], str] = new_id,
+        new_id: Callable[[], str] | None = None,
     ) -> None:
         text = fleet.read_text(encoding="utf-8") if isinstance(fleet, Path) else fleet
         parsed = read.parse(text) if isinstance(text, str) else text
@@ -144,7 +146,7 @@ class Service:
             tls=tls,
             control_names=control_names,
         )
-        node = Node(config, store=store, driver=driver, new_id=new_id)
+        node = Node(config, store=store, driver=driver, new_id=new_id or random_id)
         self._session = Requests(node, over_sockets=sockets)
         self._report: FailureReport | None = None
         self.clock = self._session.clock
@@ -187,13 +189,16 @@ class Service:
     async def to_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call any function of the kit in a thread and await it.
 
-        So the test's own event loop, and a client under test that runs in it, continue meanwhile:
+        The test's own event loop, and a client under test that runs in it, continue meanwhile:
         `await service.to_thread(service.clock.play, "15m")`.
 
         Args:
             function: The function to call.
             args: Its positional arguments.
             kwargs: Its keyword arguments.
+
+        Raises:
+            RefusedError: The event loop is not asyncio's.
         """
         return await self._session.to_thread(function, *args, **kwargs)
 
@@ -215,9 +220,13 @@ class Service:
         Args:
             name: The name of the scale set.
             count: How many machines it has from now on.
-            terminate_notice: Announce deletions this long before; from 5 to 15 minutes.
+            terminate_notice: The notice of a deletion, from 5 to 15 minutes, as seconds, a
+                timedelta or text; by default deletions are not announced.
             enabled: Whether it is enabled from the start, as if a machine had polled.
             details: See `GroupDetails`.
+
+        Raises:
+            RefusedError: The name is taken, or a value is invalid.
         """
         names = fleets.numbered(f"{name}_", count)
         kind = GroupKind.SCALE_SET
@@ -235,6 +244,9 @@ class Service:
             count: How many machines it has from now on.
             enabled: Whether it is enabled from the start, as if a machine had polled.
             details: See `GroupDetails`.
+
+        Raises:
+            RefusedError: The name is taken, or a value is invalid.
         """
         names = fleets.numbered(f"{name}-", count)
         return self._add_group(
@@ -251,6 +263,9 @@ class Service:
             machines: The names of its machines.
             enabled: Whether it is enabled from the start, as if a machine had polled.
             details: See `GroupDetails`.
+
+        Raises:
+            RefusedError: A name is taken, or a value is invalid.
         """
         kind = GroupKind.AVAILABILITY_ZONE
         return self._add_group(fleets.group_spec(kind, name, machines, details), enabled)
@@ -270,6 +285,9 @@ class Service:
             roles: How many instances each role has.
             enabled: Whether it is enabled from the start, as if a machine had polled.
             details: See `GroupDetails`.
+
+        Raises:
+            RefusedError: A name is taken, or a value is invalid.
         """
         names = [n for role, count in roles.items() for n in fleets.numbered(f"{role}_IN_", count)]
         return self._add_group(
@@ -285,6 +303,9 @@ class Service:
             name: Its name.
             enabled: Whether it is enabled from the start, as if it had polled.
             details: See `GroupDetails`.
+
+        Raises:
+            RefusedError: The name is taken, or a value is invalid.
         """
         spec = fleets.group_spec(GroupKind.STANDALONE, name, [name], details)
         return self._add_group(spec, enabled, grow=False)[0]
@@ -294,28 +315,38 @@ class Service:
 
         Args:
             names: Their names. Machines are put on hosts with `hosts=`, see `GroupDetails`.
+
+        Raises:
+            RefusedError: A name is invalid.
         """
         session = self._session
         allowed(session.run(session.node.fleet_apply.change(fleets.hosts(*names), by="test")))
         return tuple(Host(session, name) for name in names)
 
     def host(self, name: str) -> Host:
-        """Return a host that exists.
+        """Return a host by its name.
 
         Args:
-            name: Its name.
+            name: The name of the host.
+
+        Raises:
+            RefusedError: There is no such host.
         """
         allowed(self._session.call(self._session.node.hosts.host, name))
         return Host(self._session, name)
 
     def __getitem__(self, machine: str) -> Machine:
-        """Return a machine that exists."""
+        """Return a machine by its name.
+
+        Raises:
+            RefusedError: There is no such machine.
+        """
         self._session.address(machine)
         return Machine(self._session, machine)
 
     @property
     def machines(self) -> list[Machine]:
-        """All machines."""
+        """All machines of the fleet."""
         return [Machine(self._session, name) for name in self.addresses]
 
     @property
@@ -335,6 +366,10 @@ class Service:
             type: The type of the event.
             machines: The machines that it affects, which are in one group.
             details: See `Announcement`.
+
+        Raises:
+            RefusedError: The notice is too short for the type, or the machines are in several
+                groups.
         """
         return events.schedule(self._session, type, tuple(map(str, machines)), details)
 
@@ -343,6 +378,9 @@ class Service:
 
         Args:
             machine: The machine, or its name.
+
+        Raises:
+            RefusedError: There is no such machine, or its group has too many user events.
         """
         return Machine(self._session, str(machine)).restart()
 
@@ -351,6 +389,9 @@ class Service:
 
         Args:
             machine: The machine, or its name.
+
+        Raises:
+            RefusedError: There is no such machine, or its group has too many user events.
         """
         return Machine(self._session, str(machine)).redeploy()
 
@@ -359,15 +400,21 @@ class Service:
 
         Args:
             event: The event, or its id.
+
+        Raises:
+            RefusedError: There is no such event, or it has started or is over.
         """
         platform = self._session.node.platform
         return event_from(self._session, platform.cancel(id_of(event), "test"))
 
     def disable(self, group: str | Group) -> None:
-        """Disable a group as a day without a poll does: it gets no events until it polls.
+        """Disable a group, as a day without a poll does: it gets no events until it polls again.
 
         Args:
             group: The group, or its name.
+
+        Raises:
+            RefusedError: There is no such group.
         """
         name = group if isinstance(group, str) else group.name
         allowed(self._session.run(self._session.node.platform.disable(name, "test")))
@@ -379,6 +426,7 @@ class Service:
         approve: bool = False,
         play: bool | None = None,
         timeout: Duration = POLL_PATIENCE,
+        reaction_time: Duration = REACTION_TIME,
     ) -> During:
         """Return a block in which these events are Started, and after which they are over.
 
@@ -391,10 +439,23 @@ class Service:
                 unless a plain `with` is used inside a running event loop.
             timeout: The real time for which a polling client is waited for at every change; by
                 default 5 seconds.
+            reaction_time: The real time that a machine gets once for each of its own events that it
+                has seen; by default 1 second.
+
+        Raises:
+            RefusedError: No event was given. Entering the block raises it as well, if something
+                holds an event.
         """
         if not events:
             raise RefusedError("no event given; use service.during(event)")
-        return During(self._session, events, approve=approve, play=play, timeout=timeout)
+        return During(
+            self._session,
+            events,
+            approve=approve,
+            play=play,
+            timeout=timeout,
+            reaction_time=reaction_time,
+        )
 
     # Requests of machines, and where clients find their endpoint.
 
@@ -414,6 +475,9 @@ class Service:
             target: The path and query.
             headers: All headers of the request.
             body: Its body.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.request(str(machine), method, target, headers, body)
 
@@ -423,12 +487,15 @@ class Service:
         version: str = NEWEST,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Poll as a machine.
+        """Poll as a machine, and return the response whatever its status is.
 
         Args:
             machine: The machine, or its name.
             version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.get(str(machine), version, headers)
 
@@ -446,6 +513,9 @@ class Service:
             body: The body.
             version: The api-version; by default the newest.
             headers: Headers in addition to `Metadata: true`, or instead of it.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.post(str(machine), body, version, headers)
 
@@ -463,15 +533,21 @@ class Service:
         Args:
             machine: The machine, or its name.
             version: The api-version; by default the newest.
+
+        Raises:
+            RefusedError: There is no such machine, or the answer is not 200.
         """
         return Machine(self._session, str(machine)).document(version)
 
     def approve(self, machine: str | Machine, *events: EventRef) -> Response:
-        """Approve events as a machine.
+        """Approve events by a POST of a machine, and return the response.
 
         Args:
             machine: The machine, or its name.
             events: The events, or their ids.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.approve(str(machine), *events)
 
@@ -485,6 +561,9 @@ class Service:
 
         Args:
             machine: The machine, or its name.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.address(str(machine))
 
@@ -495,6 +574,9 @@ class Service:
 
         Args:
             machine: The machine, or its name; by default the default machine.
+
+        Raises:
+            RefusedError: There is no such machine.
         """
         return self._session.url(None if machine is None else str(machine))
 
@@ -515,6 +597,9 @@ class Service:
 
         Args:
             timeout: The real time for which a machine is waited for; by default 5 seconds.
+
+        Raises:
+            RefusedError: The service was created with `front=True`, so nothing was observed.
         """
         return self._session.verdict(in_seconds(timeout))
 
@@ -538,7 +623,7 @@ class Service:
         return callback
 
     def reset_verdict(self) -> None:
-        """Forget what clients have done so far, so that the verdict starts anew."""
+        """Forget what clients have done so far, so that the verdict starts over."""
         if (observer := self._session.node.observer) is not None:
             self._session.settle()
             self._session.call(observer.forget)
@@ -546,21 +631,25 @@ class Service:
     def report(self) -> str:
         """Return what has happened so far, line by line, and the verdict.
 
-        This is what is shown for a failed test.
+        The pytest fixture shows this for a failed test.
         """
         if self._report is None:
-            return "nothing was observed: front=True"
+            return "nothing was observed, because the service was created with front=True"
         text = self._session.call(self._report.text)
         return f"{text}\n\n{self._session.verdict()}"
 
     def load_scenario(self, scenario: str | Path | Scenario) -> LoadedScenario:
-        """Load a scenario, whose fleet this service gets if it has none, without playing it yet.
+        """Load a scenario without playing it yet; a service without machines gets its fleet.
 
-        So a client can be started at the address of the machine under test, `scenario.machine.url`,
-        before time runs: `scenario.play()`.
+        A client can then be started at the address of the machine under test,
+        `scenario.machine.url`, before `scenario.play()` lets time run.
 
         Args:
             scenario: The name of a scenario that comes with forewarn, a file, or a value.
+
+        Raises:
+            ScenarioError: The scenario does not exist or has mistakes.
+            RefusedError: The service has a fleet that lacks machines of the scenario.
         """
         from forewarn.testing.kit.loaded_scenario import LoadedScenario
         from forewarn.testing.scenarios.runner import load
@@ -575,10 +664,10 @@ class Service:
         *,
         client: Callable[[], object] | None = None,
         first_poll_timeout: Duration = FIRST_POLL_WITHIN,
-        reaction_time: Duration = 0,
+        reaction_time: Duration = REACTION_TIME,
         timeout: Duration = POLL_PATIENCE,
     ) -> Result:
-        """Play a scenario on this service, which gets the scenario's fleet if it has none.
+        """Play a scenario on this service; a service without machines gets the scenario's fleet.
 
         Args:
             scenario: The name of a scenario that comes with forewarn, a file, or a value.
@@ -586,10 +675,14 @@ class Service:
                 Without it, the player waits for clients that poll from elsewhere.
             first_poll_timeout: Real time in which the machines under test have to poll; by default
                 30 seconds.
-            reaction_time: Real time that clients get after every change while there is an event
-                that they could approve.
+            reaction_time: Real time that a machine gets once for each of its own events that it has
+                seen; by default 1 second.
             timeout: Real time that each change waits for clients that have been polling; by
                 default 5 seconds.
+
+        Raises:
+            ScenarioError: The scenario does not exist or has mistakes.
+            RefusedError: The service has a fleet that lacks machines of the scenario.
         """
         return self.load_scenario(scenario).play(
             client=client,

@@ -52,7 +52,9 @@ class SocketPatch(Generic[M]):
 
     def __enter__(self) -> M:
         if self._token is not None:
-            raise RefusedError(f"this is inside '{self.machine}' already; call inside() anew")
+            raise RefusedError(
+                f"this block is inside '{self.machine}' already; call inside() for another one"
+            )
         host, _, port = self.machine.url.removeprefix("http://").rpartition(":")
         self.place = (host, int(port))
         with _patching:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from forewarn.support.convert import convert
 from forewarn.testing.recording.documents import RecordedDocument, recorded_document
 from forewarn.traces.documents import ListedEvent
 from forewarn.traces.exchanges import Exchange, Stamp, exchange
@@ -173,7 +174,7 @@ class _Builder:
 
     def _update_from_step(self, line: Mapping[str, Any], t: float) -> None:
         try:
-            step = msgspec.convert(line, _Move)
+            step = convert(line, _Move)
         except msgspec.ValidationError:
             return
         life = self._by_moves.get(step.event)

@@ -116,7 +116,7 @@ def _exchange(item: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
     version = matching_version(item.value)
     if version is None:
         notes.append(
-            f"line {item.line}: its keys do not match any api-version, so it is not judged"
+            f"line {item.line}: its keys do not match any api-version, so it is not checked"
         )
     return {
         "kind": "exchange",

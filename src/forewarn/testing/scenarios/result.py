@@ -110,14 +110,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> Result:
-        """Return the result, or raise AssertionError with everything that was wrong."""
+        """Return the result if the scenario passed.
+
+        Raises:
+            AssertionError: It failed; the message says everything that was wrong.
+        """
         if not self.ok:
             raise AssertionError(str(self))
         return self
 
     @property
     def outcome(self) -> str:
-        """`passed` or `failed`, and whether the scenario expected nothing."""
+        """The outcome in words: `passed` or `failed`, and whether the scenario expected nothing."""
         if not self.ok:
             return "failed"
         return "passed" if self.expectations else f"passed, but {EXPECTED_NOTHING}"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import POLL_PATIENCE, REACTION_TIME, Patience
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.support.text import listing
@@ -52,16 +52,20 @@ class Program(Protocol):
         ...
 
 
+def _ignore(_: str) -> None:
+    """Take no notice of a step."""
+
+
 def play(
     service: HasSession,
     scenario: str | Path | Scenario,
     *,
     client: Callable[[], object] | None = None,
     first_poll_timeout: float = FIRST_POLL_WITHIN,
-    reaction_time: float = 0.0,
+    reaction_time: float = REACTION_TIME,
     timeout: float = POLL_PATIENCE,
     program: Program | None = None,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[str], None] | None = None,
 ) -> Result:
     """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
@@ -74,8 +78,8 @@ def play(
             Without it, the player waits for clients that poll from elsewhere.
         first_poll_timeout: Real seconds in which the machines under test have to poll; by default
             30.
-        reaction_time: Real seconds that clients get after every change while there is an event
-            that they could approve.
+        reaction_time: Real seconds that a machine gets once for each of its own events that it has
+            seen; by default 1.
         timeout: Real seconds that each change waits for clients that have been polling; by default
             5.
         program: The program under test, if the player has to start and stop it.
@@ -122,7 +126,7 @@ class Stage:
         reaction_time: float,
         timeout: float,
         program: Program | None = None,
-        on_step: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[str], None] | None = None,
     ) -> Result:
         """Play the scenario; see the function `play`."""
         if self._played:
@@ -142,11 +146,11 @@ class Stage:
             return _return_problem(session, first_poll_timeout, under_test, tracker, program, pace)
 
         pace: Pace = (
-            VirtualPace(session, tracker, client, reaction_time, timeout, ended_on)
+            VirtualPace(session, tracker, client, Patience(timeout, reaction_time), ended_on)
             if isinstance(session.node.clock, VirtualClock)
             else RealPace(session, tracker, client, ended_on)
         )
-        player = Player(session, self.scenario, tracker, pace, on_step)
+        player = Player(session, self.scenario, tracker, pace, on_step or _ignore)
         ended: tuple[CommandExit, ...] = ()
         try:
             if program is not None:

@@ -28,6 +28,7 @@ def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
         return
     status, fault = traffic.status, traffic.fault
     result = "no answer" if status is None else str(status)
+    sender = "an unknown caller" if lane.machine == UNKNOWN_CALLERS else lane.machine
     request = f"{traffic.method} {traffic.route[:MAX_NAME]}"
     if traffic.polls:
         request = "a poll"
@@ -37,7 +38,7 @@ def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
         lane.add_poll(t)
     if fault:
         lane.add_mark(t, "fault", f"fault {fault}: {request} got {result}")
-        message = f"{request} of {lane.machine} got the fault {fault}: {result}"
+        message = f"{request} of {sender} got the fault {fault}: {result}"
         memory.report_repeated(t, message, traffic.same + 1)
     if traffic.polls and status == 200:
         _document(memory, lane, traffic.answer() or b"", t, traffic.known_version)
@@ -49,7 +50,7 @@ def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     elif not fault and (status is None or status >= 400):
         how = "got no answer" if status is None else f"was refused: {result}"
         lane.add_mark(t, "refused", f"{request} {how}")
-        memory.report_repeated(t, f"{request} of {lane.machine} {how}", traffic.same + 1)
+        memory.report_repeated(t, f"{request} of {sender} {how}", traffic.same + 1)
 
 
 def _caller(memory: TimelineMemory, traffic: Exchange) -> str:

@@ -44,7 +44,7 @@ def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> st
             *_results(picture, verdict),
         ),
         *_failures(picture),
-        tag("figure", draw(picture, title, headed=False)),
+        _figure(picture, title),
         *_complaints(verdict),
         *_met(picture),
         *_event_table(picture),
@@ -62,6 +62,12 @@ def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> st
     return (
         f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head><body>{body}</body></html>'
     )
+
+
+def _figure(picture: Picture, title: str) -> str:
+    """Return the drawing in a frame that scrolls on narrow screens, with the keyboard as well."""
+    drawing = draw(picture, title, headed=False)
+    return tag("figure", drawing, tabindex=0, aria_label="Timeline")
 
 
 def _policy() -> str:
@@ -107,7 +113,7 @@ def _failures(picture: Picture) -> Iterator[str]:
     for scenario in picture.scenarios:
         if scenario.ok:
             continue
-        items = [tag("li", escape(problem)) for problem in scenario.problems]
+        items = [tag("li", tag("b", escape(f"✗ {problem}"))) for problem in scenario.problems]
         items += [_expectation(item) for item in scenario.expectations if not item.ok]
         yield tag("h2", escape(f"What failed in scenario {scenario.scenario}"))
         yield tag("ul", *items, class_="complaints failures")
@@ -123,7 +129,7 @@ def _met(picture: Picture) -> Iterator[str]:
 
 def _expectation(item: ScenarioExpectation) -> str:
     sign = "✓" if item.ok else "✗"
-    message = f" {escape(item.message)}" if item.message else ""
+    message = f": {escape(item.message)}" if item.message else ""
     return tag("li", tag("b", escape(f"{sign} {item.expected}")), message)
 
 

@@ -141,6 +141,9 @@ def watch(service: HasSession, on_change: Callable[[float, str], None] | None = 
     Args:
         service: A `forewarn.testing.Service` that has been started.
         on_change: Called with the time and a sentence for every visible change.
+
+    Raises:
+        RefusedError: The service was created with `front=True`, so nothing is observed.
     """
     session = service._session
     node = session.node

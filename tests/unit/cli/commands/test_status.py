@@ -33,7 +33,7 @@ def test_what_has_started_what_is_next_and_what_waits_and_why() -> None:
         assert shown.exit_code == 0
         started, rest = shown.output.split("Started\n")[1].split("Next\n")
         upcoming, waiting = rest.split("Waiting\n")
-        assert f"Reboot {first.id[:8]} of web_0, 0 s ago, 2027-01-15 08:00:00Z" in started
+        assert f"Reboot {first.id[:8]} of web_0, since 2027-01-15 08:00:00Z (0 s)" in started
         not_before = "not before 2027-01-15 08:15:00Z (in 15 min)"
         assert f"Reboot {third.id[:8]} of web_2, {not_before}" in upcoming
         assert f"Reboot {second.id[:8]} of web_1: {second.explain()}" in waiting
@@ -50,7 +50,7 @@ def test_what_needs_attention_makes_it_fail() -> None:
         service.host("rack-1").degrade(note="fan 3")
         shown = status(service)
         assert shown.exit_code == 1
-        problem = "host rack-1 is degraded since 2027-01-15 08:00:00Z (fan 3)"
+        problem = "host rack-1: degraded since 2027-01-15 08:00:00Z (fan 3)"
         assert shown.output.endswith(f"Needs attention\n  {problem}\n")
 
 

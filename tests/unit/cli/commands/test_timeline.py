@@ -88,5 +88,6 @@ def test_a_torn_last_line_is_what_a_kill_leaves(recording: Path, tmp_path: Path)
 
 
 def test_a_place_that_cannot_be_written_is_named(recording: Path, tmp_path: Path) -> None:
-    result = run(recording, "-o", tmp_path / "no" / "out.svg")
-    assert (result.exit_code, "out.svg: No such file" in result.stderr) == (1, True)
+    (tmp_path / "out.svg").mkdir()
+    result = run(recording, "-o", tmp_path / "out.svg")
+    assert (result.exit_code, "out.svg: Is a directory" in result.stderr) == (1, True)

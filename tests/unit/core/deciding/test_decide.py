@@ -25,7 +25,10 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Status
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration
+from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows import Blackout
 from helpers.examples import examples
+from helpers.group_promises import NIGHTS
 from helpers.group_world import START, World
 
 NAMES = ("m0", "m1", "m2", "m3", "m4")
@@ -47,6 +50,8 @@ policies = st.builds(
     all_instances_down=st.booleans(),
     user_event_limit=st.sampled_from([None, 1, 2]),
     auto_approve=st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
+    windows=st.sampled_from([(), (), (parse_window(NIGHTS),)]),
+    blackouts=st.sampled_from([(), (), (Blackout(begins=START + DAY // 2, ends=START + DAY),)]),
 )
 inventories = st.lists(
     st.builds(
@@ -88,7 +93,13 @@ class AnyGroup(RuleBasedStateMachine):
     ) -> None:
         self.world = World(rules)
         made = [
-            Machine(name=name, update_domain=domain, host=HOSTS[domain], spot=domain == 1)
+            Machine(
+                name=name,
+                update_domain=domain,
+                host=HOSTS[domain],
+                spot=domain == 1,
+                labels={"domain": str(domain)},
+            )
             for name, domain in zip(NAMES, domains, strict=True)
         ]
         self.world.define(*made, kind=kind, policy=policy)
@@ -179,6 +190,7 @@ class AnyGroup(RuleBasedStateMachine):
         notice=notices,
         ahead=st.one_of(st.none(), st.integers(-SECOND, 100 * DAY)),
         short=st.booleans(),
+        ignoring=st.sampled_from([False, False, True]),
         duration=st.sampled_from([-1, -1, 0, 9, 86_401, -2]),
     )
     def announce_anything(
@@ -189,6 +201,7 @@ class AnyGroup(RuleBasedStateMachine):
         notice: Duration | None,
         ahead: Duration | None,
         short: bool,
+        ignoring: bool,
         duration: int,
     ) -> None:
         self.world.ask(
@@ -201,6 +214,7 @@ class AnyGroup(RuleBasedStateMachine):
                 notice=notice,
                 not_before=None if ahead is None else self.world.now.at + ahead,
                 short_notice=short,
+                ignore_windows=ignoring,
                 duration=duration,
             )
         )
@@ -284,7 +298,9 @@ class AnyGroup(RuleBasedStateMachine):
 
     @precondition(lambda self: self.events())
     @rule(
-        what=st.sampled_from(["approve", "overrule", "cancel", "retry", "finish", "answer"]),
+        what=st.sampled_from(
+            ["approve", "overrule", "ignore", "postpone", "cancel", "retry", "finish", "answer"]
+        ),
         picks=few,
         reason=st.sampled_from(["seen with my own eyes", " "]),
         attempt=st.integers(0, 3),
@@ -300,6 +316,14 @@ class AnyGroup(RuleBasedStateMachine):
                 self.world.ask(self.world.approval(*ids))
             case "overrule":
                 self.world.ask(commands.OperatorApprove(id=ids[0], by="ops"))
+            case "ignore":
+                self.world.ask(commands.OperatorApprove(id=ids[0], by="ops", ignore_windows=True))
+            case "postpone":
+                event = self.world.group.event(ids[0])
+                later = START if event is None else event.not_before + (attempt - 1) * MINUTE
+                self.world.ask(
+                    commands.Postpone(id=ids[0], by="ann", group="web", not_before=later)
+                )
             case "cancel":
                 self.world.ask(commands.Cancel(id=ids[0], by="ops"))
             case "retry":
@@ -308,6 +332,19 @@ class AnyGroup(RuleBasedStateMachine):
                 self.world.ask(commands.Finish(id=ids[0], by="ops", reason=reason))
             case _:
                 self.world.do(commands.Answer(id=ids[0], attempt=attempt, outcome=outcome))
+
+    @rule(
+        groups=st.sampled_from([(), ("web",), ("other",)]),
+        label=st.sampled_from(["", "", "domain=0", "domain=1"]),
+    )
+    def halt(self, groups: tuple[str, ...], label: str) -> None:
+        self.world.halt(groups=groups, label=label)
+
+    @precondition(lambda self: self.world.now.halts)
+    @rule(pick=some)
+    def release(self, pick: int) -> None:
+        halts = self.world.now.halts
+        self.world.release(halts[pick % len(halts)].id)
 
     # Time.
 

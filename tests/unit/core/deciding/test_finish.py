@@ -7,6 +7,7 @@ import pytest
 from forewarn.core import Durations, EventType, Machine, Reason, Status, commands
 from forewarn.core.deciding.decide import LEAST_PAUSE
 from forewarn.core.events import Attempt
+from forewarn.core.fleet import Placement
 from forewarn.core.time import MINUTE, SECOND
 from helpers.group_world import START, World, machines, world
 
@@ -116,10 +117,10 @@ def test_only_a_started_event_can_be_retried_or_finished() -> None:
     for name in (id, "E9"):
         said = w.refused(commands.Retry(id=name, by="ops"))
         assert said.reason is Reason.UNKNOWN
-        assert "nothing to retry" in said.message
+        assert "only a Started event can be retried" in said.message
         said = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
         assert said.reason is Reason.UNKNOWN
-        assert "nothing to finish" in said.message
+        assert "only a Started event can be finished" in said.message
 
 
 def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
@@ -182,7 +183,21 @@ def test_a_moved_machine_stays_where_it_is_until_the_inventory_says_otherwise() 
     w.define(*inventory)
     assert (machine(w, "m0").host, machine(w, "m0").moved_from) == ("h8", "h0")
     w.define(*machines({"m0": 0}, host="new"))
-    assert (machine(w, "m0").host, machine(w, "m0").moved_from) == ("new0", "")
+    m0 = machine(w, "m0")  # the inventory says something new: somebody has to say who is right
+    assert (m0.host, m0.moved_from, m0.disputed) == ("h8", "new0", "new0")
+    w.define(*machines({"m0": 0}, host="new"))
+    assert machine(w, "m0") == m0
+    w.define(*machines({"m0": 0}, host="new"), placement=Placement.FILE)
+    assert (machine(w, "m0").host, machine(w, "m0").moved_from) == ("new0", None)
+
+
+def test_a_file_from_between_two_moves_does_not_undo_the_second() -> None:
+    w = world()
+    w.do(commands.RecordMove(machine="m0", host="h7", by="ops"))
+    between = w.group.machines
+    w.do(commands.RecordMove(machine="m0", host="h8", by="ops"))
+    w.define(*between)
+    assert (machine(w, "m0").host, machine(w, "m0").disputed) == ("h8", "h7")
 
 
 def test_defining_a_group_as_it_is_changes_nothing() -> None:

@@ -206,6 +206,28 @@ def test_a_slot_that_is_taken_in_one_group_holds_all() -> None:
     assert fleet.statuses(joint) == {Status.STARTED}
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_machine_that_comes_to_the_host_in_the_same_commit_holds_its_maintenance(
+    arrives: bool,
+) -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    redeploy = c.Raise(
+        id="U",
+        type=EventType.REDEPLOY,
+        machines=("b_1",),
+        by="ann",
+        source=Source.USER,
+        notice=None,
+    )
+    fleet.do(("b", redeploy), ("b", c.OperatorApprove(id="U", by="ops")))
+    joint = fleet.maintain({"a": 0, "b": 0})
+    fleet.approve(joint, "a", "b")
+    moved = {"b_1": joint.id if arrives else "elsewhere"}
+    fleet.do(("b", c.Finish(id="U", by="ops", reason="by hand", moved=moved)))
+    assert fleet.statuses(joint) == {Status.SCHEDULED if arrives else Status.STARTED}
+
+
 def test_two_hosts_that_share_two_groups_crosswise_do_not_block_each_other() -> None:
     fleet = Fleet()
     fleet.enable("a", "b")

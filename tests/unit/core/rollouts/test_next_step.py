@@ -22,10 +22,17 @@ from hypothesis.stateful import (
 
 from forewarn.core.events import MAX_NOTICE, Event, EventType, Source, Status
 from forewarn.core.rollouts.model import Gate, Lane, Rollout, Step, Switch
-from forewarn.core.rollouts.next_step import GATE_EVERY, GateAnswer, Next, appointment, next_step
-from forewarn.core.rollouts.progress import StepState, WaitKind, covered
-from forewarn.core.rollouts.window_syntax import parse_window
+from forewarn.core.rollouts.next_step import (
+    GATE_EVERY,
+    GateAnswer,
+    Next,
+    appointment,
+    decide,
+    next_step,
+)
+from forewarn.core.rollouts.progress import RolloutProgress, StepState, WaitKind, covered
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
+from forewarn.core.window_syntax import parse_window
 from helpers.examples import examples
 
 START: Time = 1_800_000_000 * SECOND  # Friday, 15 January 2027, 08:00
@@ -62,12 +69,36 @@ class World:
         self.gate_answers: dict[str, GateAnswer] = {}
         self.gone: set[str] = set()
         self.count = 0
+        self.kept: RolloutProgress | None = None
+        self.kept_gone: set[str] = set()
 
     def there(self, wanted: Step) -> list[str]:
         return [name for name in wanted.machines if name not in self.gone]
 
     def look(self) -> Next:
-        return next_step(self.rollout, self.events, self.gate_answers, self.there, self.now)
+        """What it does next, for whoever has kept the progress. Without it the decision is the
+        same, except that it may ask a gate again that has passed."""
+        then = decide(self._keep(), self.gate_answers, self.now)
+        if self.rollout.gate is None:
+            assert then == next_step(
+                self.rollout, self.events, self.gate_answers, self.there, self.now
+            )
+        return then
+
+    def _keep(self) -> RolloutProgress:
+        if self.kept is None or self.kept.rollout is not self.rollout:
+            self.kept = RolloutProgress(self.rollout, self.events, self.there)
+        lost = self.gone - self.kept_gone
+        for number, lane in enumerate(self.rollout.lanes):
+            if any(name in lost for step in lane.steps for name in step.machines):
+                self.kept.machines_changed([number])
+        self.kept_gone = set(self.gone)
+        for cause, events in self.events.items():
+            known = self.kept.events.get(cause, [])
+            for event in events:
+                if event not in known:
+                    self.kept.put(event)
+        return self.kept
 
     def at(self, at: Time) -> None:
         self.now = msgspec.structs.replace(self.now, at=at)
@@ -193,6 +224,8 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_what_it_said(
     assert "status 503" in world.look().pause
     world.carry_out()
     assert world.look().ask == ()  # nobody waits for the answer while it is paused
+    gate = next(wait for wait in world.look().waits if wait.kind is WaitKind.GATE)
+    assert (gate.until, "by resuming the rollout" in gate.unblocked_by) == (None, True)
     world.switch(paused=None, resumed=Switch(by="x", at=world.now.at))
     then = world.look()
     assert not then.pause  # the gate gets its whole time again
@@ -218,7 +251,8 @@ def test_what_came_after_a_gate_proves_that_it_passed() -> None:
     world.gate_answers["rollout/R/g0/1"] = GateAnswer(at=START, passed=True)
     world.at(START + MINUTE)
     world.carry_out()
-    world.gate_answers.clear()  # a restart
+    world.gate_answers.clear()
+    world.kept = None  # a restart
     assert world.look().ask == ()
     assert [wait.lane for wait in world.look().waits] == ["g1"]
 
@@ -246,6 +280,7 @@ def test_a_beginning_proves_nothing_while_there_was_room_for_it_anyway() -> None
     world.carry_out()
     assert [event.group for event in world.active()] == ["g2"]
     world.gate_answers.clear()
+    world.kept = None
     assert world.look().ask == ("rollout/R/g0/0", "rollout/R/g1/0")
 
 
@@ -303,6 +338,7 @@ def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> N
     world.carry_out()
     assert [event.group for event in world.active()] == ["g0"]
     world.gate_answers.clear()
+    world.kept = None
     assert "rollout/R/g1/0" in world.look().ask
 
 
@@ -350,6 +386,7 @@ def test_what_came_after_a_gate_at_the_same_instant_proves_that_it_passed() -> N
     world.carry_out()
     world.withdraw(world.active()[0], world.rollout.name)
     world.gate_answers.clear()
+    world.kept = None
     assert causes(world.look()) == ["g0/1"]
 
 
@@ -521,6 +558,7 @@ class RollingMachine(RuleBasedStateMachine):
     def forget(self) -> None:
         """A restart: what gates answered is forgotten, and service is steady from now on."""
         self.world.gate_answers.clear()
+        self.world.kept = None
         self.world.now = msgspec.structs.replace(self.world.now, steady_since=self.world.now.at)
 
     # What happens to its events.

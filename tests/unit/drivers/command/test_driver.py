@@ -32,7 +32,7 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
-from forewarn.support import guard
+from forewarn.support import guard, program
 from forewarn.support.program import MAX_OUTPUT, ProgramUnusable, find_program
 from forewarn.support.task_file import RETRY_EVERY
 
@@ -131,7 +131,19 @@ def test_a_program_that_dies_of_a_signal_leaves_it_open() -> None:
 
 
 def test_the_program_is_told_the_verb_and_the_task() -> None:
-    joint = msgspec.structs.replace(TASK, host="a", parts=(Part("E", "web", ("web_0",)),))
+    machine = TaskMachine("web_0", "a", ("10.0.0.1",), "4F00", {"tier": "web"})
+    joint = msgspec.structs.replace(
+        TASK,
+        machines=(machine,),
+        host="a",
+        parts=(Part("E", "web", ("web_0",)),),
+        host_labels={"a": {"rack": "7"}},
+        description="Host update",
+        note="fan",
+        ticket="CHG-1",
+        rollout="R",
+        step="web/0",
+    )
     done = asyncio.run(shell('echo "$0 $# $1"; cat').observe(joint))
     assert isinstance(done, Happened)
     line, told = done.output.split("\n")
@@ -142,12 +154,26 @@ def test_the_program_is_told_the_verb_and_the_task() -> None:
         "group": "web",
         "type": "Redeploy",
         "source": "Platform",
-        "machines": [{"name": "web_0", "host": "a", "addresses": ["10.0.0.1"]}],
+        "machines": [
+            {
+                "name": "web_0",
+                "host": "a",
+                "addresses": ["10.0.0.1"],
+                "vm_id": "4F00",
+                "labels": {"tier": "web"},
+            }
+        ],
         "host": "a",
         "moves": False,
         "parts": [{"event": "E", "group": "web", "machines": ["web_0"]}],
         "hosts": ["b", "c"],
+        "host_labels": {"a": {"rack": "7"}},
         "duration": -1,
+        "description": "Host update",
+        "note": "fan",
+        "ticket": "CHG-1",
+        "rollout": "R",
+        "step": "web/0",
         "attempt": 1,
         "started_at": "2027-01-15T08:00:00Z",
         "now": "2027-01-15T08:00:00.500000Z",
@@ -159,8 +185,13 @@ def test_the_program_gets_little_of_the_services_environment(
 ) -> None:
     monkeypatch.setenv("FOREWARN_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
-    done = perform("env")
+    task = msgspec.structs.replace(TASK, ticket="CHG\0-1", rollout="R", step="web/0")
+    done = asyncio.run(shell("env").perform(task))
     assert isinstance(done, Done)
+    assert "FOREWARN_GROUP=web" in done.output
+    assert "FOREWARN_TICKET=CHG-1" in done.output
+    assert "FOREWARN_ROLLOUT=R" in done.output
+    assert "FOREWARN_STEP=web/0" in done.output
     assert "FOREWARN_EVENT=E" in done.output
     assert "FOREWARN_VERB=perform" in done.output
     assert "FOREWARN_TYPE=Redeploy" in done.output
@@ -181,12 +212,12 @@ def test_an_answer_that_makes_no_sense_is_refused_and_leaves_it_open(after: str)
     done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
     assert isinstance(done, Unknown)
     assert "the program's answer cannot be used" in done.why
-    assert after.strip('"') in done.output
+    assert after.strip('"') in done.answer
 
 
 def test_it_may_say_where_machines_are_now() -> None:
     said = """echo moving; echo '{"moved": {"web_0": "c"}}'"""
-    assert perform(said) == Done({"web_0": "c"}, 'moving\n{"moved": {"web_0": "c"}}')
+    assert perform(said) == Done({"web_0": "c"}, "moving", '{"moved": {"web_0": "c"}}')
     seen = observe(said)
     assert isinstance(seen, Happened)
     assert seen.moved == {"web_0": "c"}
@@ -225,8 +256,16 @@ def test_other_last_lines_are_just_output(line: str) -> None:
 
 def test_the_reason_is_the_last_line_that_is_no_answer() -> None:
     assert perform("""echo no such disk; echo '{"after": "1s"}'; exit 20""") == Failed(
-        "no such disk", 'no such disk\n{"after": "1s"}'
+        "no such disk", "no such disk", '{"after": "1s"}'
     )
+
+
+def test_an_answer_that_is_longer_than_the_output_that_is_kept_is_no_output() -> None:
+    moved = ", ".join([f'"web_0": "{"c" if n else "b"}"' for n in range(MAX_OUTPUT // 8)])
+    done = perform(f"""cat <<'END'\nlooking\n{{"moved": {{{moved}}}}}\nEND""")
+    assert isinstance(done, Done)
+    assert done.output == ""
+    assert json.loads(done.answer) == {"moved": {"web_0": "c"}}
 
 
 def test_of_much_output_the_last_is_kept() -> None:
@@ -279,6 +318,12 @@ def test_a_program_that_is_not_there_any_more_did_nothing(tmp_path: Path) -> Non
     assert checked.why.startswith("the check itself failed: ")
 
 
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that do not heed SIGTERM are killed soon after."""
+    monkeypatch.setattr(program, "END_GRACE", 0.1)
+
+
 class Tree:
     """Programs that say they are up, and hold a pipe open as long as one of them lives."""
 
@@ -310,6 +355,7 @@ class Tree:
                     continue
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
     run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path
@@ -325,6 +371,7 @@ def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
     run(body())
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_when_nobody_waits_any_more_the_program_is_killed_with_all_its_children(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,7 @@ from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
 from forewarn.node.settings.values import collide
+from forewarn.service.access.oidc import Oidc
 from helpers.paths import ROOT
 
 EXAMPLE = ROOT / "deploy/forewarn.toml"
@@ -252,6 +253,8 @@ def test_every_key_is_found_on_the_line_on_which_it_begins() -> None:
         ("t", "i"): 15,
         ("t", "i", "j"): 15,
         ("u",): 16,
+        ("u", "0"): 16,
+        ("u", "1"): 18,
     }
     tomllib.loads(text)
 
@@ -264,8 +267,18 @@ def test_the_example_names_every_setting_at_its_default() -> None:
     raw = tomllib.loads(re.sub(r"^#(?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE))
     table = raw.pop("command")
     raw.pop("gates")
+    raw.pop("notify")
+    oidc = raw.pop("oidc")
+    assert list(msgspec.convert(oidc, Oidc).problems()) == []
+    for field in msgspec.structs.fields(Oidc):
+        assert (
+            field.required
+            or field.name == "access"
+            or oidc[field.name]
+            == (list(field.default) if isinstance(field.default, tuple) else field.default)
+        )
     fields = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    assert set(raw) == set(fields) - {"driver_options", "gates"}
+    assert set(raw) == set(fields) - {"driver_options", "gates", "notify", "oidc"}
     theirs = {"state": "/var/lib/forewarn/forewarn.db", "upstream": "/run/forewarn/upstream"}
     for key, value in raw.items():
         assert value == theirs.get(key, fields[key] if fields[key] is not None else []), key

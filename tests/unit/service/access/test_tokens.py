@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.control.client import client
+from forewarn.control.client.connection import ServiceAddress
 from forewarn.core import Refused
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.labels import parse
 from forewarn.core.time import DAY, MINUTE
-from forewarn.service.access import secret, tokens
+from forewarn.service.access import secret
 from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.testing import Service
@@ -280,17 +282,23 @@ def test_tokens_that_are_long_over_are_forgotten_but_never_the_last(service: Ser
     assert service._session.node.tokens.needed
 
 
-def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+def test_there_is_room_for_many_tokens_and_they_are_listed_page_by_page(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokens, "MAX_TOKENS", 3)
-    created(service)
-    old = created(service, "one", Role.VIEWER)
-    created(service, "two", Role.VIEWER)
-    assert "3 tokens, which is the maximum" in says(asked(service, "three", Role.VIEWER))
-    revoked(service, "one")
-    created(service, "three", Role.VIEWER)
-    assert old.token.id not in [token.id for token in service._session.node.tokens.all()]
+    monkeypatch.setattr(client, "TOKENS_PAGE", "400")
+    with Service(FLEET, sockets=True) as service:
+        admin = created(service).secret.text
+        make = service._session.node.tokens.create
+
+        async def many() -> None:
+            for n in range(1_200):
+                wanted = NewToken(name=f"team-{n}", role=Role.VIEWER)
+                assert isinstance(await make(wanted, "alice"), CreatedToken)
+
+        service._session.run(many())
+        address = ServiceAddress(service.control_url, admin)
+        names = [token.name for token in client.ControlClient(address).tokens()]
+        assert sorted(names) == sorted(["alice", *(f"team-{n}" for n in range(1_200))])
 
 
 def _tokens() -> Any:

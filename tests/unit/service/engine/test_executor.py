@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forewarn.control.views import core
-from forewarn.core import Status
+from forewarn.core import EventType, Refused, Status
+from forewarn.core.rollouts.selection import Selection
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -20,6 +21,7 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import SAMPLE, RefusedError, Service
@@ -57,6 +59,56 @@ class Scripted(Driver):
         if isinstance(said, Exception):
             raise said
         return said
+
+
+class Tasks(Scripted):
+    """Remembers all that it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[Task] = []
+
+    async def perform(self, task: Task) -> Performed:
+        self.tasks.append(task)
+        return await super().perform(task)
+
+
+LABELLED = """
+hosts: [{name: h1, labels: {rack: "7"}}, {name: h2, labels: {rack: "8"}}, h3]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web, zone: a}
+    machines: [{name: web_0, host: h1, labels: {zone: b}}]
+"""
+
+
+def test_a_driver_is_told_whose_machine_it_is_where_and_what_for() -> None:
+    driver = Tasks()
+    with Service(LABELLED, driver=driver) as service:
+        node = service._session.node
+        service.document("web_0")
+        vm_id = node.platform.machine_index.machine("web_0")
+        assert vm_id is not None
+        request = RolloutRequest(
+            type=EventType.REDEPLOY,
+            selection=Selection(groups=("web",)),
+            by="ann",
+            description="Host update",
+            ticket="CHG-1",
+        )
+        report = service._session.run(node.rollouts.start(request))
+        assert not isinstance(report, Refused)
+        service._session.run(node.hosts.cordon("h1", "ann", note="fan"))
+        service.clock.advance("1h")
+        (task,) = driver.tasks
+        (machine,) = task.machines
+        assert machine.vm_id == vm_id[1].vm_id != ""
+        assert machine.labels == {"tier": "web", "zone": "b"}
+        assert task.hosts == ("h2", "h3")
+        assert task.host_labels == {"h1": {"rack": "7"}, "h2": {"rack": "8"}}
+        told = (task.description, task.note, task.ticket, task.rollout, task.step)
+        assert told == ("Host update", "fan", "CHG-1", report.rollout.id, "web/0")
 
 
 def started(service: Service) -> str:

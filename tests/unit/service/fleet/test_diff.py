@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core import Durations, Group, Machine, Refused
-from forewarn.core.fleet import Health, Host
+from forewarn.core.fleet import Health, Host, Placement
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import HostPut
 from forewarn.service.engine.clock import VirtualClock
@@ -22,6 +22,7 @@ from forewarn.service.fleet.apply import FleetApply, fleet_of
 from forewarn.service.fleet.diff import MAX_DETAILED, Difference, compare
 from forewarn.service.fleet.export import entry_of
 from forewarn.service.fleet.read import Fleet, parse
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store import MemoryStore
 from forewarn.testing import Service
 
@@ -202,6 +203,7 @@ def test_what_has_happened_since_stays(applied: Applied) -> None:
     applied.service.clock.advance("1h")
     assert gone.id
     assert applied.machine("d0").gone == "deleted"
+    assert [conflict.machine for conflict in applied(FLEET).conflicts] == ["w1"]
     before = node.store.seq
     assert applied(FLEET).nothing
     assert node.store.seq == before
@@ -226,8 +228,8 @@ def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied)
     assert applied.machine("w1").host == "c"
     text = FLEET.replace("[a, b, c]", "[a, b]")
     assert "to which machines were moved: w1" in applied.refusal(text, force=True)
-    applied(text.replace("w1, host: b", "w1, host: a"))
-    assert (applied.machine("w1").host, applied.machine("w1").moved_from) == ("a", "")
+    applied(text.replace("w1, host: b", "w1, host: a"), placement=Placement.FILE)
+    assert (applied.machine("w1").host, applied.machine("w1").moved_from) == ("a", None)
 
 
 def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> None:
@@ -340,7 +342,9 @@ def test_whatever_was_there_the_inventory_becomes_what_is_said(texts: list[str])
     async def live() -> None:
         store = MemoryStore()
         await store.open()
-        fleet_apply = FleetApply(store, Writer(store, VirtualClock(0), Durations(), Ledger()))
+        host_index = HostIndex(store)
+        writer = Writer(store, VirtualClock(0), Durations(), Ledger(), host_index)
+        fleet_apply = FleetApply(store, writer, host_index)
         for text in texts:
             done = await fleet_apply.text(text, by="test")
             assert isinstance(done, Difference)

@@ -16,8 +16,10 @@ from forewarn.core.time import Now
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet.read import FleetError
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_TAGS, schema
-from forewarn.support import suggest, yaml_events, yaml_positions
-from forewarn.support.yaml_events import MAX_TEXT
+from forewarn.support import suggest
+from forewarn.support.yaml import events as yaml_events
+from forewarn.support.yaml import positions as yaml_positions
+from forewarn.support.yaml.events import MAX_TEXT
 from forewarn.testing import Service
 from forewarn.testing.errors import RefusedError
 

@@ -124,3 +124,21 @@ def test_a_store_that_is_opened_again_ranks_as_before() -> None:
         assert isinstance(again.groups["a"], Group)
 
     asyncio.run(play())
+
+
+def test_machines_on_some_hosts_are_found_by_group_also_those_that_are_gone() -> None:
+    async def check() -> None:
+        fleet = Fleet(1, hosts=5)
+        await fleet.start()
+        await fleet.change(50)
+        chosen = fleet.hosts[:2]
+        expected = {
+            group.name: {machine.name for machine in group.machines if machine.host in chosen}
+            for group in fleet.store.groups.values()
+        }
+        members = fleet.host_index.members_on(chosen)
+        assert {name: {m.name for m in of} for name, of in members.items()} == {
+            name: machines for name, machines in expected.items() if machines
+        }
+
+    asyncio.run(check())

@@ -13,13 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Durations, Event, EventType, Refused, Status
+from forewarn.core import Durations, Event, EventType, Refused, Status, windows
 from forewarn.core import commands as c
-from forewarn.core.rollouts import windows
-from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import Gate, Rollout, Step
-from forewarn.core.rollouts.window_syntax import parse_window
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE
+from forewarn.core.window_syntax import parse_window
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts.announce import AnnounceResult

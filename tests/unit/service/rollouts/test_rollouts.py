@@ -14,19 +14,22 @@ from typing import Any
 import pytest
 
 from forewarn.core import Durations, Event, EventType, Refused, Status
+from forewarn.core.history import RecordKind
 from forewarn.core.labels import parse
-from forewarn.core.rollouts.lanes import Selection
-from forewarn.core.rollouts.model import Gate
-from forewarn.core.rollouts.window_syntax import parse_window
+from forewarn.core.rollouts.forecast import Forecast
+from forewarn.core.rollouts.model import Conflicts, Gate
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE
-from forewarn.drivers.port import Checked, Task, Veto
+from forewarn.core.window_syntax import parse_window
+from forewarn.drivers.port import Checked, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts import rollouts as service_rollouts
 from forewarn.service.rollouts.gates import Gates
-from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.service.rollouts.request import Draft, PauseAfter, RolloutRequest
 from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
+from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
@@ -140,7 +143,9 @@ def do(service: Service, verb: str, id: str, *words: str) -> RolloutReport:
 def waits(service: Service, id: str) -> str:
     explanation = service._session.run(service._session.node.rollouts.explain(id))
     assert not isinstance(explanation, Refused)
-    return "; ".join([explanation.message, *(one.wait.message for one in explanation.waits)])
+    return "; ".join(
+        [explanation.message, *(one.group.examples[0].message for one in explanation.waits)]
+    )
 
 
 def active(service: Service) -> list[Event]:
@@ -197,7 +202,7 @@ def test_a_host_with_two_domains_of_a_group_is_refused_before_anything_begins() 
     fleet = fleet.replace("name: web_1", "name: web_1, update_domain: 1")
     with Service(fleet) as service:
         says = refused(service, selection=Selection(hosts=("h1",)))
-        assert "'web_0' of 0 and 'web_1' of 1; move one of them to another host first" in says
+        assert "1 host of this rollout hold machines of several update domains" in says
         start(service, selection=Selection(hosts=("h3",)))
 
 
@@ -528,12 +533,12 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
 def test_a_plan_announces_nothing_and_says_when(service: Service) -> None:
     plan = service._session.run(
         service._session.node.rollouts.plan(
-            wanted(groups=("web", "db"), bake=5 * MINUTE), 20 * MINUTE
+            wanted(groups=("web", "db"), bake=5 * MINUTE, lasts=20 * MINUTE)
         )
     )
     assert not isinstance(plan, Refused)
-    rollout, forecast = plan
-    at = rollout.created_at
+    draft, forecast = plan
+    at = draft.rollout.created_at
     assert [(p.lane, p.step.domain, (p.not_before - at) // MINUTE) for p in forecast.steps] == [
         ("web", 0, 15),
         ("web", 1, 55),
@@ -547,7 +552,7 @@ def test_a_plan_announces_nothing_and_says_when(service: Service) -> None:
 def test_a_plan_is_what_happens(service: Service) -> None:
     """With what the simulated driver takes, to the microsecond."""
     fields = {"groups": ("web", "db"), "at_once": 2, "windows": (parse_window("08:30-09:00"),)}
-    plan = service._session.run(service._session.node.rollouts.plan(wanted(**fields), 10 * MINUTE))
+    plan = service._session.run(service._session.node.rollouts.plan(wanted(**fields)))
     assert not isinstance(plan, Refused)
     start(service, **fields)
     service.clock.advance("3d")
@@ -596,3 +601,299 @@ def test_who_switched_what_is_on_record(service: Service) -> None:
     again = service._session.run(service._session.node.rollouts.resume(id, "test"))
     assert isinstance(again, Refused)
     assert "start a new one" in again.message
+
+
+def test_a_ticket_is_on_its_events_and_in_the_history_but_not_shown_to_guests(
+    service: Service,
+) -> None:
+    start(service, ticket="CHG-7", description="New kernel.")
+    (event,) = active(service)
+    assert (event.ticket, event.description) == ("CHG-7", "New kernel.")
+    document = service["web_0"].get().body
+    assert b"New kernel." in document
+    assert b"CHG-7" not in document
+    query = HistoryQuery(what=(RecordKind.ROLLOUT_STARTED, RecordKind.RAISED))
+    records = service._session.run(service._session.node.store.history(query))
+    assert [record.note for record in records] == [
+        "group web (ticket CHG-7)",
+        "New kernel. (ticket CHG-7)",
+    ]
+    assert "at most 256" in refused(service, ticket="x" * 257)
+
+
+# Hosts with several update domains of a group.
+
+
+CROWDED = """
+hosts: [{name: h1, labels: {row: "2"}}, {name: h2, labels: {row: "1"}}, {name: h3}]
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, update_domain: 0, host: h1}
+      - {name: web_1, update_domain: 1, host: h1}
+      - {name: web_2, update_domain: 2, host: h2}
+  - name: db
+    kind: availability-set
+    machines:
+      - {name: db_0, update_domain: 1, host: h1}
+      - {name: db_1, update_domain: 0, host: h3}
+"""
+ALL_HOSTS = Selection(hosts=("*",))
+
+
+@pytest.fixture
+def crowded() -> Iterator[Service]:
+    with Service(CROWDED) as made:
+        yield made
+
+
+def planned(service: Service, **fields: Any) -> tuple[Draft, Forecast]:
+    plan = service._session.run(service._session.node.rollouts.plan(wanted(**fields)))
+    assert not isinstance(plan, Refused), plan.message
+    return plan
+
+
+def past(service: Service) -> list[Event]:
+    return list(service._session.run(service._session.node.platform.past(None, 100)))
+
+
+def test_all_conflicts_are_told_at_once_and_a_plan_shows_them_without_refusing(
+    crowded: Service,
+) -> None:
+    node = crowded._session.node
+    problem = crowded._session.run(node.rollouts.start(wanted(selection=ALL_HOSTS)))
+    assert isinstance(problem, Refused)
+    assert [str(other) for other in problem.others] == [
+        "h1: host 'h1': group 'web' has web_0 of 0 and web_1 of 1"
+    ]
+    draft, forecast = planned(crowded, selection=ALL_HOSTS)
+    assert draft.problem is not None
+    assert [(c.host, c.group) for c in draft.conflicts] == [("h1", "web")]
+    assert len(forecast.steps) == 3
+
+
+def test_the_maintenance_of_a_host_is_split_by_update_domain_as_planned(crowded: Service) -> None:
+    _, forecast = planned(crowded, selection=ALL_HOSTS, conflicts=Conflicts.SPLIT)
+    id = start(crowded, selection=ALL_HOSTS, conflicts=Conflicts.SPLIT)
+    assert [event.resources for event in active(crowded)] == [("web_0",)]
+    crowded.clock.advance("26m")
+    together = active(crowded)
+    assert {event.resources for event in together} == {("web_1",), ("db_0",)}
+    assert len({event.joint for event in together}) == 1
+    crowded.clock.advance("3h")
+    assert state(crowded, id) == "done"
+    happened = {(e.resources, e.raised_at, e.not_before, e.ended_at) for e in past(crowded)}
+    assert {(e[1], e[2], e[3]) for e in happened} == {
+        (p.announced_at, p.not_before, p.ends_at) for p in forecast.steps
+    }
+    assert {name for e in happened for name in e[0]} == {
+        name for p in forecast.steps for name in p.step.machines
+    }
+
+
+def test_hosts_with_conflicts_are_skipped_if_told(crowded: Service) -> None:
+    id = start(crowded, selection=ALL_HOSTS, conflicts=Conflicts.SKIP, at_once=3)
+    assert {event.host for event in active(crowded)} == {"h2", "h3"}
+    crowded.clock.advance("1h")
+    assert state(crowded, id) == "done"
+    steps = [step.state.value for lane in report_of(crowded, id).next.lanes for step in lane.steps]
+    assert steps == ["skipped", "done", "done"]
+
+
+def test_a_machine_of_a_split_host_that_moves_away_is_not_waited_for(crowded: Service) -> None:
+    id = start(crowded, selection=ALL_HOSTS, conflicts=Conflicts.SPLIT)
+    moved = crowded._session.node.fleet_apply.text(
+        CROWDED.replace(
+            "web_1, update_domain: 1, host: h1", "web_1, update_domain: 1, host: h3"
+        ).replace("db_0, update_domain: 1, host: h1", "db_0, update_domain: 1, host: h3"),
+        by="test",
+    )
+    assert not isinstance(crowded._session.run(moved), Refused)
+    crowded.clock.advance("3h")
+    assert state(crowded, id) != "running"
+    steps = [step.state.value for step in report_of(crowded, id).next.lanes[0].steps]
+    assert steps == ["done", "nothing to do"]
+
+
+# A careful pace.
+
+
+def test_a_canary_goes_first_and_the_rest_when_somebody_has_looked(crowded: Service) -> None:
+    fields = {
+        "selection": ALL_HOSTS,
+        "conflicts": Conflicts.SPLIT,
+        "canary": ("h3",),
+        "waves": ("2", "100%"),
+        "pause_after": PauseAfter.CANARY,
+        "at_once": 3,
+    }
+    _, forecast = planned(crowded, **fields)
+    assert [p.lane for p in forecast.steps] == ["h3", "h1", "h1", "h2"]
+    id = start(crowded, **fields)
+    assert {event.host for event in active(crowded)} == {"h3"}
+    crowded.clock.advance("5h")
+    assert (state(crowded, id), active(crowded)) == ("paused", [])
+    assert "wave 1 of 3 is complete" in waits(crowded, id)
+    do(crowded, "resume", id)
+    assert {event.host for event in active(crowded)} == {"h1"}
+    assert "1 lane of later waves" in waits(crowded, id)
+    crowded.clock.advance("5h")
+    assert state(crowded, id) == "done"
+    assert [event.host for event in sorted(past(crowded), key=lambda e: e.raised_at)] == [
+        "h3", "h1", "h1", "h1", "h2",
+    ]  # fmt: skip
+
+
+def test_steps_are_skipped_while_it_runs_and_what_is_announced_of_them_is_cancelled(
+    service: Service,
+) -> None:
+    id = start(service, groups=("web", "db"))
+    (first,) = active(service)
+    rollouts = service._session.node.rollouts
+    skip = rollouts.skip(id, "test", "tested", lanes=("web",))
+    assert not isinstance(service._session.run(skip), Refused)
+    service._session.settle()
+    assert [event.group for event in active(service)] == ["db"]
+    query = HistoryQuery(what=(RecordKind.ROLLOUT_SKIPPED,))
+    (record,) = service._session.run(service._session.node.store.history(query))
+    assert (record.by, record.note) == ("test", "web/0, web/1: tested")
+    service.clock.advance("20m")  # db_0 is being carried out
+    again = service._session.run(rollouts.skip(id, "test", steps=(3,)))
+    assert isinstance(again, Refused)
+    assert "have started or are over" in again.message
+    for wrong, complaint in (({"lanes": ("wbe",)}, "did you mean"), ({"steps": (9,)}, "1 to 4")):
+        found = service._session.run(rollouts.skip(id, "test", **wrong))
+        assert isinstance(found, Refused)
+        assert complaint in found.message
+    service.clock.advance("3h")
+    assert state(service, id) == "done"
+    assert first.id not in [event.id for event in past(service) if event.status is Status.FINISHED]
+    assert report_of(service, id).steps_over == 4
+
+
+def test_what_has_not_started_by_the_deadline_is_not_started(service: Service) -> None:
+    at = service._session.node.writer.now().at
+    fields: dict[str, Any] = {"groups": ("web", "db"), "deadline": at + 50 * MINUTE}
+    _, forecast = planned(service, **fields)
+    assert forecast.message == "2 of 4 steps would not start before its deadline"
+    id = start(service, **fields)
+    service.clock.advance("3h")
+    assert state(service, id) == "expired"
+    assert {event.group for event in past(service)} == {"web"}
+    assert [(e.raised_at, e.ended_at) for e in past(service)][::-1] == [
+        (p.announced_at, p.ends_at) for p in forecast.steps
+    ]
+    assert "deadline is too early" in refused(service, deadline=at + 10 * MINUTE)
+
+
+def test_a_step_that_would_not_end_in_its_window_is_not_begun_in_it(service: Service) -> None:
+    fields: dict[str, Any] = {
+        "windows": (parse_window("08:00-09:00"),),
+        "lasts": 10 * MINUTE,
+        "must_end_in_window": True,
+        "bake": 15 * MINUTE,
+    }
+    _, forecast = planned(service, **fields)
+    start(service, **fields)
+    service.clock.advance("2d")
+    ends = {(e.not_before, e.ended_at) for e in past(service) if e.status is Status.FINISHED}
+    assert ends == {(p.not_before, p.ends_at) for p in forecast.steps}
+    assert sorted(str(to_datetime(end or 0).time()) for _, end in ends) == ["08:10:00", "08:25:00"]
+    assert "long enough" in refused(service, **{**fields, "lasts": 2 * HOUR})
+    assert "need a window" in refused(service, must_end_in_window=True)
+
+
+class Failing(SimulatedDriver):
+    """Carries nothing out."""
+
+    async def perform(self, task: Task) -> Performed:
+        del task
+        return Failed("the disk is full")
+
+
+def test_too_many_failed_steps_pause_the_rollout() -> None:
+    with Service(FLEET, driver=Failing(ImpactJournal(), Durations().paced)) as service:
+        id = start(service, groups=("web", "db"), at_once=2, max_failures=1)
+        service.clock.advance("20m")
+        assert state(service, id) == "paused"
+        assert "2 steps failed, and at most 1 may: web, db" in waits(service, id)
+        do(service, "resume", id)
+        service.clock.advance("20m")
+        assert state(service, id) == "running"  # those are known
+
+
+def test_a_rollout_with_split_hosts_and_waves_goes_on_after_every_restart() -> None:
+    """The service is stopped without warning every few minutes, and does what was planned."""
+    fields: dict[str, Any] = {
+        "selection": ALL_HOSTS,
+        "conflicts": Conflicts.SPLIT,
+        "canary": ("h2",),
+        "waves": ("2",),
+        "pause_after": PauseAfter.WAVES,
+        "bake": 5 * MINUTE,
+    }
+    disk = Disk()
+    with Service(CROWDED, store=MemoryStore(disk)) as service:
+        _, forecast = planned(service, **fields)
+        id = start(service, **fields)
+    for _ in range(30):
+        with Service(CROWDED, store=MemoryStore(disk)) as service:
+            service.clock.advance("7m")
+            if state(service, id) == "paused":
+                do(service, "resume", id)
+            if state(service, id) == "done":
+                break
+    events = [event for event in disk.events.values() if event.cause]
+    assert {event.status for event in events} == {Status.FINISHED}
+    in_order = [event.cause.split("/", 2)[2] for event in sorted(events, key=lambda e: e.raised_at)]
+    assert list(dict.fromkeys(in_order)) == [
+        step.step.cause.split("/", 2)[2] for step in forecast.steps
+    ]
+    assert len(in_order) == len(CROWDED.split("{name: web_")) + len(CROWDED.split("{name: db_")) - 2
+
+
+def test_live_migrations_empty_one_host_after_the_other_as_planned(crowded: Service) -> None:
+    fields: dict[str, Any] = {
+        "type": EventType.FREEZE,
+        "moves": True,
+        "selection": Selection(hosts=("h1",)),
+        "lasts": 5 * MINUTE,
+    }
+    draft, forecast = planned(crowded, **fields)
+    assert draft.problem is None  # machines go one by one: their domains one after the other
+    assert [step.step.machines for step in forecast.steps] == [("web_0",), ("web_1", "db_0")]
+    id = start(crowded, **fields)
+    assert [(e.resources, e.moves, e.type) for e in active(crowded)] == [
+        (("web_0",), True, EventType.FREEZE)
+    ]
+    crowded.clock.advance("3h")
+    assert state(crowded, id) == "done"
+    assert crowded._session.node.hosts.machines_on("h1") == []
+    happened = {(e.raised_at, e.not_before) for e in past(crowded)}
+    assert happened == {(p.announced_at, p.not_before) for p in forecast.steps}
+    assert "is about hosts" in refused(crowded, type=EventType.FREEZE, moves=True)
+
+
+@pytest.mark.parametrize(
+    ("conflicts", "outcome", "host"),
+    [
+        (Conflicts.SKIP, "done", ["skipped"]),
+        (Conflicts.SPLIT, "done", ["done", "done"]),
+        (Conflicts.REFUSE, "paused", ["waiting"]),
+    ],
+)
+def test_a_host_that_becomes_a_conflict_while_it_runs(
+    service: Service, conflicts: Conflicts, outcome: str, host: list[str]
+) -> None:
+    id = start(service, selection=ALL_HOSTS, conflicts=conflicts)
+    assert {event.host for event in active(service)} == {"h1"}
+    moved = FLEET.replace("update_domain: 1, host: h3", "update_domain: 1, host: h2")
+    moved = moved.replace("web_1, update_domain: 1, host: h2", "web_1, update_domain: 1, host: h3")
+    moved += "      - {name: db_2, update_domain: 0, host: h2}\n"
+    found = service._session.run(service._session.node.fleet_apply.text(moved, by="test"))
+    assert not isinstance(found, Refused)
+    service.clock.advance("5h")
+    assert state(service, id) == outcome
+    lanes = {lane.lane.name: lane.steps for lane in report_of(service, id).next.lanes}
+    assert [step.state.value for step in lanes["h2"]] == host

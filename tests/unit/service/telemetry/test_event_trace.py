@@ -10,8 +10,9 @@ import pytest
 
 from forewarn.core import EventType, Refused
 from forewarn.core import commands as c
-from forewarn.core.events import Joint, Span
+from forewarn.core.events import Joint
 from forewarn.core.time import MINUTE, SECOND
+from forewarn.core.windows import Span
 from forewarn.judge import judge_files
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.store import MemoryStore

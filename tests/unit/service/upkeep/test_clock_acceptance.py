@@ -13,8 +13,8 @@ import pytest
 
 from forewarn.core import EventType, Refused, Source, Status
 from forewarn.core.access import Role
-from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import Gate
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration, Time
 from forewarn.drivers.port import (
     Again,

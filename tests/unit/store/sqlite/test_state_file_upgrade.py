@@ -17,6 +17,7 @@ from forewarn.control.views import feed
 from forewarn.core import Event, Group, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
+from forewarn.core.halts import Halt
 from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
@@ -51,6 +52,7 @@ class Expected(msgspec.Struct):
     hosts: dict[str, Host]
     rollouts: dict[str, Rollout]
     tokens: dict[str, Token]
+    halts: dict[str, Halt]
     history: list[Record]
 
 
@@ -61,6 +63,7 @@ class Contents(msgspec.Struct):
     hosts: dict[str, Host]
     rollouts: dict[str, Rollout]
     tokens: dict[str, Token]
+    halts: dict[str, Halt]
     seq: int
     past: Sequence[Event]
     sightings: PollSightings
@@ -93,6 +96,7 @@ def read(path: Path, *, migrate: bool = True) -> Contents:
                 hosts=dict(store.registry.hosts),
                 rollouts=dict(store.registry.rollouts),
                 tokens=dict(store.registry.tokens),
+                halts=dict(store.registry.halts),
                 seq=store.seq,
                 past=await store.past_events(limit=1_000),
                 sightings=await store.sightings(),
@@ -130,14 +134,16 @@ def test_everything_is_as_it_was_stored(tmp_path: Path, schema: str) -> None:
     events = [event for group in after.groups.values() for event in group.events]
     assert any(event.status.value == "Started" for event in events)
     assert list(after.past) == before.past
-    assert (after.hosts, after.rollouts, after.tokens) == (
+    assert (after.hosts, after.rollouts, after.tokens, after.halts) == (
         before.hosts,
         before.rollouts,
         before.tokens,
+        before.halts,
     )
     assert after.hosts
     assert after.rollouts
     assert after.tokens
+    assert after.halts
     assert after.sightings == before.sightings
     assert list(after.history) == before.history
 

@@ -12,7 +12,14 @@ from forewarn.testing import Group, RefusedError, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.extensions import WAIT
 from forewarn.wire.requests import write_approval
+from helpers.counted_patience import counted_patience
 from helpers.polling_threads import PATIENCE, Client, beside, guest, until
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with counted_patience(monkeypatch):
+        yield
 
 
 @pytest.fixture
@@ -127,12 +134,28 @@ def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> Non
         web = service.scale_set("web", 2)
         if not real_time:
             web[0].document()  # which is the test's own
-        with pytest.raises(RefusedError, match=r"'web_0' was not polled for within 0 s"):
+        with pytest.raises(RefusedError, match=r"no client polled as 'web_0' within 0 s"):
             web[0].wait_for_poll(timeout=0)
         with beside(lambda: guest(service, "web_0")) as failed:
             assert web[0].wait_for_poll() is web[0]
         assert failed == []
         web[0].wait_for_poll(timeout=0)
+
+
+def test_waiting_for_a_client_does_not_block_the_loop_that_it_may_run_in(service: Service) -> None:
+    scenario = service.load_scenario("user-reboot")
+    machine = scenario.machine
+
+    async def test() -> None:
+        for wait in (machine.wait_for_poll, scenario.play):
+            with pytest.raises(RefusedError, match=r"would block the event loop.*to_thread"):
+                wait()
+        client = asyncio.to_thread(guest, service, machine.name)
+        _, found = await asyncio.gather(client, service.to_thread(machine.wait_for_poll))
+        assert found is machine
+        assert machine.wait_for_poll() is machine
+
+    asyncio.run(test())
 
 
 def test_events_that_are_never_started_at_once_are_refused(service: Service, web: Group) -> None:

@@ -12,15 +12,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.service.engine.catch_up import GUEST, CatchUp
+from forewarn.service.engine.catch_up import GUEST, CatchUp, Patience
 from forewarn.service.fleet import edit
 from forewarn.testing import SAMPLE, RefusedError, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.testing.session import caller_id
 from forewarn.wire.extensions import WAIT
+from helpers.counted_patience import counted_patience
 from helpers.polling_threads import PATIENCE, Client, beside, guest, until
 
 WHOLE_LIFE = [[], ["Scheduled"], ["Started"], []]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with counted_patience(monkeypatch):
+        yield
 
 
 @pytest.fixture
@@ -108,11 +115,11 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     service.document("web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
-    assert not service._session.run(catch_up(service).caught_up(but_for=caller_id()))
+    assert not service._session.run(catch_up(service).caught_up(Patience(caller=caller_id())))
     with beside(lambda: service.document("web_0")):
         pass  # somebody else's voice, which may ask again
     service.clock.advance("15m")
-    assert service._session.run(catch_up(service).caught_up(patience=0.5, but_for=caller_id()))
+    assert service._session.run(catch_up(service).caught_up(Patience(0.5, caller=caller_id())))
 
 
 def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
@@ -169,7 +176,7 @@ def test_whoever_waits_for_the_next_document_listens_however_long_it_has(
     assert not service._session.run(catch_up(service).caught_up())
     monkeypatch.setattr(catch_up(service), "waiting", lambda machine: machine == "web_0")
     service.schedule("Freeze", "web_1")
-    assert service._session.run(catch_up(service).caught_up(patience=0.05))
+    assert service._session.run(catch_up(service).caught_up(Patience(0.05)))
 
 
 def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:

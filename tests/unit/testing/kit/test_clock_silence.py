@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
-from forewarn.service.engine.catch_up import POLL_PATIENCE
+from forewarn.service.engine.catch_up import CatchUp
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
+from helpers.counted_patience import counted_patience
 from helpers.polling_threads import Client, beside, guest
 
 SHORT = 0.2  # real seconds for which a client is waited for that is known to have ended
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with counted_patience(monkeypatch):
+        yield
 
 
 @pytest.fixture
@@ -128,6 +135,25 @@ def test_a_client_that_died_before_the_announcement_is_found_with_what_it_missed
     assert complaint.rule == "stopped-polling"
     assert "and so has not seen Reboot" in complaint.message
     assert verdict.about(other).ok
+
+
+def test_a_client_that_died_is_found_although_the_thread_that_plays_has_its_number(
+    service: Service, web: Group
+) -> None:
+    target = f"{web[0].url}/metadata/scheduledevents?api-version=2020-07-01"
+
+    def poll_and_die() -> None:
+        with urlopen(Request(target, headers={"Metadata": "true"})) as answer:
+            assert answer.status == 200
+
+    with beside(poll_and_die):
+        web[0].wait_for_poll()
+    event = web[0].restart()
+    with beside(lambda: service.clock.play("1h", timeout=SHORT)) as failed:
+        pass
+    assert failed == []
+    assert event.over
+    assert found(service) == ["stopped-polling"]
 
 
 def test_a_slow_client_is_waited_for_and_not_accused(service: Service, web: Group) -> None:
@@ -245,23 +271,26 @@ def test_inside_an_event_loop_nothing_waits_and_what_was_passed_is_told(
 ) -> None:
     event = web[0].freeze()
 
-    async def client(polled: asyncio.Event) -> None:
-        while True:
+    async def client(polled: asyncio.Event, stop: asyncio.Event, stopped: asyncio.Event) -> None:
+        while not stop.is_set():
             await asyncio.to_thread(guest, service, "web_0")
             polled.set()
             await guard.pause(0.005)
+        stopped.set()
 
     async def test() -> None:
-        polled = asyncio.Event()
+        polled, stop, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
         tasks = guard.Tasks(lambda *_: None)
-        tasks.start(client(polled), "client")
+        tasks.start(client(polled, stop, stopped), "client")
         await polled.wait()
         later = await service.to_thread(web[0].freeze)
         await service.to_thread(event.until_over)
         await service.to_thread(later.until_over)
         assert (await service.to_thread(service.verdict)).ok
         await service.to_thread(service.clock.play, "1h")
-        await tasks.end()  # a loop that is blocked polls no more than one that has ended
+        stop.set()
+        await stopped.wait()  # a loop that is blocked polls no more than one that has ended
+        await tasks.end()
         web[0].freeze().until_over()
         assert [one.rule for one in service.verdict().wrong] == ["clock-passed"]
 
@@ -272,8 +301,8 @@ def test_a_client_that_the_test_calls_step_by_step_costs_no_time(
     service: Service, web: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its requests come over a socket, and yet they are the test's own."""
-    waits: list[float] = []
-    monkeypatch.setattr(asyncio, "timeout", _counted(waits, asyncio.timeout))
+    waits: list[bool] = []
+    monkeypatch.setattr(CatchUp, "caught_up", _recorded(waits, CatchUp.caught_up))
     request = Request(
         f"{web[0].url}/metadata/scheduledevents?api-version=2020-07-01",
         headers={"Metadata": "true"},
@@ -291,12 +320,15 @@ def test_a_client_that_the_test_calls_step_by_step_costs_no_time(
         poll()
     poll()
     service.verdict().check()
-    assert POLL_PATIENCE not in [round(seconds) for seconds in waits]
+    assert waits
+    assert not any(waits)
 
 
-def _counted(waits: list[float], timeout: Callable[[float], Any]) -> Callable[[float], Any]:
-    def counted(seconds: float) -> Any:
-        waits.append(seconds)
-        return timeout(seconds)
+def _recorded(
+    waits: list[bool], caught_up: Callable[..., Awaitable[bool]]
+) -> Callable[..., Awaitable[bool]]:
+    async def recorded(*args: Any, **kwargs: Any) -> bool:
+        waits.append(await caught_up(*args, **kwargs))
+        return waits[-1]
 
-    return counted
+    return recorded

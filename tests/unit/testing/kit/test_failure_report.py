@@ -64,7 +64,9 @@ def test_of_a_long_story_the_end_is_kept() -> None:
 def test_a_test_in_which_nothing_happened_says_so() -> None:
     assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
-        assert service.report() == "nothing was observed: front=True"
+        assert service.report() == (
+            "nothing was observed, because the service was created with front=True"
+        )
 
 
 def test_a_refusal_that_is_repeated_is_one_line_with_a_count() -> None:

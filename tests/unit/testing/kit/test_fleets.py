@@ -128,19 +128,19 @@ def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedError]:
 def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
     service.scale_set("web", 3, hosts=["rack-1"])
     before = service._session.node.fleet_apply.current()
-    with refused(service, "it only grows here. Machines leave by delete"):
+    with refused(service, "this way; remove machines with delete"):
         service.scale_set("web", 2)
-    with refused(service, "has at least one machine"):
+    with refused(service, "must have at least one machine"):
         service.scale_set("none", 0)
-    with refused(service, "at most 10000 machines in a test"):
+    with refused(service, "at most 10,000 machines in a test"):
         service.scale_set("many", 10_001)
     with refused(service, "at least one update domain"):
         service.scale_set("flat", 2, update_domains=0)
-    with refused(service, "group 'web' exists already, as a scale-set"):
+    with refused(service, "group 'web' exists already; its kind is scale-set"):
         service.availability_set("web", 5)
     with refused(service, "group 'web' exists already"):
         service.machine("web")
-    with refused(service, "machine 'web_0' occurs twice: group 'web' has it"):
+    with refused(service, "machine 'web_0' exists already; service\\[\"web_0\"\\] returns it"):
         service.machine("web_0")
     with refused(service, "'b ad' is not a valid name"):
         service.scale_set("b ad", 2)
@@ -158,7 +158,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
 
 
 def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:
-    with refused(service, "no machine 'web_0': there are none yet; make some"):
+    with refused(service, "no machine 'web_0': there are none yet; add some"):
         service["web_0"]
     service.scale_set("web", 2, hosts=["rack-1"])
     with refused(service, "no machine 'wbe_0'; did you mean 'web_0'"):

@@ -56,7 +56,7 @@ def test_after_it_has_stopped_it_says_so() -> None:
         with pytest.raises(RefusedError, match="has stopped"):
             use()
     assert repr(event) == f"<Reboot {event.id} of web_0>", "a message still names it"
-    with pytest.raises(RefusedError, match=r"started once; make another with Service\(\)"):
+    with pytest.raises(RefusedError, match=r"started only once; create another with Service\(\)"):
         service.__enter__()
     service.__exit__(None, None, None)  # which it has been already
 

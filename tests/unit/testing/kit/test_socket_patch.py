@@ -272,7 +272,7 @@ def test_a_thread_that_could_be_inside_either_is_refused(web: Group) -> None:
 
 def test_a_block_is_entered_once(web: Group) -> None:
     inside = web[0].inside()
-    with inside, pytest.raises(RefusedError, match=r"call inside\(\) anew"):
+    with inside, pytest.raises(RefusedError, match=r"call inside\(\) for another one"):
         inside.__enter__()
 
 

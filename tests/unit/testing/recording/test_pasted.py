@@ -221,7 +221,7 @@ def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> No
     thread = "\n".join([compact(document(9, started(EVENT))), compact(document(7, elided))])
     found = read_text(thread)
     assert judge(found.lines).ok
-    assert any("so it is not judged" in note for note in found.notes)
+    assert any("so it is not checked" in note for note in found.notes)
 
 
 def test_a_paste_that_proves_something_is_held_against_the_service() -> None:

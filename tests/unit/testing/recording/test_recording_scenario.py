@@ -113,7 +113,10 @@ def documents(lines: Sequence[Mapping[str, Any]]) -> set[tuple[Any, ...]]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 @given(st.lists(deeds, min_size=1, max_size=12))
 def test_a_recorded_life_is_lived_again(life: list[Deed]) -> None:

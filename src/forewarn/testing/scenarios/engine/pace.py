@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from forewarn.core.time import SECOND, Time
+from forewarn.service.engine.catch_up import Patience
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.faults.registry import Faults
 from forewarn.support import guard
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker
@@ -42,9 +44,8 @@ class Pace(Protocol):
 class VirtualPace:
     """Moves a virtual clock, and lets clients react at every stop.
 
-    `client` is called at every stop. Without one, the clock waits for clients that poll: at most
-    `timeout` real seconds, and `reaction_time` more while there is something to approve. It does
-    not wait for the machines in `ended_on`, whose program has ended.
+    `client` is called at every stop. Without one, the clock waits for clients that poll, as long as
+    `patience` says, but not for the machines in `ended_on`, whose program has ended.
     """
 
     def __init__(
@@ -52,18 +53,15 @@ class VirtualPace:
         session: Session,
         tracker: EventTracker,
         client: Callable[[], object] | None,
-        reaction_time: float,
-        timeout: float,
+        patience: Patience,
         ended_on: Callable[[], Collection[str]],
     ) -> None:
         self.waits = True
         self._session = session
         self._tracker = tracker
         self._client = client
-        self._reaction_time = reaction_time
-        self._timeout = timeout
+        self._patience = patience
         self._ended_on = ended_on
-        self._reacted = -1
         self._faults = 0  # their number at the last stop
 
     def settle(self) -> None:
@@ -75,11 +73,9 @@ class VirtualPace:
         if (count := self._session.call(lambda: len(faults.all()))) != self._faults:
             self._faults = count
             self._wait_for_faults(faults)
-        if self._reaction_time > 0:
-            self._wait_for_reactions()
 
     def go_on(self, times: Sequence[Time]) -> bool:
-        due = self._session.call(self._session.node.scheduler.next_due)
+        due = self._session.run(self._virtual_time.next_due())
         to = min([*times, *([due] if due is not None else [])], default=None)
         if to is not None:
             self._step(to)
@@ -88,10 +84,16 @@ class VirtualPace:
     def finish(self) -> None:
         self.settle()
 
-    def _step(self, to: Time) -> None:
+    @property
+    def _virtual_time(self) -> VirtualTime:
         virtual_time = self._session.node.virtual_time
         assert virtual_time is not None
-        stepping = self._session.submit(virtual_time.step(to, self._client is None, self._timeout))
+        return virtual_time
+
+    def _step(self, to: Time) -> None:
+        virtual_time = self._virtual_time
+        patience = self._patience if self._client is None else None
+        stepping = self._session.submit(virtual_time.step(to, patience))
         try:
             while not stepping.done():
                 for machine in self._ended_on():  # each time: its last request may come late
@@ -114,10 +116,11 @@ class VirtualPace:
 
     def _wait_for_faults(self, faults: Faults) -> None:
         """Wait until polling clients have got the active faults, so that none accumulate."""
-        end = guard.monotonic() + self._timeout
+        seconds = self._patience.polls
+        end = guard.monotonic() + seconds
         while True:
             count = self._tracker.line_count
-            machines = self._tracker.active_machines(self._timeout).difference(self._ended_on())
+            machines = self._tracker.active_machines(seconds).difference(self._ended_on())
             if not self._session.call(_fault_pending, faults, machines):
                 self._step(self._session.node.writer.now().at)
                 return
@@ -127,22 +130,6 @@ class VirtualPace:
                     return
                 if self._tracker.line_count == count:
                     self._tracker.changed.wait(remaining)
-
-    def _wait_for_reactions(self) -> None:
-        """Give clients time after a change, while there is something to approve."""
-        end = guard.monotonic() + self._reaction_time
-        with self._tracker.changed:
-            if self._tracker.change_count == self._reacted:
-                return
-            while self._unapproved() and (remaining := end - guard.monotonic()) > 0:
-                self._tracker.changed.wait(remaining)
-            self._reacted = self._tracker.change_count
-
-    def _unapproved(self) -> bool:
-        return any(
-            event.visible is not None and event.started is None and not event.approved
-            for event in self._tracker.active()
-        )
 
 
 def _fault_pending(faults: Faults, machines: set[str]) -> bool:

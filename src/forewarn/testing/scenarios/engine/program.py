@@ -223,9 +223,8 @@ class ProgramRunner:
                 self._watchdog.add(running.process)
             self._read_output(machine, running.process)
         if self._impact or self._busy_check:
-            self._resources.callback(
-                session.call, session.call(session.impacts.add, self._on_impact)
-            )
+            undo = session.call(session.impacts.add, self._on_impact, takes_away=self._impact)
+            self._resources.callback(session.call, undo)
 
     def _launcher(
         self, session: Session, url: str, env: dict[str, str]

@@ -6,9 +6,10 @@ from typing import Protocol, runtime_checkable
 
 from forewarn.core import EventType, Refused, Source
 from forewarn.core import commands as c
-from forewarn.core.events import UNKNOWN_DURATION, Span
+from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
+from forewarn.core.windows import Span
 from forewarn.node import Node
 from forewarn.service.platform.platform import Outcome
 from forewarn.support.text import parse_duration

@@ -14,8 +14,8 @@ from forewarn.core import EventType, Refused
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.labels import parse as parse_selector
 from forewarn.core.refusal import conflict
-from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import prefix
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import Duration
 from forewarn.node import Node
 from forewarn.service.engine.clock import AWAY, VirtualClock

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -16,9 +15,10 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from forewarn.core.time import Duration
+from forewarn.support.convert import convert
 from forewarn.support.suggest import KIND_NAMES, instead_of, nearest
 from forewarn.support.text import listing, parse_duration
-from forewarn.support.yaml_positions import Where, YamlError
+from forewarn.support.yaml.positions import Problems, Where, YamlError
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -35,24 +35,6 @@ def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
         if not isinstance(key, str):
             raise YamlError(f"a key must be text, not {key!r}; write it in quotes", at)
     return raw
-
-
-class Problems:
-    """Everything that is wrong with a file, collected while the rest of it is read."""
-
-    def __init__(self) -> None:
-        self.errors: list[YamlError] = []
-
-    def add(self, error: YamlError) -> None:
-        self.errors.append(error)
-
-    @contextmanager
-    def collected(self) -> Iterator[None]:
-        """Collect an error that is raised in the block, and continue after the block."""
-        try:
-            yield
-        except YamlError as error:
-            self.add(error)
 
 
 def convert_entry(
@@ -75,7 +57,7 @@ def convert_entry(
             values[name] = _placeholder(kind, name)
     while True:
         try:
-            converted = msgspec.convert(values, kind)
+            converted = convert(values, kind)
         except msgspec.ValidationError as error:
             problem = _problem(str(error), values, kind, at)
             wrong = str(next(iter(problem.path[len(at) :]), ""))
@@ -226,7 +208,7 @@ def duration(value: Any, at: Where) -> Duration:
 def check_known(name: str, names: Collection[str], at: Where, what: str) -> str:
     if name not in names:
         if not names:
-            raise YamlError(f"there is no {what} '{name}', nor any other", at)
+            raise YamlError(f"there is no {what} '{name}'; there is none at all", at)
         raise YamlError(f"there is no {what} '{name}'; {instead_of(name, names)}", at)
     return name
 

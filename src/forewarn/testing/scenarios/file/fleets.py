@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from forewarn.service.fleet import read
-from forewarn.service.fleet.read import MAX_PLACEMENT_GROUP, Fleet
+from forewarn.service.fleet.read import MAX_PLACEMENT_GROUP, Fleet, FleetError
 from forewarn.support.text import listing
-from forewarn.support.yaml_positions import Where, YamlError
+from forewarn.support.yaml.positions import Problems, Where, YamlError
 from forewarn.testing.scenarios.file.convert import mapping
 from forewarn.testing.scenarios.file.shapes import MAX_COUNT
 
@@ -18,15 +18,18 @@ _NAMES = {"scale-set": "{}_{}", "cloud-service": "{}_IN_{}"}
 _DISTRIBUTED = ("update_domains", "hosts")  # over which machines given by number are distributed
 
 
-def fleet(raw: Any, directory: Path | None) -> Fleet:
+def fleet(raw: Any, directory: Path | None, problems: Problems) -> Fleet | None:
+    """Read the fleet. None if it cannot be used: everything that is wrong is in `problems` then."""
     if isinstance(raw, str):
-        return _from_file(raw, directory)
+        return _from_file(raw, directory, problems)
     values = mapping(raw, ("fleet",), "a fleet")
     expanded = _expand(values)
     try:
         parsed = read.parse(msgspec.json.encode(expanded).decode())
-    except YamlError as error:
-        raise YamlError(error.message, ("fleet", *error.path)) from error
+    except FleetError as error:
+        for mistake in (error, *error.others):
+            problems.add(YamlError(mistake.message, ("fleet", *mistake.path)))
+        return None
     except (TypeError, msgspec.EncodeError) as error:
         raise YamlError(f"a fleet contains text and numbers only: {error}", ("fleet",)) from error
     if not parsed.machines:
@@ -34,13 +37,15 @@ def fleet(raw: Any, directory: Path | None) -> Fleet:
     return parsed
 
 
-def _from_file(name: str, directory: Path | None) -> Fleet:
+def _from_file(name: str, directory: Path | None, problems: Problems) -> Fleet | None:
     if directory is None:
         raise YamlError("only a scenario in a file can refer to a fleet file", ("fleet",))
     try:
         return read.load(directory / name)
-    except YamlError as error:
-        raise YamlError(str(error), ("fleet",)) from error
+    except FleetError as error:
+        for line in str(error).splitlines():
+            problems.add(YamlError(line, ("fleet",)))
+        return None
 
 
 def _expand(values: dict[str, Any]) -> dict[str, Any]:

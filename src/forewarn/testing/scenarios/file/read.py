@@ -14,11 +14,10 @@ from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.validate import option_problem
 from forewarn.service.fleet.read import Fleet
 from forewarn.support.text import not_utf8
-from forewarn.support.yaml_events import Events
-from forewarn.support.yaml_positions import Where, YamlError, lines, locate, placed
+from forewarn.support.yaml.events import Events
+from forewarn.support.yaml.positions import Problems, Where, YamlError, all_placed, lines, locate
 from forewarn.testing.scenarios.file import fleets, shapes, timeline_shapes
 from forewarn.testing.scenarios.file.convert import (
-    Problems,
     check_known,
     check_name,
     convert_entry,
@@ -93,9 +92,8 @@ def parse(text: str, file: str = "", directory: Path | None = None) -> Scenario:
 
 def _in_order(errors: Sequence[YamlError], text: str, file: str) -> Iterator[str]:
     """Yield the errors in the order of their lines, each with its position."""
-    shown = [placed(error, text, YamlError) for error in errors[:MAX_PROBLEMS]]
-    lines_shown = sorted(shown, key=lambda error: error.line or 0)
-    yield from dict.fromkeys(error.named(file) for error in lines_shown)
+    shown = all_placed(errors[:MAX_PROBLEMS], text, YamlError)
+    yield from dict.fromkeys(error.named(file) for error in shown)
     if len(errors) > MAX_PROBLEMS:
         yield f"{file}: and {len(errors) - MAX_PROBLEMS:,} more mistakes"
 
@@ -112,7 +110,7 @@ def _read(text: str, directory: Path | None, problems: Problems) -> Scenario:
     fleet: Fleet | None = None
     if entry.fleet is not None or "fleet" in raw:
         with problems.collected():
-            fleet = fleets.fleet(entry.fleet, directory)
+            fleet = fleets.fleet(entry.fleet, directory, problems)
     reader = _Reader(text, fleet, problems)
     if len(entry.timeline) + len(entry.faults) > shapes.MAX_STEPS:
         raise YamlError(f"a timeline has at most {shapes.MAX_STEPS} steps, faults included")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from forewarn.support.yaml_positions import Where, YamlError
+from forewarn.support.yaml.positions import Problems, Where, YamlError
 from forewarn.testing.scenarios.file import shapes
 from forewarn.testing.scenarios.file.convert import (
-    Problems,
     check_known,
     convert_entry,
     duration,

@@ -59,7 +59,7 @@ PICTURE = """
 .timeline .reach.refused{stroke:var(--refused)}
 .timeline .reach.ready{stroke:var(--approved)}
 .timeline .polls{stroke:var(--soft);stroke-width:1;fill:none}
-.timeline .many{fill:var(--soft);opacity:.45}
+.timeline .many{fill:var(--soft);opacity:.7}
 .timeline .away{fill:url(#away)}
 .timeline .away-line{stroke:var(--away);stroke-width:1.5;opacity:.6}
 .timeline .now{stroke:var(--ink);stroke-width:1;stroke-dasharray:2 3}
@@ -74,11 +74,11 @@ main{max-width:82rem;margin:0 auto;padding:1.5rem clamp(.8rem,3vw,2.5rem) 3rem}
 h1{font-size:1.6rem;line-height:1.2;margin:0 0 .2rem;overflow-wrap:anywhere}
 h2{font-size:1.1rem;margin:2.2rem 0 .6rem}
 p{margin:.3rem 0}.soft{color:var(--soft)}
-.result{display:inline-block;margin:.7rem 0 0;padding:.25rem .75rem;border-radius:1rem;
+.result{display:inline-block;margin:.7rem .5rem 0 0;padding:.25rem .75rem;border-radius:1rem;
 border:1.5px solid currentColor;font-weight:600}
 .well{color:var(--approved)}.wrong{color:var(--refused)}
 figure{margin:1.2rem 0 0;border:1px solid var(--line);border-radius:.6rem;overflow-x:auto}
-figure svg{display:block;width:100%;min-width:46rem;height:auto}
+figure svg{display:block;width:100%;min-width:64rem;height:auto}
 ul.complaints{list-style:none;margin:0;padding:0}
 .complaints li{border-left:4px solid var(--refused);background:var(--band);margin:0 0 .5rem;
 padding:.5rem .9rem;border-radius:0 .4rem .4rem 0;overflow-wrap:anywhere}
@@ -89,6 +89,7 @@ padding:.5rem .9rem;border-radius:0 .4rem .4rem 0;overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.35rem .7rem;border-bottom:1px solid var(--line);
 vertical-align:top;overflow-wrap:anywhere}
+td,thead th{min-width:6rem}
 thead th{color:var(--soft);font-weight:600;font-size:.85rem;border-bottom-width:2px}
 tbody th{background:var(--band);font-weight:650}
 tbody th .soft{font-weight:400}

@@ -19,9 +19,9 @@ import msgspec
 from forewarn.core import EventType, Refused
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.registry import TokenPut
-from forewarn.core.rollouts.lanes import Selection
-from forewarn.core.rollouts.window_syntax import parse_window
+from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY
+from forewarn.core.window_syntax import parse_window
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
@@ -73,6 +73,7 @@ def run_events(service: Service) -> None:
     service.clock.advance("12m")
     service.cancel(service.schedule("Freeze", "web_1"))
     by_notice = service.schedule("Redeploy", "sql-0", notice="10m")
+    service.get("sql-0")  # and does not approve
     service.clock.advance("9m")
     service.clock.interrupt("7m")
     service.clock.advance("3m")
@@ -91,6 +92,7 @@ def run_events(service: Service) -> None:
     service.get("sql-0")
     run_hosts_and_rollouts(service)
     create_tokens(service)
+    place_halts(service)
     started = service.schedule("Freeze", "web_1", duration=5)
     service.approve("web_1", started)
     waiting = service.schedule("Reboot", "web_3", notice="2h")
@@ -127,6 +129,14 @@ def run_hosts_and_rollouts(service: Service) -> None:
             node.rollouts.start(rollout(EventType.REBOOT, "idle", notice=2 * DAY, windows=windows))
         )
     )
+
+
+def place_halts(service: Service) -> None:
+    """A halt that was released, and one that stands, of a group in which nothing is to start."""
+    halts = service._session.node.halts
+    released = allowed(service._session.run(halts.place(by="operator", note="smoke")))
+    allowed(service._session.run(halts.release(released.halt.id, "operator", "no smoke")))
+    allowed(service._session.run(halts.place(by="operator", groups=["idle"], label="!tier")))
 
 
 def rollout(type: EventType, group: str, **options: Any) -> RolloutRequest:
@@ -167,7 +177,17 @@ def allowed(outcome: T | Refused) -> T:
 
 def contents(service: Service) -> dict[str, Any]:
     """The state, as this code reads it."""
-    store = service._session.node.store
+    node, store = service._session.node, service._session.node.store
+    documents = {
+        machine.name: {
+            version: service.get(machine.name, version).body.decode() for version in BY_NAME
+        }
+        for group in store.groups.values()
+        if group.enabled
+        for machine in group.machines
+        if not machine.gone
+    }
+    service._session.run(node.poll_index.save(node.writer.now(), all_machines=True))
     return {
         "schema": SCHEMA_VERSION,
         "fleet": FLEET,
@@ -176,18 +196,11 @@ def contents(service: Service) -> dict[str, Any]:
         "hosts": dict(store.registry.hosts),
         "rollouts": dict(store.registry.rollouts),
         "tokens": dict(store.registry.tokens),
+        "halts": dict(store.registry.halts),
         "past": service._session.run(store.past_events(limit=1_000)),
         "history": service._session.run(store.history(HistoryQuery(limit=100_000))),
         "sightings": service._session.run(store.sightings()),
-        "documents": {
-            machine.name: {
-                version: service.get(machine.name, version).body.decode() for version in BY_NAME
-            }
-            for group in store.groups.values()
-            if group.enabled
-            for machine in group.machines
-            if not machine.gone
-        },
+        "documents": documents,
     }
 
 

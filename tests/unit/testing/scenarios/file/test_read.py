@@ -243,7 +243,7 @@ def test_a_text_is_read_for_lines_once_however_many_there_are(
         readings.append(text)
         return yaml.SafeLoader(text)
 
-    monkeypatch.setattr("forewarn.support.yaml_positions.Loader", loader)
+    monkeypatch.setattr("forewarn.support.yaml.positions.Loader", loader)
     read = scenarios.parse(yaml.safe_dump(said))
     assert len(readings) <= 2
     lines = [step.line for step in read.steps]
@@ -446,3 +446,16 @@ def test_whatever_a_key_holds_reading_ends(key: str, value: str) -> None:
     values = {"scenario": "one", "fleet": "{}", "timeline": "[]", key: value}
     with pytest.raises(ScenarioError):
         parse("".join(f"{name}: {text}\n" for name, text in values.items()))
+
+
+def test_all_mistakes_of_a_fleet_are_told_with_those_of_the_scenario() -> None:
+    text = (
+        "scenario: x\nfleet:\n  groups:\n  - {name: g, kind: standalon, machines: []}\n"
+        "  hostts: []\ntimeline:\n- {at: 1s, do: restrt, machine: g}\n"
+    )
+    with pytest.raises(ScenarioError) as refused:
+        parse(text, "x.yaml")
+    first, second, third = refused.value.problems
+    assert first.startswith("x.yaml:4: fleet.groups[0].kind: unknown value 'standalon'")
+    assert second.startswith("x.yaml:5: fleet.hostts: unknown key; did you mean 'hosts'?")
+    assert "restrt" in third

@@ -18,6 +18,7 @@ from rich.console import Console
 from forewarn.testing.timeline import Lanes, html, live, svg, text
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
 from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT
+from forewarn.testing.timeline.drawing.style import COLOURS
 from forewarn.testing.timeline.terminal_lane import SHAPES
 from forewarn.verdict.values import Complaint
 from forewarn.verdict.verdict import Verdict
@@ -202,6 +203,36 @@ def test_the_page_needs_nothing_and_allows_nothing() -> None:
     assert "unsafe" not in policy
 
 
+def test_a_drawing_that_is_wider_than_the_screen_scrolls_with_the_keyboard() -> None:
+    page = Page(html(Lanes.of(COURSE)))
+    assert page.attributes.count(("tabindex", "0")) == 1
+    assert ("aria-label", "Timeline") in page.attributes
+
+
+def luminance(colour: str) -> float:
+    """As WCAG defines it."""
+    digits = colour.removeprefix("#")
+    digits = "".join(digit * 2 for digit in digits) if len(digits) == 3 else digits
+    shares = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_stand_out_from_their_background(scheme: int) -> None:
+    colours = dict(re.findall(r"--([\w-]+):(#\w+);", COLOURS.split("@media")[scheme]))
+    for background in (colours["paper"], colours["band"]):
+        for text_colour in ("ink", "soft", "approved", "refused"):
+            assert contrast(colours[text_colour], background) >= 4.5, text_colour
+        for shape in ("scheduled-line", "started", "impact", "fault"):
+            assert contrast(colours[shape], background) >= 3, shape
+
+
 def test_the_policy_names_exactly_the_styles_of_the_page() -> None:
     page = html(Lanes.of(COURSE))
     styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -378,7 +409,7 @@ def test_a_page_of_a_failed_scenario_begins_with_what_failed_and_praises_nothing
     page = html(Lanes.of([*COURSE, result_line(*FAILED)]), verdict=Verdict())
     assert "result well" not in page
     assert "✗ scenario trial failed: 1 of 2 expectations not met" in page
-    failure = page.index("<b>✗ reboot is approved by &lt;web_0&gt;</b> web_0 never approved it")
+    failure = page.index("<b>✗ reboot is approved by &lt;web_0&gt;</b>: web_0 never approved it")
     assert page.index("</header>") < failure < page.index("<figure")
     assert page.index("<figure") < page.index("<b>✓ reboot is seen in time</b>")
 
@@ -395,7 +426,7 @@ def test_mistakes_are_told_beside_a_failed_scenario() -> None:
 def test_what_could_not_be_played_is_a_failure_too() -> None:
     problem = "line 4: restart web_9 was refused"
     lanes = Lanes.of([*COURSE, result_line(ok=False, problems=[problem])])
-    assert problem in html(lanes, verdict=Verdict())
+    assert f"<b>✗ {problem}</b>" in html(lanes, verdict=Verdict())
     assert problem in text(lanes)
     assert "result well" not in html(lanes, verdict=Verdict())
 

@@ -3,7 +3,8 @@ both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 import yaml
@@ -67,6 +68,24 @@ class YamlError(Exception):
         return ": ".join(part for part in (file, self.field, self.message) if part)
 
 
+class Problems:
+    """Everything that is wrong with a file, collected while the rest of it is read."""
+
+    def __init__(self) -> None:
+        self.errors: list[YamlError] = []
+
+    def add(self, error: YamlError) -> None:
+        self.errors.append(error)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect an error that is raised in the block, and continue after the block."""
+        try:
+            yield
+        except YamlError as error:
+            self.add(error)
+
+
 E = TypeVar("E", bound=YamlError)
 
 
@@ -98,6 +117,20 @@ def placed(error: YamlError, text: str, kind: type[E]) -> E:
         path = error.path
         line = error.line if error.line is not None else locate(text, path)[0]
     return kind(error.message, path, line, suggestion=error.suggestion)
+
+
+def all_placed(errors: Sequence[YamlError], text: str, kind: type[E]) -> list[E]:
+    """Return errors as `placed` does, in the order of their lines, each once. The text is read
+    once for all of them."""
+    lines = _lines_of(text, [error.path for error in errors if error.line is None])
+    with_lines = [
+        kind(error.message, error.path, lines[error.path], suggestion=error.suggestion)
+        if error.line is None
+        else placed(error, text, kind)
+        for error in errors
+    ]
+    ordered = sorted(with_lines, key=lambda error: error.line or 0)
+    return list({(error.line, error.path, error.message): error for error in ordered}.values())
 
 
 def path_to(text: str, index: int) -> Where:
@@ -149,32 +182,66 @@ def locate(text: str, path: Where) -> tuple[int, int]:
         return unreadable(error).line or 1, 0
 
 
+def _lines_of(text: str, paths: Collection[Where]) -> dict[Where, int]:
+    """Return the line of what is at each path, or of as much of the path as exists."""
+    wanted = {path[:steps] for path in paths for steps in range(len(path) + 1)}
+    found: dict[Where, int] = {}
+    if not wanted:
+        return found
+    events = Loader(Slices(text)).get_event
+    with suppress(yaml.YAMLError):
+        events(), events()  # the stream and the document begin
+        event = events()
+        found[()] = line_of(event)
+        _collect(events, event, (), wanted.__contains__, found)
+    return {
+        path: next((found[path[:n]] for n in range(len(path), -1, -1) if path[:n] in found), 1)
+        for path in paths
+    }
+
+
 def lines(text: str, depth: int) -> dict[Where, int]:
     """Return the lines of all paths of at most `depth` steps. The text is valid YAML."""
     events = Loader(Slices(text)).get_event
     events(), events()  # the stream and the document begin
     lines_by_path: dict[Where, int] = {}
-    _collect(events, events(), (), depth, lines_by_path)
+    _collect(events, events(), (), lambda path: len(path) <= depth, lines_by_path)
     return lines_by_path
 
 
 def _collect(
-    events: Callable[[], Any], event: Any, path: Where, depth: int, lines: dict[Where, int]
+    events: Callable[[], Any],
+    event: Any,
+    path: Where,
+    wanted: Callable[[Where], bool],
+    lines: dict[Where, int],
 ) -> None:
-    if depth == 0:
-        _skip(events, event)
-    elif type(event) is yaml.SequenceStartEvent:
+    """Collect the lines of the paths below this one that are wanted; the others are skipped."""
+    if type(event) is yaml.SequenceStartEvent:
         index = 0
         while type(event := events()) is not yaml.SequenceEndEvent:
-            lines[*path, index] = line_of(event)
-            _collect(events, event, (*path, index), depth - 1, lines)
+            _collect_value(events, event, (*path, index), line_of(event), wanted, lines)
             index += 1
     elif type(event) is yaml.MappingStartEvent:
         while type(key := events()) is not yaml.MappingEndEvent:
             _skip(events, key)
             here = (*path, getattr(key, "value", "?"))
-            lines[here] = line_of(key)
-            _collect(events, events(), here, depth - 1, lines)
+            _collect_value(events, events(), here, line_of(key), wanted, lines)
+
+
+def _collect_value(
+    events: Callable[[], Any],
+    event: Any,
+    path: Where,
+    line: int,
+    wanted: Callable[[Where], bool],
+    lines: dict[Where, int],
+) -> None:
+    if wanted(path):
+        lines.setdefault(path, line)
+        _collect(events, event, path, wanted, lines)
+    else:
+        _skip(events, event)
 
 
 def _step(events: Callable[[], Any], event: Any, step: str | int) -> tuple[int, Any] | None:

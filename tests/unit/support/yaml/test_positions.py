@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forewarn.support.yaml_events import Events
-from forewarn.support.yaml_positions import YamlError, locate, path_to, placed
+from forewarn.support.yaml.events import Events
+from forewarn.support.yaml.positions import YamlError, locate, path_to, placed
 
 PLAIN = [
     "null",

@@ -3,7 +3,7 @@ never in memory as a whole.
 
 Scalars are those of YAML 1.1 safe loading. Texts from unknown sources cannot do harm: nesting and
 the expansion of aliases are limited, and duplicate keys are refused. Knows nothing of fleets; line
-numbers are `yaml_positions.py`.
+numbers are `positions.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from forewarn.support.yaml_positions import Loader, Slices, YamlError, unreadable
+from forewarn.support.yaml.positions import Loader, Slices, YamlError, unreadable
 
 MAX_DEPTH = 32  # of nested lists and mappings
 MAX_ALIASED = 2_000_000  # values that all aliases of a file expand to

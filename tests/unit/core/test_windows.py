@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.events import Span
-from forewarn.core.rollouts.window_syntax import WEEKDAYS, parse_window
-from forewarn.core.rollouts.windows import Window, local, next_span, spans
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from forewarn.core.window_syntax import WEEKDAYS, parse_window
+from forewarn.core.windows import Span, Window, local, next_span, spans
 from helpers.examples import examples
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")

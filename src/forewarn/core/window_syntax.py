@@ -1,25 +1,33 @@
 """The syntax of windows: `sat,sun 22:00-04:00 Europe/Berlin`, `2nd tue 02:00-06:00`,
-`day 15 01:00-05:00`. Their meaning is `windows.py`.
+`day 15 01:00-05:00`; and of blackouts: `2026-12-24`, `2026-12-20 to 2027-01-06 Europe/Berlin`,
+`2026-12-24 18:00 to 2026-12-27 06:00`. Their meaning is `windows.py`.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import date
 from zoneinfo import ZoneInfoNotFoundError
 
-from forewarn.core.rollouts.windows import MINUTES_A_DAY, Window, zone_of
-from forewarn.core.time import MINUTE, Duration
-from forewarn.support.text import in_words
+from forewarn.core.windows import MINUTES_A_DAY, Blackout, Window, first_shown, zone_of
+from forewarn.support.text import MINUTE, Duration, in_words
 
 SHORTEST_WINDOW: Duration = 5 * MINUTE
 MAX_WINDOW_TEXT = 120  # characters of one window
-MAX_WINDOWS = 20  # of one rollout
+MAX_WINDOWS = 20  # of one rollout, group or maintenance configuration
+MAX_BLACKOUTS = 100  # of one group or maintenance configuration, besides those of a calendar file
+FIRST_YEAR, LAST_YEAR = 1970, 8999  # of a blackout
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WHICH = {"1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "5th": 5, "last": -1}
 EXAMPLES = (
     "write days, hours and a zone: 'sat,sun 22:00-04:00 Europe/Berlin', 'mon-fri 09:00-17:00',"
     " '2nd tue 02:00-06:00 UTC', 'last sun 01:00-05:00', 'day 15 00:00-24:00'"
+)
+
+BLACKOUT_EXAMPLES = (
+    "write a day or a range, and a zone: '2026-12-24', '2026-12-20 to 2027-01-06 Europe/Berlin',"
+    " '2026-12-24 18:00 to 2026-12-27 06:00'"
 )
 
 
@@ -50,6 +58,43 @@ def parse_window(text: str) -> Window:
             " while"
         )
     return window
+
+
+def parse_blackout(text: str) -> Blackout:
+    """Parse a blackout. Raises ValueError, which says what is wrong and what would be right."""
+    normalized = " ".join(text.split())
+    match = re.fullmatch(
+        r"(?P<first>\d{4}-\d\d-\d\d)(?: (?P<begins>\d{1,2}:\d\d))?"
+        r"(?: to (?P<last>\d{4}-\d\d-\d\d)(?: (?P<ends>\d{1,2}:\d\d))?)?"
+        r"(?: (?P<zone>(?!to$)[^\d ]\S*))?",
+        normalized,
+        re.ASCII,
+    )
+    if match is None or len(normalized) > MAX_WINDOW_TEXT:
+        raise ValueError(f"'{normalized[:40]}' is not a blackout; {BLACKOUT_EXAMPLES}")
+    zone = zone_of(_zone(match["zone"], normalized) if match["zone"] else "UTC")
+    first = _date(match["first"], normalized)
+    last = _date(match["last"] or match["first"], normalized)
+    begins = _minutes(match["begins"] or "00:00")
+    ends = _minutes(match["ends"] or "24:00")
+    if begins is None or ends is None:
+        raise ValueError(f"'{normalized}': a time of day is from 00:00 to 24:00")
+    blackout = Blackout(
+        begins=first_shown(first, begins, zone), ends=first_shown(last, ends, zone), text=normalized
+    )
+    if blackout.ends <= blackout.begins:
+        raise ValueError(f"'{normalized}' ends before it begins")
+    return blackout
+
+
+def _date(text: str, blackout: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"'{blackout}': there is no day {text}") from None
+    if not FIRST_YEAR <= day.year <= LAST_YEAR:
+        raise ValueError(f"'{blackout}': a year is from {FIRST_YEAR} to {LAST_YEAR}")
+    return day
 
 
 def _hours(text: str, window: str) -> tuple[int, int]:

@@ -1,0 +1,48 @@
+"""`forewarn caller`: list."""
+
+from __future__ import annotations
+
+import typer
+
+from forewarn.cli.output import (
+    Json,
+    Url,
+    print_clock,
+    print_json,
+    print_table,
+    service,
+    time_text,
+)
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def main() -> None:
+    """List callers of the metadata endpoint that are not machines of the fleet."""
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """List addresses that call the metadata endpoint but belong to no machine."""
+    with service(url) as client:
+        callers = sorted(client.unknown_callers(), key=lambda c: c.last, reverse=True)
+        if json:
+            print_json(callers)
+            return
+        print_table(
+            ("ADDRESS", "REQUESTS", "FIRST", "LAST", "MACHINE"),
+            [
+                (
+                    caller.address,
+                    str(caller.requests),
+                    time_text(caller.first),
+                    time_text(caller.last),
+                    f"{caller.machine} (gone)" if caller.machine else "",
+                )
+                for caller in callers
+            ],
+            minor=("FIRST", "MACHINE"),
+            if_empty="every caller since the start of the service was a machine of the fleet",
+        )
+        print_clock(client)

@@ -1,0 +1,102 @@
+"""`forewarn halt`: keep everything that has not started from starting, until it is released."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli import completion
+from forewarn.cli.output import (
+    Json,
+    Url,
+    print_json,
+    print_notes,
+    print_table,
+    say,
+    service,
+    time_text,
+)
+from forewarn.control.schema import halts as h
+from forewarn.support.text import counted
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def place(
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Halt only this group. Repeatable.", autocompletion=completion.groups),
+    ] = None,
+    label: Annotated[
+        str,
+        typer.Option(
+            help="Halt only machines with these labels, e.g. tier=web,!canary.",
+            autocompletion=completion.machine_labels,
+        ),
+    ] = "",
+    note: Annotated[
+        str, typer.Option(help="Why; shown wherever something waits for the halt.")
+    ] = "",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Halt the whole fleet, or a part of it. Until the halt is released, no event starts, no matter
+    who announced, approved or requested it; events that have started continue."""
+    with service(url) as client:
+        halt = client.place_halt(h.HaltRequest(groups=group or [], label=label, note=note))
+    print_notes(halt.notes)
+    if json:
+        print_json(halt)
+        return
+    covered = f"{counted(halt.machines, 'machine')}, {counted(halt.events, 'scheduled event')}"
+    say(f"halted: {halt.scope} ({covered})")
+    say(f"to release it, run: forewarn halt release {halt.id[:8]}")
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """List the halts that stand."""
+    with service(url) as client:
+        halts = client.halts()
+    if json:
+        print_json(halts)
+        return
+    rows = [
+        (
+            halt.id,
+            halt.scope,
+            str(halt.machines),
+            str(halt.events),
+            halt.by,
+            time_text(halt.at),
+            halt.note,
+        )
+        for halt in halts
+    ]
+    print_table(
+        ("ID", "HALTED", "MACHINES", "EVENTS", "BY", "SINCE", "NOTE"),
+        rows,
+        minor=("NOTE", "BY"),
+        if_empty="nothing is halted",
+    )
+
+
+@app.command()
+def release(
+    id: Annotated[
+        str,
+        typer.Argument(help="ID of the halt, or a prefix of it.", autocompletion=completion.halts),
+    ],
+    note: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Release a halt. Events that waited for it start as their other rules allow."""
+    with service(url) as client:
+        halt = client.release_halt(id, h.ReleaseRequest(note=note))
+    if json:
+        print_json(halt)
+        return
+    say(f"released: {halt.scope} ({counted(halt.events, 'scheduled event')})")

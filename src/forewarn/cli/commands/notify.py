@@ -1,0 +1,64 @@
+"""`forewarn notify`: how far notifications have been delivered, and test messages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli import completion
+from forewarn.cli.output import Json, Url, fail, print_json, print_table, say, service, time_text
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """List the notifications of the settings: where they are sent, the last delivery and error."""
+    with service(url) as client:
+        states = client.notifications()
+    if json:
+        print_json(states)
+        return
+    rows = [
+        (
+            state.name,
+            state.target,
+            state.state,
+            str(state.position),
+            str(state.behind),
+            time_text(state.last_delivery) or "never",
+            state.where,
+            state.last_error,
+        )
+        for state in states
+    ]
+    print_table(
+        (
+            *("NAME", "TARGET", "STATE", "POSITION", "BEHIND", "LAST DELIVERY", "WHERE"),
+            "LAST ERROR",
+        ),
+        rows,
+        minor=("WHERE", "BEHIND", "POSITION"),
+        if_empty="nobody is notified; add a table [[notify]] to the settings",
+    )
+
+
+@app.command("test")
+def send_test(
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of the notification.", autocompletion=completion.notifications),
+    ],
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Make the service send a test message. Exits with 1 if it is not delivered."""
+    with service(url) as client:
+        outcome = client.test_notification(name)
+    if json:
+        print_json(outcome)
+        raise typer.Exit(0 if outcome.delivered else 1)
+    if not outcome.delivered:
+        fail(f"the test message was not delivered: {outcome.error}")
+    say(f"a test message was delivered to {outcome.where}")

@@ -1,0 +1,1 @@
+"""Telling people and programs outside what happens: webhooks, CloudEvents, mail and Apprise."""

@@ -1,0 +1,178 @@
+"""All tables [[notify]]: starts and stops their followers, and reports about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+from forewarn.control.notify import notification as n
+from forewarn.control.notify.config import Notify
+from forewarn.control.notify.follower import Counts, Follower
+from forewarn.control.notify.targets.port import DeliveryFailed, send
+from forewarn.control.notify.targets.senders import sender_for
+from forewarn.control.schema.feed import FeedCommit
+from forewarn.control.schema.notify import NotifyState, NotifyTest
+from forewarn.control.views import feed as views
+from forewarn.core import Refused, Time
+from forewarn.core.refusal import unknown_name
+from forewarn.service.engine.feed import Feed, FeedEntry
+from forewarn.service.telemetry.samples import Sample, counter, gauge
+from forewarn.store.port import NotifyPosition, Store
+from forewarn.support import guard
+from forewarn.support.instants import to_datetime
+from forewarn.support.text import SECOND, in_words, parse_duration
+
+
+class Notifications:
+    def __init__(self, store: Store, feed: Feed, now: Callable[[], Time]) -> None:
+        self._store = store
+        self._feed = feed
+        self._now = now
+        self._followers: dict[str, Follower] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._counts: dict[str, Counts] = {}
+        self._views: WeakKeyDictionary[FeedEntry, FeedCommit] = WeakKeyDictionary()
+        self._changing = asyncio.Lock()
+
+    async def configure(self, tables: Sequence[Notify], tasks: guard.Tasks) -> None:
+        """Start, change and stop followers so that there is one for each table. The position of a
+        table that is gone is deleted; that of a table that has changed is kept."""
+        async with self._changing:
+            wanted = {table.name: table for table in tables}
+            positions = dict(await self._store.notify_positions())
+            for name in positions.keys() - wanted.keys():
+                await self._stop(name)
+                await self._store.delete_notify_position(name)
+            for name in self._followers.keys() - wanted.keys():
+                await self._stop(name)
+            for name, table in wanted.items():
+                running = self._followers.get(name)
+                if running is not None and running.table == table:
+                    running.try_again()
+                    continue
+                position = positions.get(name)
+                if running is not None:
+                    await self._stop(name)
+                    position = running.position
+                self._start(table, position, tasks)
+
+    def _start(self, table: Notify, position: NotifyPosition | None, tasks: guard.Tasks) -> None:
+        counts = self._counts.setdefault(table.name, Counts())
+        follower = Follower(
+            *(table, self._store, self._feed, self._now, self._view, position, counts)
+        )
+        self._followers[table.name] = follower
+        self._tasks[table.name] = tasks.start(follower.run(), f"notify {table.name}")
+
+    async def _stop(self, name: str) -> None:
+        self._followers.pop(name, None)
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _view(self, entry: FeedEntry) -> FeedCommit:
+        """Return the commit as the feed shows it, converted once for all tables."""
+        view = self._views.get(entry)
+        if view is None:
+            view = self._views[entry] = views.commit(entry.commit)
+        return view
+
+    def states(self) -> list[NotifyState]:
+        return [self._state(follower) for follower in self._followers.values()]
+
+    def _state(self, follower: Follower) -> NotifyState:
+        table, position = follower.table, follower.position
+        since = follower.sending_since
+        return NotifyState(
+            name=table.name,
+            target=table.target_kind,
+            where=follower.sender.where,
+            state="refused" if follower.refused else "failing" if self._failing(follower) else "ok",
+            position=position.after,
+            behind=max(0, self._feed.seq - position.after),
+            waiting_since=None if since is None else to_datetime(since),
+            last_delivery=None
+            if position.delivered_at is None
+            else to_datetime(position.delivered_at),
+            last_error=follower.error,
+            messages=follower.counts.messages,
+            failures=follower.counts.failures,
+            skipped=follower.counts.skipped,
+        )
+
+    def _failing(self, follower: Follower) -> bool:
+        return bool(follower.error) and follower.sending_since is not None
+
+    async def test(self, name: str) -> NotifyTest | Refused:
+        """Send a message that says that it is a test, once."""
+        follower = self._followers.get(name)
+        if follower is None:
+            return unknown_name("notification", name, list(self._followers))
+        table, sender = follower.table, sender_for(follower.table)
+        message = n.test_message(follower.position.origin, to_datetime(self._now()))
+        timeout = parse_duration(table.target.timeout)
+        error = ""
+        try:
+            async with asyncio.timeout(timeout / SECOND):
+                error = await send(sender, message)
+        except TimeoutError:
+            error = f"{sender.where}: no answer within {in_words(timeout)}"
+        except DeliveryFailed as failure:
+            error = str(failure)
+        finally:
+            await sender.close()
+        return NotifyTest(
+            name=name, id=message.id, where=sender.where, delivered=not error, error=error
+        )
+
+    def readings(self) -> Iterator[Sample]:
+        followers = self._followers
+        now = self._now()
+        yield counter(
+            "forewarn_notify_messages",
+            "Messages that were delivered to the target of a [[notify]] table.",
+            self._each(followers, lambda f: f.counts.messages),
+            "notify",
+        )
+        yield counter(
+            "forewarn_notify_failures",
+            "Attempts to deliver a message of a [[notify]] table that failed.",
+            self._each(followers, lambda f: f.counts.failures),
+            "notify",
+        )
+        yield counter(
+            "forewarn_notify_skipped",
+            "Notifications of a [[notify]] table that were not sent because they were too old.",
+            self._each(followers, lambda f: f.counts.skipped),
+            "notify",
+        )
+        yield gauge(
+            "forewarn_notify_delay_seconds",
+            "Age of the change that a [[notify]] table is trying to deliver; 0 if there is none.",
+            self._each(
+                followers,
+                lambda f: 0 if f.sending_since is None else max(0, now - f.sending_since) / 1e6,
+            ),
+            "notify",
+        )
+        yield gauge(
+            "forewarn_notify_refused",
+            "Whether the target of a [[notify]] table refuses its messages.",
+            self._each(followers, lambda f: int(f.refused)),
+            "notify",
+        )
+
+    @staticmethod
+    def _each(
+        followers: dict[str, Follower], value: Callable[[Follower], float]
+    ) -> dict[tuple[str, ...], float]:
+        return {(name,): value(follower) for name, follower in followers.items()}
+
+
+def problems(tables: Iterable[Notify]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the files and packages of each table, without sending anything."""
+    for table in tables:
+        for problem in sender_for(table).check():
+            yield table.name, problem

@@ -1,0 +1,1 @@
+"""Where notifications are sent: one module for each way to send them."""

@@ -1,0 +1,23 @@
+"""Which sender belongs to which target."""
+
+from __future__ import annotations
+
+from forewarn.control.notify.config import Apprise, Http, Mail, Notify
+from forewarn.control.notify.targets.port import Sender
+
+
+def sender_for(table: Notify) -> Sender:
+    match table.target:
+        case Http() as http:
+            from forewarn.control.notify.targets.http import HttpSender
+
+            return HttpSender(http, table.zone)
+        case Mail() as mail:
+            from forewarn.control.notify.targets.mail import MailSender
+
+            return MailSender(mail, table.zone)
+        case Apprise() as apprise:
+            from forewarn.control.notify.targets.apprise import AppriseSender
+
+            return AppriseSender(apprise, table.zone)
+    raise AssertionError(f"unknown target {table.target_kind}")

@@ -1,0 +1,52 @@
+"""Callers that are no machine, in the control API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, get
+
+from forewarn.control.http.context import Call, context
+from forewarn.control.http.operation import Operation
+from forewarn.control.http.paging import (
+    MAX_PAGE,
+    After,
+    Limit,
+    add_next_link,
+    parse_name_cursor,
+    take_page,
+)
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
+
+
+@get(
+    "/v1/callers",
+    sync_to_thread=False,
+    **Operation(
+        id="listUnknownCallers",
+        tag="machines",
+        summary="List callers that are no machine",
+        paged=True,
+        commands=("caller list",),
+        command_example="caller list",
+    ).options,
+)
+def list_unknown_callers(
+    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
+) -> list[s.UnknownCaller]:
+    """Addresses from which requests to the metadata endpoint came, and that belong to no machine
+    or to one that no longer exists, ordered by address. They are kept in memory, from the start of
+    the service and at most 1,024 of them: those with the fewest requests are forgotten first."""
+    cursor = parse_name_cursor(after)
+    last = "" if cursor is None else cursor[0]
+    platform = context().platform
+    callers = platform.poll_index.unknown_callers.all()
+    page, more = take_page((caller for caller in callers if caller.address > last), limit)
+    if more:
+        mark = (page[-1].address,)
+        add_next_link(call.headers, request.url.path, request.scope["query_string"], mark)
+    return [
+        core.unknown_caller(caller, platform.machine_index.at(caller.address) or "")
+        for caller in page
+    ]

@@ -1,0 +1,45 @@
+"""Types of halts in the control API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from forewarn.control.schema import types as w
+from forewarn.control.schema.types import doc, documented
+
+HaltNote = Annotated[str, documented(maxLength="MAX_HALT_NOTE")]
+
+
+class HaltRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to halt: without groups and label, the whole fleet."""
+
+    groups: Annotated[
+        list[str], documented(maxItems="MAX_HALT_GROUPS"), doc("Only machines of these groups.")
+    ] = []
+    label: Annotated[
+        str, doc("Label selector: only machines that match, within the groups if any are given.")
+    ] = ""
+    note: Annotated[HaltNote, doc("Why; shown wherever something waits for the halt.")] = ""
+
+
+class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why a halt is released."""
+
+    note: Annotated[HaltNote, doc("Why; it is recorded in the history.")] = ""
+
+
+class Halt(msgspec.Struct, kw_only=True):
+    """A halt: nothing that it covers starts, unless it has started before."""
+
+    id: Annotated[str, doc("Id of the halt.")]
+    at: Annotated[w.Moment, doc("When it was placed.")]
+    by: Annotated[str, doc("Who has placed it.")]
+    note: Annotated[str, doc("Why; shown wherever something waits for the halt.")]
+    groups: Annotated[list[str], doc("The groups that it covers; empty: all.")]
+    label: Annotated[str, doc("Selector of the machines that it covers; empty: all.")]
+    scope: Annotated[str, doc("What it covers, in words.")]
+    machines: Annotated[int, doc("How many machines it covers now.")]
+    events: Annotated[int, doc("How many Scheduled events it keeps from starting now.")]
+    notes: Annotated[list[str], doc("Notes for the caller.")] = []

@@ -1,0 +1,47 @@
+"""Conversion of windows and maintenance configurations to the types of the control API."""
+
+from __future__ import annotations
+
+from forewarn.control.schema import core as s
+from forewarn.control.schema import maintenance as m
+from forewarn.core import Group, Now
+from forewarn.core.deciding.configurations import configurations_for
+from forewarn.core.windows import MaintenanceConfiguration, Span, is_open, next_open
+from forewarn.support.instants import to_datetime
+
+SHOWN_TIMES = 5  # of a group
+
+
+def group_windows(group: Group, now: Now) -> s.GroupWindows:
+    configurations = configurations_for(group, group.alive, now)
+    times: list[Span] = []
+    at = now.at
+    while configurations and len(times) < SHOWN_TIMES:
+        span = next_open(configurations, at)
+        if span is None:
+            break
+        times.append(span)
+        if span.closes is None:
+            break
+        at = span.closes
+    return s.GroupWindows(
+        group=group.name,
+        open=is_open(configurations, now.at),
+        configurations=[configuration.name for configuration in configurations],
+        times=[
+            s.OpenTime(
+                opens=to_datetime(span.opens) if span.opens else None,
+                closes=None if span.closes is None else to_datetime(span.closes),
+            )
+            for span in times
+        ],
+    )
+
+
+def configuration(configuration: MaintenanceConfiguration) -> m.Maintenance:
+    return m.Maintenance(
+        name=configuration.name,
+        select=configuration.select,
+        windows=[window.text for window in configuration.windows],
+        blackouts=[blackout.text for blackout in configuration.blackouts],
+    )

@@ -1,0 +1,167 @@
+"""Which groups, machines and hosts a rollout is about.
+
+Kinds narrow each other: a machine is selected if it is in one of the groups, has one of the labels,
+is one of the machines, and is on one of the hosts, as far as any are given. Exclusions then remove
+from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from forewarn.core.fleet import Host, Machine
+from forewarn.core.group import Group
+from forewarn.core.labels import Selector, labels_of, matches
+from forewarn.core.refusal import Refused, invalid, unknown
+from forewarn.support.suggest import instead_of
+
+MAX_SELECTED = 1_000  # names and selectors in one field of a selection
+
+_OPTIONS = {
+    "groups": "group",
+    "labels": "label",
+    "machines": "machine",
+    "hosts": "host",
+    "host_labels": "host label",
+}
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines and hosts are names, or patterns with * and ?; of several labels, one must match."""
+
+    groups: tuple[str, ...] = ()
+    labels: tuple[Selector, ...] = ()
+    machines: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    host_labels: tuple[Selector, ...] = ()
+    exclude_groups: tuple[str, ...] = ()
+    exclude_labels: tuple[Selector, ...] = ()
+    exclude_machines: tuple[str, ...] = ()
+    exclude_hosts: tuple[str, ...] = ()
+    exclude_host_labels: tuple[Selector, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not any(getattr(self, field) for field in _OPTIONS)
+
+    @property
+    def hosts_alone(self) -> bool:
+        """Is it about hosts, with whatever is on them?"""
+        about_hosts = bool(self.hosts or self.host_labels)
+        return about_hosts and not (self.groups or self.labels or self.machines)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{without}{kind} {_text(item)}"
+            for prefix, without in (("", ""), ("exclude_", "without "))
+            for field, kind in _OPTIONS.items()
+            for item in getattr(self, prefix + field)
+        ]
+        return ", ".join(parts)
+
+
+class Scope:
+    """A selection, resolved against a fleet: the hosts it names, and whether it has a machine."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        selected: tuple[str, ...],
+        excluded: frozenset[str],
+    ) -> None:
+        self._selection, self._excluded = selection, excluded
+        self.hosts = tuple(name for name in selected if name not in excluded)
+        self._narrowed = frozenset(self.hosts) if selection.hosts or selection.host_labels else None
+        self._machines = _Names(selection.machines)
+        self._excluded_machines = _Names(selection.exclude_machines)
+        self._excluded_groups = frozenset(selection.exclude_groups)
+
+    def has(self, group: Group, machine: Machine) -> bool:
+        """Is this machine selected?"""
+        selection = self._selection
+        if self._narrowed is not None and machine.host not in self._narrowed:
+            return False
+        if machine.host in self._excluded or self.excludes(group, machine):
+            return False
+        if selection.machines and machine.name not in self._machines:
+            return False
+        return not selection.labels or _any(selection.labels, labels_of(group, machine))
+
+    def excludes(self, group: Group, machine: Machine) -> bool:
+        """Is this machine left out, by its name, its labels or its group?"""
+        selection = self._selection
+        if group.name in self._excluded_groups or machine.name in self._excluded_machines:
+            return True
+        return bool(selection.exclude_labels) and _any(
+            selection.exclude_labels, labels_of(group, machine)
+        )
+
+
+def resolve(
+    selection: Selection, groups: Mapping[str, Group], hosts: Mapping[str, Host]
+) -> Scope | Refused:
+    """Resolve a selection, or refuse a name that does not exist."""
+    for field in (*_OPTIONS, *(f"exclude_{field}" for field in _OPTIONS)):
+        if len(getattr(selection, field)) > MAX_SELECTED:
+            return invalid(f"a selection has at most {MAX_SELECTED} {field.replace('_', ' ')}")
+    populated = [group.name for group in groups.values() if group.machines]
+    for name in (*selection.groups, *selection.exclude_groups):
+        if name not in groups or not groups[name].machines:
+            return unknown(f"no group '{name}'; {instead_of(name, populated)}")
+    wanted = (*selection.machines, *selection.exclude_machines)
+    if problem := _unknown_machine(wanted, groups) if wanted else None:
+        return problem
+    selected = _matching(selection.hosts, hosts) if selection.hosts else tuple(sorted(hosts))
+    excluded = _matching(selection.exclude_hosts, hosts)
+    if isinstance(selected, Refused):
+        return selected
+    if isinstance(excluded, Refused):
+        return excluded
+    if selection.host_labels:
+        labels = selection.host_labels
+        selected = tuple(name for name in selected if _any(labels, hosts[name].labels))
+    by_label = (
+        name for name, host in hosts.items() if _any(selection.exclude_host_labels, host.labels)
+    )
+    return Scope(selection, selected, frozenset((*excluded, *by_label)))
+
+
+def _matching(wanted: Iterable[str], hosts: Mapping[str, Host]) -> tuple[str, ...] | Refused:
+    """Return the hosts with these names or patterns, in the order given."""
+    names: dict[str, None] = {}
+    for name in wanted:
+        matching = [name] if name in hosts else sorted(h for h in hosts if fnmatchcase(h, name))
+        if not matching:
+            return unknown(f"no host '{name}'; {instead_of(name, hosts)}")
+        names |= dict.fromkeys(matching)
+    return tuple(names)
+
+
+def _unknown_machine(wanted: Collection[str], groups: Mapping[str, Group]) -> Refused | None:
+    machines = {m.name: None for group in groups.values() for m in group.machines if m.alive}
+    for name in wanted:
+        if name not in machines and not any(fnmatchcase(m, name) for m in machines):
+            return unknown(f"no machine '{name}'; {instead_of(name, machines)}")
+    return None
+
+
+class _Names:
+    """Names, and patterns with * and ?."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._names = frozenset(wanted)
+        self._patterns = [name for name in self._names if any(char in name for char in "*?[")]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names or any(fnmatchcase(name, p) for p in self._patterns)
+
+
+def _any(selectors: Iterable[Selector], labels: Mapping[str, str]) -> bool:
+    return any(matches(selector, labels) for selector in selectors)
+
+
+def _text(item: str | Selector) -> str:
+    return item if isinstance(item, str) else ",".join(map(str, item))

@@ -1,0 +1,276 @@
+"""Windows: recurring spans in which maintenance may start, in the local time of a zone; and
+blackouts, in which it may not.
+
+A window opens at the first instant at which local clocks show its opening time or later, and closes
+at the first at which they show its closing time or later. So on a day on which an hour is skipped
+it is shorter, or does not open at all, and on a day that has an hour twice the first of the two
+counts. How windows and blackouts are written is `window_syntax.py`.
+
+A maintenance configuration has windows, one of which has to be open, and blackouts, none of which
+may be. Where several configurations apply, all of them have to allow it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from forewarn.support.instants import Time, from_datetime, to_datetime
+from forewarn.support.text import DAY, MINUTE, SECOND, Duration
+
+LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
+LONGEST_SPAN: Duration = 35 * DAY  # adjacent windows count as one, up to this length
+SPAN_CACHE_SIZE = 256  # results that are cached: all steps of a rollout ask for the same one
+
+MAX_CONFIGURATIONS = 100  # maintenance configurations of a fleet
+
+A_DAY = timedelta(days=1)
+MINUTES_A_DAY = 24 * 60
+
+
+class Span(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The time in which an event may start, approved or not."""
+
+    opens: Time
+    closes: Time | None = None
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The days on which a window opens, and its hours. Without weekdays and days: every day."""
+
+    text: str  # as it was written
+    opens: int  # minutes after midnight
+    closes: int  # likewise; on the next day if not after `opens`
+    weekdays: tuple[int, ...] = ()  # Monday is 0
+    which: tuple[
+        int, ...
+    ] = ()  # which of these weekdays in a month: 1 to 5, or -1 for the last; empty: all
+    days: tuple[int, ...] = ()  # of the month
+    zone: str = "UTC"
+
+    def opens_on(self, day: date) -> bool:
+        if self.days:
+            return day.day in self.days
+        if self.weekdays and day.weekday() not in self.weekdays:
+            return False
+        if not self.which:
+            return True
+        last = (day + 7 * A_DAY).month != day.month
+        return (day.day - 1) // 7 + 1 in self.which or (last and -1 in self.which)
+
+    @property
+    def length(self) -> Duration:
+        """Its length on a day without a change of the clocks."""
+        return ((self.closes - self.opens - 1) % MINUTES_A_DAY + 1) * MINUTE
+
+
+class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A time in which no maintenance starts."""
+
+    begins: Time
+    ends: Time
+    text: str = ""  # as it was written
+
+
+class MaintenanceConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When maintenance of some machines may start."""
+
+    name: str
+    select: str = ""  # selector of machines by their labels; empty: all
+    windows: tuple[Window, ...] = ()  # empty: at any time
+    blackouts: tuple[Blackout, ...] = ()
+
+    def blackout_at(self, at: Time) -> Blackout | None:
+        """Return the blackout at an instant; if there are several, the one that ends last."""
+        current = [b for b in self.blackouts if b.begins <= at < b.ends]
+        return max(current, key=lambda blackout: blackout.ends, default=None)
+
+    def next_blackout(self, at: Time) -> Time | None:
+        """Return when the first blackout begins after an instant."""
+        return min((b.begins for b in self.blackouts if b.begins > at), default=None)
+
+    def last_blackout(self, at: Time) -> Time:
+        """Return when the last blackout before an instant has ended."""
+        return max((b.ends for b in self.blackouts if b.ends <= at), default=0)
+
+    @property
+    def summary(self) -> str:
+        """What it says, for the history."""
+        parts = [f"for {self.select}" if self.select else "for all machines"]
+        parts += [f"window {window.text}" for window in self.windows]
+        parts += [f"blackout {blackout.text}" for blackout in self.blackouts]
+        return "; ".join(parts)
+
+
+def next_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> Span | None:
+    """Return the span in which all configurations allow maintenance at `at`, or the next one; None
+    if there is none within LOOK_AHEAD."""
+    return _next_open(tuple(configurations), at, at + LOOK_AHEAD)
+
+
+def is_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> bool:
+    """Do all of them allow maintenance now?"""
+    return all(
+        configuration.blackout_at(at) is None and _in_window(configuration.windows, at)
+        for configuration in configurations
+    )
+
+
+def _in_window(windows: tuple[Window, ...], at: Time) -> bool:
+    if not windows:
+        return True
+    span = next_span(windows, at)
+    return span is not None and span.opens <= at
+
+
+def last_opening(
+    configurations: Sequence[MaintenanceConfiguration], after: Time, until: Time
+) -> Time | None:
+    """Return the last whole second in a time at which a span opens in which they allow maintenance,
+    or `until` itself if they allow it then; None if there is none."""
+    last: Time | None = None
+    at = after
+    while (span := next_open(configurations, at)) is not None:
+        opens = max(at, -(-span.opens // SECOND) * SECOND)
+        if opens > until:
+            break
+        if span.closes is None or span.closes > until:
+            return until
+        last, at = opens, span.closes
+    return last
+
+
+def _next_open(
+    configurations: tuple[MaintenanceConfiguration, ...], at: Time, until: Time
+) -> Span | None:
+    opens: Time = 0
+    closes: Time | None = None
+    while at <= until:
+        later, opens, closes = at, 0, None
+        for configuration in configurations:
+            if configuration.windows:
+                span = next_span(configuration.windows, at)
+                if span is None:
+                    return None
+                later, opens = max(later, span.opens), max(opens, span.opens)
+                closes = _first(closes, span.closes)
+            if blackout := configuration.blackout_at(at):
+                later = max(later, blackout.ends)
+            opens = max(opens, configuration.last_blackout(at))
+            closes = _first(closes, configuration.next_blackout(at))
+        if later == at:
+            return Span(opens, closes)
+        at = later
+    return None
+
+
+def _first(one: Time | None, other: Time | None) -> Time | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def next_span(windows: Sequence[Window], at: Time) -> Span | None:
+    """Return the span that is open at `at`, or the next one; None if none opens within LOOK_AHEAD.
+
+    A span includes the instant at which it opens and not the one at which it closes. Windows that
+    overlap or are adjacent form one span.
+    """
+    key = tuple(windows)
+    known = _recent.get(key)
+    if known is not None and known.asked <= at and (known.span.closes or 0) > at:
+        return known.span
+    span = _next_span(key, at)
+    if span is not None:
+        if len(_recent) >= SPAN_CACHE_SIZE:
+            _recent.clear()
+        _recent[key] = _Known(at, span)
+    return span
+
+
+class _Known(NamedTuple):
+    """The span that was found for an instant. It is also the one for later instants until it
+    closes."""
+
+    asked: Time
+    span: Span
+
+
+_recent: dict[tuple[Window, ...], _Known] = {}
+
+
+@lru_cache(maxsize=SPAN_CACHE_SIZE)
+def _next_span(windows: tuple[Window, ...], at: Time) -> Span | None:
+    opens: Time | None = None
+    closes: Time = 0
+    for span in spans(windows, at):
+        assert span.closes is not None
+        if opens is None:
+            if span.closes > at:
+                opens, closes = span.opens, span.closes
+        elif span.opens > closes or closes - at > LONGEST_SPAN:
+            break
+        else:
+            closes = max(closes, span.closes)
+    return None if opens is None else Span(opens, closes)
+
+
+def spans(windows: Sequence[Window], at: Time) -> Iterator[Span]:
+    """Yield every opening of every window in order, beginning a few days before `at`."""
+    return heapq.merge(*(_openings(w, at) for w in windows), key=lambda span: span.opens)
+
+
+def _openings(window: Window, at: Time) -> Iterator[Span]:
+    zone = zone_of(window.zone)
+    # A window may have opened the day before, and the zone may be a day behind; plus one.
+    day = _local(at, zone).date() - 3 * A_DAY
+    last = _local(at + LOOK_AHEAD, zone).date()
+    while day <= last:
+        if window.opens_on(day):
+            opens = first_shown(day, window.opens, zone)
+            over_night = window.closes <= window.opens
+            closes = first_shown(day + A_DAY if over_night else day, window.closes, zone)
+            if opens < closes:
+                yield Span(opens, closes)
+        day += A_DAY
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by name. Raises ZoneInfoNotFoundError or ValueError if there is none.
+
+    UTC does not need time zone data.
+    """
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def local(at: Time, zone: str) -> datetime:
+    """Return the local date and time in a zone."""
+    return _local(at, zone_of(zone))
+
+
+def _local(at: Time, zone: tzinfo) -> datetime:
+    return to_datetime(at).astimezone(zone)
+
+
+def first_shown(day: date, minutes: int, zone: tzinfo) -> Time:
+    """Return the first instant at which clocks in the zone show this time or later."""
+    wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)  # noqa: DTZ001
+    first = from_datetime(wall.replace(tzinfo=zone))
+    if _local(first, zone).replace(tzinfo=None) == wall:
+        return first
+    # They never show it, because an hour is skipped: find the instant at which it is.
+    low, high = from_datetime(wall.replace(tzinfo=zone, fold=1)) // SECOND, first // SECOND
+    while high - low > 1:  # clocks show an earlier time at `low`, a later one at `high`
+        middle = (low + high) // 2
+        if _local(middle * SECOND, zone).replace(tzinfo=None) < wall:
+            low = middle
+        else:
+            high = middle
+    return high * SECOND

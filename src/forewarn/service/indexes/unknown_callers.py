@@ -1,0 +1,78 @@
+"""Callers that are no machine: from which addresses requests came that belong to none.
+
+In memory and of limited size, however many addresses somebody has: if there are too many, those
+with the fewest requests are forgotten, so that a caller that goes on asking stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from forewarn.core import Time
+from forewarn.core.retiming import Correction
+from forewarn.core.time import HOUR, Duration
+
+MAX_ADDRESSES = 1_024
+KEPT_ADDRESSES = 768  # when there are more: room for many new ones, so that this is done seldom
+RECENT: Duration = HOUR  # since the last request of an address that counts
+
+
+class UnknownCaller(msgspec.Struct):
+    address: str
+    first: Time
+    last: Time
+    requests: int
+
+
+class UnknownCallers:
+    def __init__(self) -> None:
+        self._callers: dict[str, UnknownCaller] = {}
+
+    def record(self, address: str, at: Time) -> None:
+        """Record a request."""
+        caller = self._callers.get(address)
+        if caller is None:
+            self._add(UnknownCaller(address, at, at, 1))
+        else:
+            caller.last = max(caller.last, at)
+            caller.requests += 1
+
+    def add(self, calls: UnknownCaller) -> None:
+        """Add the requests that another process has recorded."""
+        caller = self._callers.get(calls.address)
+        if caller is None:
+            self._add(calls)
+        else:
+            caller.first, caller.last = min(caller.first, calls.first), max(caller.last, calls.last)
+            caller.requests += calls.requests
+
+    def _add(self, caller: UnknownCaller) -> None:
+        if len(self._callers) >= MAX_ADDRESSES:
+            callers = sorted(self._callers.values(), key=lambda c: (c.requests, c.last))
+            self._callers = {c.address: c for c in callers[-KEPT_ADDRESSES:]}
+        self._callers[caller.address] = caller
+
+    def all(self) -> list[UnknownCaller]:
+        """Return all callers, ordered by address."""
+        return sorted(self._callers.values(), key=lambda caller: caller.address)
+
+    def recent(self, now: Time) -> int:
+        """Return how many addresses have sent a request within RECENT."""
+        return sum(now - caller.last <= RECENT for caller in self._callers.values())
+
+    def take(self) -> list[UnknownCaller]:
+        """Return everything since the last call, and forget it."""
+        callers, self._callers = list(self._callers.values()), {}
+        return callers
+
+    def forget(self, addresses: Iterable[str]) -> None:
+        """Forget addresses that belong to a machine now."""
+        for address in addresses if self._callers else ():
+            self._callers.pop(address, None)
+
+    def correct(self, clock: Correction) -> None:
+        """Correct times that were noted while the clock was ahead."""
+        for caller in self._callers.values():
+            caller.first, caller.last = clock.past(caller.first), clock.past(caller.last)

@@ -1,0 +1,155 @@
+"""The operators' verbs for halts: place, list and release.
+
+A halt is one entry of the registry, however many groups it covers: what it keeps from starting is
+decided where something might start (`core/deciding/holds.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from forewarn.core import Refused, Status
+from forewarn.core.deciding.holds import HaltedMachines
+from forewarn.core.halts import Halt
+from forewarn.core.labels import labels_of, matches, parse
+from forewarn.core.refusal import conflict, unknown
+from forewarn.core.registry import PLACED, HaltPut, HaltReleased
+from forewarn.service.engine.writer import CommitPlan
+from forewarn.service.platform.platform import Platform
+from forewarn.store.port import States, Store
+from forewarn.support.text import listing
+
+MAX_HALTS = 100  # that stand at once: each is looked at with every decision
+MAX_HALT_NOTE = 1_024  # characters, in a request
+MAX_HALT_GROUPS = 1_000  # that one halt names, in a request
+
+
+class HaltReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A halt, and what it covers now."""
+
+    halt: Halt
+    machines: int
+    events: int  # that are Scheduled, and do not start while it stands
+    notes: tuple[str, ...] = ()
+
+
+class Halts:
+    def __init__(self, store: Store, platform: Platform) -> None:
+        self._store = store
+        self._platform = platform
+        self._writer = platform.writer
+
+    async def place(
+        self, *, by: str, note: str = "", groups: Iterable[str] = (), label: str = ""
+    ) -> HaltReport | Refused:
+        """Keep everything from starting that has not started: in the whole fleet, in these groups,
+        or on machines with this label. If such a halt stands already, return that one."""
+        names, selector = tuple(dict.fromkeys(groups)), ",".join(map(str, parse(label)))
+        halt = Halt(
+            id=self._platform.new_id(),
+            by=by,
+            at=self._writer.now().at,
+            note=note,
+            groups=names,
+            label=selector,
+        )
+        if refused := self._covers_nothing(halt):
+            return refused
+        standing: list[Halt] = []
+
+        def plan(states: States) -> CommitPlan | Refused:
+            standing.clear()
+            halts = states.registry.halts.values()
+            standing.extend(h for h in halts if (h.groups, h.label) == (names, selector))
+            if standing:
+                return CommitPlan()
+            if len(halts) >= MAX_HALTS:
+                return conflict(f"{MAX_HALTS} halts stand, which is the maximum; release one first")
+            return CommitPlan(puts=[HaltPut(halt, PLACED, by)])
+
+        done = await self._writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        if standing:
+            already = f"it has been halted already, by {standing[0].by}: nothing has changed"
+            return msgspec.structs.replace(self._report(standing[0]), notes=(already,))
+        return self._report(halt)
+
+    async def release(self, id: str, by: str, note: str = "") -> HaltReport | Refused:
+        """Release a halt: what it alone has kept from starting starts as its rules allow."""
+        halt = self.find(id)
+        if isinstance(halt, Refused):
+            return halt
+        report = self._report(halt)
+
+        def plan(states: States) -> CommitPlan | Refused:
+            if halt.id not in states.registry.halts:
+                return unknown(f"halt {halt.id} has just been released")
+            return CommitPlan(puts=[HaltReleased(halt.id, halt.scope, note, by)])
+
+        done = await self._writer.commit(plan)
+        return done if isinstance(done, Refused) else report
+
+    def find(self, id: str) -> Halt | Refused:
+        """Find a halt by its id, or by the beginning of its id if only one has it."""
+        prefix = id.strip().upper()
+        halts = self._store.registry.halts.values()
+        found = [halt for halt in halts if prefix and halt.id.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            return conflict(f"'{id}' is ambiguous; it could be {listing([h.id for h in found])}")
+        standing = listing([halt.id for halt in halts]) if halts else "none"
+        return unknown(f"no halt '{id}'; halts that stand: {standing}")
+
+    def report(self, id: str) -> HaltReport | Refused:
+        halt = self.find(id)
+        return halt if isinstance(halt, Refused) else self._report(halt)
+
+    def list(self, sees: Callable[[str], bool] = lambda _: True) -> list[HaltReport]:
+        """Return the halts that stand and cover groups that the caller sees, the oldest first. Of
+        the groups, only those are named and counted."""
+        halts = sorted(self._store.registry.halts.values(), key=lambda halt: (halt.at, halt.id))
+        reports = [
+            self._report(msgspec.structs.replace(halt, groups=groups), sees)
+            for halt in halts
+            if (groups := tuple(filter(sees, halt.groups))) or not halt.groups
+        ]
+        return [report for report in reports if report.machines or not report.halt.partial]
+
+    def _report(self, halt: Halt, sees: Callable[[str], bool] = lambda _: True) -> HaltReport:
+        index = self._platform.machine_index
+        selector = parse(halt.label)
+        groups = [
+            group
+            for group in index.groups()
+            if (not halt.groups or group.name in halt.groups) and sees(group.name)
+        ]
+        now = msgspec.structs.replace(self._writer.now(), halts=(halt,))
+        return HaltReport(
+            halt=halt,
+            machines=sum(
+                not selector or matches(selector, labels_of(group, machine))
+                for group in groups
+                for machine in group.machines
+            ),
+            events=sum(
+                event.status is Status.SCHEDULED and halted.stop(event)
+                for group in groups
+                if group.events
+                for halted in (HaltedMachines(group, now),)
+                for event in group.events
+            ),
+        )
+
+    def _covers_nothing(self, halt: Halt) -> Refused | None:
+        """Refuse a halt that protects nobody, since a name or a label is probably misspelt."""
+        index = self._platform.machine_index
+        for name in halt.groups:
+            if index.group(name) is None:
+                return index.unknown_group(name)
+        if halt.partial and not self._report(halt).machines:
+            return unknown(f"no machine is covered by {halt.scope}: nothing would be halted")
+        return None

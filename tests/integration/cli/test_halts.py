@@ -1,0 +1,151 @@
+"""The red button, typed: what it stops, who is told, and what happens when it is released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.testing import Service
+from helpers.control_api import ask
+
+FLEET = """
+hosts: [h1, h2]
+groups:
+  - name: web
+    kind: availability-set
+    labels: {tier: web}
+    machines:
+      - {name: web-0, host: h1}
+      - {name: web-1, host: h2, update_domain: 1, labels: {rack: r7}}
+  - name: db
+    kind: availability-set
+    machines: [{name: db-0, host: h1}, {name: db-1, host: h2, update_domain: 1}]
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as made:
+        made.document("web-0")
+        made.document("db-0")
+        yield made
+
+
+def typed(service: Service, *words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
+
+
+def printed(service: Service, *words: object) -> str:
+    result = typed(service, *words)
+    assert result.exit_code == 0, result.output
+    service._session.settle()
+    return result.output
+
+
+def statuses(service: Service, machine: str) -> list[str]:
+    return [event["EventStatus"] for event in service.document(machine)["Events"]]
+
+
+def placed(service: Service, *words: object) -> str:
+    return str(json.loads(typed(service, "halt", "place", *words, "--json").stdout)["id"])
+
+
+def test_everything_waits_and_says_why_until_the_halt_is_released(service: Service) -> None:
+    event = service.schedule("Reboot", "web-0")
+    rollout = ask(service, "POST", "/v1/rollouts", {"type": "Freeze", "groups": ["db"]}).body["id"]
+    service._session.settle()
+    answer = printed(service, "halt", "place", "--note", "packet loss")
+    assert "halted: the whole fleet (4 machines, 2 scheduled events)" in answer
+    [halt] = ask(service, "GET", "/v1/halts").body
+    maintained = typed(service, "host", "maintain", "h2", "--type", "Freeze")
+    assert "it does not start yet: the whole fleet is halted by operator" in maintained.stderr
+    service.clock.advance("2h")
+    assert statuses(service, "web-0") == ["Scheduled", "Scheduled"]
+    for explained in (
+        printed(service, "event", "explain", event.id),
+        printed(service, "rollout", "explain", rollout),
+        printed(service, "host", "explain", "h2"),
+    ):
+        assert "halt: the whole fleet is halted by operator: packet loss" in explained
+        assert f"unblocked by an operator, by releasing halt {halt['id']}" in explained
+    status = typed(service, "status")
+    assert status.exit_code == 1
+    assert "halted: the whole fleet, by operator since" in status.output
+    assert "forewarn_halts 1.0" in ask(service, "GET", "/metrics").raw.decode()
+    history = printed(service, "history", "--what", "halt-placed")
+    assert "the whole fleet: packet loss" in history
+    printed(service, "halt", "release", halt["id"][:8], "--note", "repaired")
+    assert "Started" in statuses(service, "web-0")
+    assert "the whole fleet: repaired" in printed(service, "history", "--what", "halt-released")
+    assert printed(service, "halt", "list") == "nothing is halted\n"
+
+
+def test_a_part_of_the_fleet_waits_and_the_rest_goes_on(service: Service) -> None:
+    placed(service, "--label", "rack=r7")
+    placed(service, "--group", "db", "--note", "index build")
+    for machine in ("web-0", "web-1", "db-0"):
+        service.restart(machine)
+    service.clock.advance("16m")
+    assert statuses(service, "web-0") == ["Started", "Scheduled"]
+    assert statuses(service, "db-0") == ["Scheduled"]
+    table = printed(service, "halt", "list")
+    assert "machines with label rack=r7" in table
+    assert "index build" in table
+
+
+def test_what_is_halted_already_is_not_halted_twice(service: Service) -> None:
+    first = placed(service, "--label", "tier=web, rack=r7")
+    again = typed(service, "halt", "place", "--label", "tier=web,rack=r7", "--note", "me too")
+    assert "it has been halted already, by operator: nothing has changed" in again.stderr
+    [halt] = ask(service, "GET", "/v1/halts").body
+    assert halt["id"] == first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("place", "--group", "wep"), "did you mean 'web'?"),
+        (("place", "--label", "rack=r8"), "machines with label rack=r8: nothing would be halted"),
+        (("place", "--label", "=x"), "is not a valid label name"),
+        (("place", "--note", "x" * 1_025), "at most 1024"),
+        (("release", "AFFE"), "no halt 'AFFE'; halts that stand: none"),
+    ],
+)
+def test_what_would_protect_nobody_is_refused(
+    service: Service, words: tuple[str, ...], message: str
+) -> None:
+    before = service._session.node.store.seq
+    result = typed(service, "halt", *words)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert service._session.node.store.seq == before
+
+
+def test_machines_that_are_added_while_it_stands_are_covered(
+    service: Service, tmp_path: Path
+) -> None:
+    placed(service)
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET + "  - {name: new, kind: standalone, machines: [{name: new}]}\n")
+    printed(service, "apply", fleet)
+    service.document("new")
+    service.schedule("Reboot", "new")
+    service.clock.advance("1h")
+    assert statuses(service, "new") == ["Scheduled"]
+
+
+def test_the_feed_tells_of_it(service: Service) -> None:
+    since = service._session.node.store.seq
+    placed(service, "--group", "db", "--note", "why not")
+    [commit] = ask(service, "GET", f"/v1/changes?after={since}").body["commits"]
+    [change] = commit["changes"]
+    assert (change["what"], change["by"], change["note"]) == (
+        "halt-placed",
+        "operator",
+        "group db: why not",
+    )

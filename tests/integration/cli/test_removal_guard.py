@@ -1,0 +1,122 @@
+"""A hand that slips: fleets and groups that would remove many machines, typed and sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.core import Refused
+from forewarn.service.fleet import read
+from forewarn.service.fleet.removal_limit import RemovalLimit
+from forewarn.testing import Service
+from helpers.control_api import ask
+
+
+def fleet_text(web: int, db: int = 10) -> str:
+    machines = {
+        "web": ", ".join(f"{{name: web-{n}}}" for n in range(web)),
+        "db": ", ".join(f"{{name: db-{n}}}" for n in range(db)),
+    }
+    groups = [
+        f"  - {{name: {name}, kind: availability-set, machines: [{members}]}}"
+        for name, members in machines.items()
+        if members
+    ]
+    return "\n".join(["groups:", *groups]) if groups else "groups: []\n"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(fleet_text(90), sockets=True) as made:
+        made._session.node.fleet_apply.removal_limit = RemovalLimit.parse("20, 10%")
+        yield made
+
+
+def applied(service: Service, tmp_path: Path, text: str, *options: str) -> Result:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(text)
+    words = ["apply", str(file), *options, "--url", service.control_url]
+    return CliRunner().invoke(app, words)
+
+
+def machines(service: Service) -> int:
+    return len(service.machines)
+
+
+def test_an_apply_that_removes_more_than_a_tenth_has_to_give_the_number(
+    service: Service, tmp_path: Path
+) -> None:
+    short = fleet_text(90 - 11)
+    plan = applied(service, tmp_path, short, "--plan")
+    assert "would be: 11 machines removed" in plan.output
+    assert "this plan would be refused: it removes 11 machines, and at most 10 may" in plan.output
+    assert "--remove 11" in plan.output
+    refused = applied(service, tmp_path, short)
+    assert refused.exit_code == 1
+    assert "11 of 100 machines would be removed" in refused.stderr
+    assert "in web: web-79, web-80, web-81 and 8 more" in refused.stderr
+    assert refused.stderr.strip().endswith("; if that is intended, pass --remove 11")
+    for wrong in ("10", "12", "1000"):
+        assert applied(service, tmp_path, short, "--remove", wrong).exit_code == 1
+    assert machines(service) == 100
+    planned = applied(service, tmp_path, short, "--plan", "--remove", "11")
+    assert "would be refused" not in planned.output
+    assert applied(service, tmp_path, short, "--remove", "11").exit_code == 0
+    assert machines(service) == 89
+    again = applied(service, tmp_path, short, "--remove", "11")
+    assert again.output == "nothing to change\n"
+
+
+def test_ten_of_a_hundred_and_machines_that_change_groups_are_not_too_many(
+    service: Service, tmp_path: Path
+) -> None:
+    assert applied(service, tmp_path, fleet_text(80)).exit_code == 0
+    moved = fleet_text(80).replace("name: web,", "name: www,")
+    assert applied(service, tmp_path, moved).exit_code == 0
+    assert machines(service) == 90
+
+
+def test_machines_that_are_gone_already_do_not_count(tmp_path: Path) -> None:
+    with Service(fleet_text(20, 0), sockets=True) as service:
+        service._session.node.fleet_apply.removal_limit = RemovalLimit.parse("1")
+        for name in ("web-18", "web-19"):
+            service[name].delete()
+        service.clock.advance("1h")
+        assert applied(service, tmp_path, fleet_text(17, 0)).exit_code == 0
+        assert machines(service) == 17
+
+
+def test_an_empty_file_is_applied_only_with_the_number_and_never_unattended(
+    service: Service, tmp_path: Path
+) -> None:
+    apply = service._session.node.fleet_apply
+    for limit in (apply.removal_limit, None):
+        apply.removal_limit = limit
+        outcome = service._session.run(apply.fleet(read.parse("groups: []"), by="reload"))
+        assert isinstance(outcome, Refused)
+        assert "it names no machine, so that all 100 machines would be removed" in str(outcome)
+    apply.removal_limit = RemovalLimit.parse("20, 10%")
+    half = service._session.run(apply.fleet(read.parse(fleet_text(40)), by="reload"))
+    assert isinstance(half, Refused)
+    assert applied(service, tmp_path, "groups: []\n").exit_code == 1
+    assert applied(service, tmp_path, "").exit_code == 1
+    assert machines(service) == 100
+    assert applied(service, tmp_path, "groups: []\n", "--remove", "100").exit_code == 0
+    assert machines(service) == 0
+
+
+def test_a_group_does_not_slip_away_either(service: Service) -> None:
+    body = {"kind": "availability-set", "machines": ["web-0", "web-1"]}
+    for method, sent in (("DELETE", None), ("PUT", body)):
+        answer = ask(service, method, "/v1/groups/web", sent)
+        assert answer.status == 409
+        assert answer.body["hint"]["kind"] == "remove"
+    assert ask(service, "DELETE", "/v1/groups/web?remove=89").status == 409
+    assert machines(service) == 100
+    assert ask(service, "DELETE", "/v1/machines/db-0").status == 200  # it says what it removes
+    assert ask(service, "DELETE", "/v1/groups/web?remove=90").status == 200
+    assert machines(service) == 9

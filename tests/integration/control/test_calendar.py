@@ -1,0 +1,136 @@
+"""The calendar of planned events: what calendar programs read, and with which token."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import icalendar
+import pytest
+
+from forewarn.control.views.calendar import MAX_ENTRIES, calendar
+from forewarn.core import Event, EventType, Source
+from forewarn.core.access import Role
+from forewarn.testing import Service
+from helpers.control_api import ApiResponse, ask
+from helpers.token_api import FLEET, api_with_token
+
+PATH = "/v1/calendar.ics"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def entries(answer: ApiResponse) -> list[Any]:
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/calendar; charset=utf-8"
+    found: list[Any] = parsed(answer.raw).walk("VEVENT")
+    return found
+
+
+def parsed(text: bytes) -> Any:
+    assert all(len(line) <= 75 for line in text.split(b"\r\n"))  # as RFC 5545 folds lines
+    assert b"\n" not in text.replace(b"\r\n", b"")
+    return icalendar.Calendar.from_ical(text)
+
+
+def test_an_event_is_an_entry_that_keeps_its_uid_while_it_changes(service: Service) -> None:
+    service.document("web_0")  # a group that polls can approve
+    words = "Neuer Kernel; Rückfragen, bitte, an die Leitstelle: " + "sehr " * 30
+    event = service.schedule(
+        "Reboot", "web_0", "web_1", notice="1h", duration=90, description=words
+    )
+    (planned,) = entries(ask(service, "GET", PATH))
+    start = planned["DTSTART"].dt
+    assert start == event.not_before
+    assert start.utcoffset() == timedelta(0)
+    assert planned["DTEND"].dt - start == timedelta(seconds=90)
+    assert planned["SUMMARY"] == "Reboot of web_0, web_1 (web)"
+    assert planned["STATUS"] == "TENTATIVE"
+    assert words.strip() in planned["DESCRIPTION"]
+    assert planned["UID"] == f"{event.id}@forewarn"
+    service.approve("web_2", event)
+    (started,) = entries(ask(service, "GET", PATH))
+    assert started["UID"] == planned["UID"]
+    assert started["STATUS"] == "CONFIRMED"
+    assert started["SEQUENCE"] > planned["SEQUENCE"]
+    assert started["DTSTAMP"].dt >= planned["DTSTAMP"].dt
+    service.clock.advance("1h")
+    assert entries(ask(service, "GET", PATH)) == []
+
+
+def test_a_calendar_that_has_not_changed_is_not_sent_again(service: Service) -> None:
+    service.schedule("Reboot", "web_0")
+    first = ask(service, "GET", PATH)
+    service.clock.advance("1m")
+    again = ask(service, "GET", PATH, If_None_Match=first.headers["etag"])
+    assert (again.status, again.raw) == (304, b"")
+    service.schedule("Freeze", "web_2")
+    assert ask(service, "GET", PATH, If_None_Match=first.headers["etag"]).status == 200
+
+
+def test_a_part_of_the_fleet_can_be_subscribed_to(service: Service) -> None:
+    service.schedule("Reboot", "web_0")
+    service.schedule("Reboot", "amber_0")
+
+    def of(query: str) -> list[str]:
+        return [str(entry["SUMMARY"]) for entry in entries(ask(service, "GET", f"{PATH}?{query}"))]
+
+    web, amber = "Reboot of web_0 (web)", "Reboot of amber_0 (amber)"
+    assert of("") == sorted([web, amber], key=of("").index)
+    assert of("group=web") == of("label=tier%3Dweb") == of("machine=web_0") == [web]
+    assert of("label=tier!%3Dweb") == [amber]
+    assert of("host=granite") == []  # it is not the maintenance of that host
+    assert ask(service, "GET", f"{PATH}?group=wbe").status == 404
+    assert ask(service, "GET", f"{PATH}?label=a%20b").status == 400
+
+
+def test_calendar_programs_send_the_token_as_a_password(service: Service) -> None:
+    service.schedule("Reboot", "web_0")
+    service.schedule("Reboot", "amber_0")
+    api_with_token(service, "root", Role.ADMIN)
+    api = api_with_token(service, "cal", Role.VIEWER, groups=("web",))
+
+    def basic(user: str, password: str) -> str:
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    anonymous = ask(service, "GET", PATH)
+    assert anonymous.status == 401
+    assert anonymous.headers["www-authenticate"] == 'Basic realm="forewarn", charset="UTF-8"'
+    answer = ask(service, "GET", PATH, Authorization=basic("anybody", api.token))
+    assert [str(entry["SUMMARY"]) for entry in entries(answer)] == ["Reboot of web_0 (web)"]
+    assert ask(service, "GET", PATH, Authorization=f"Bearer {api.token}").raw == answer.raw
+    for wrong in (basic(api.token, ""), basic("a", "b"), "Basic x", "Basic"):
+        refused = ask(service, "GET", PATH, Authorization=wrong)
+        assert refused.status == 401
+        assert refused.headers["www-authenticate"].startswith("Basic ")
+    # No other path takes a password, and no path a token in its URL.
+    assert ask(service, "GET", "/v1/events", Authorization=basic("a", api.token)).status == 401
+    assert ask(service, "GET", f"{PATH}?group={api.token}").status == 400
+
+
+def test_a_fleet_with_more_events_than_a_calendar_holds_is_told_so() -> None:
+    at = 1_800_000_000_000_000
+    events = [
+        Event(
+            id=f"{number:08}",
+            group="web",
+            type=EventType.FREEZE,
+            source=Source.PLATFORM,
+            resources=("web_0",),
+            domain=0,
+            not_before=at + number,
+            raised_at=at,
+            by="ann",
+        )
+        for number in range(MAX_ENTRIES + 1)
+    ]
+    text = calendar(events)
+    assert text.count(b"BEGIN:VEVENT") == MAX_ENTRIES
+    assert rb"X-WR-CALDESC:The first 5\,000 of 5\,001 events." in text
+    assert "X-WR-CALDESC" not in parsed(calendar(events[:2]))

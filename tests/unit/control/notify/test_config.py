@@ -1,0 +1,124 @@
+"""What is wrong with a table [[notify]] is said before it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.control.notify.config import without_secrets
+from forewarn.control.notify.notifications import problems
+from forewarn.node.settings import SettingsError, load
+from helpers.notify_world import secret_file, table
+
+CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "says"),
+    [
+        ({"name": "a b"}, "name", "'a b' is not a name"),
+        ({"kinds": ["raise"]}, "kinds", "unknown kind 'raise'; did you mean 'raised'?"),
+        ({"kinds": ["seen"]}, "kinds", "unknown kind 'seen'"),
+        ({"kinds": []}, "kinds", "is empty, so that nothing would be sent"),
+        ({"label": "a b"}, "label", "'a b': "),
+        ({"owner": "a b"}, "owner", "'owner=a b': "),
+        ({"severity": "warn"}, "severity", "'warn': did you mean 'warning'?"),
+        ({"timezone": "Berlin"}, "timezone", "'Berlin' is not a time zone"),
+        ({"max_age": "soon"}, "max_age", "'soon' is not a duration"),
+        ({"max_age": "1s"}, "max_age", "'1s' must be at least 60 s"),
+        ({"at_most_every": "1h"}, "at_most_every", "is for mail and apprise"),
+        ({"cloudevents": None}, "", "needs exactly one target"),
+        ({"apprise": {"urls_file": "a"}}, "", "needs exactly one target"),
+        ({"cloudevents": {}}, "cloudevents.url", "set either url or url_file"),
+        ({"cloudevents": {"url": "x"}}, "cloudevents.url", "is not a URL"),
+        ({"cloudevents": {"url": "http://a:b@c"}}, "cloudevents.url", "must not contain a pass"),
+        ({"cloudevents": CLOUDEVENTS | {"timeout": "0s"}}, "cloudevents.timeout", "'0s' must be"),
+        ({"cloudevents": CLOUDEVENTS | {"source": ""}}, "cloudevents.source", "must be a URI"),
+    ],
+)
+def test_a_table_that_cannot_be_used(fields: dict[str, Any], key: str, says: str) -> None:
+    found = list(table(**{"cloudevents": CLOUDEVENTS, **fields}).problems())
+    assert len(found) == 1, found
+    assert found[0][0] == key
+    assert found[0][1].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "says"),
+    [
+        ({"server": "smtp"}, "mail.server", "must be HOST:PORT"),
+        ({"to": []}, "mail.to", "is empty"),
+        ({"to": ["ops"]}, "mail.to", "'ops' is not an address"),
+        ({"from": "a@b\r\nBcc: c@d"}, "mail.from", "'a@b\r\nBcc: c@d' is not an address"),
+        ({"username": "a"}, "mail.username", "username and password_file belong together"),
+        (
+            {"username": "a", "password_file": "b", "security": "none"},
+            "mail.security",
+            "the password would be sent in the clear",
+        ),
+    ],
+)
+def test_mail_that_cannot_be_sent(fields: dict[str, Any], key: str, says: str) -> None:
+    mail = {"server": "smtp.example.org:587", "from": "a@example.org", "to": ["b@example.org"]}
+    found = list(table(mail=mail | fields).problems())
+    assert [(found_key, text[: len(says)]) for found_key, text in found] == [(key, says)]
+
+
+def test_problems_are_told_with_their_lines_and_paths_are_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.toml"
+    path.write_text(
+        '[[notify]]\nname = "a"\n[[notify]]\nname = "a"\nmail = { to = "x" }\n'
+        '[[notify]]\nname = "c"\ncloudevents = { mode = "binry", url = "https://example.org" }\n'
+        '[[notify]]\nname = "a"\nwebhook = { url = "ftp://s3cr3t" }\n'
+    )
+    with pytest.raises(SettingsError) as caught:
+        load(path, {})
+    assert list(caught.value.problems) == [
+        f"{path}:3: notify[1].mail.to: expected a list, not text",
+        f"{path}:6: notify[2].cloudevents.mode: unknown value 'binry'; expected one of structured,"
+        " binary; did you mean 'binary'?",
+        f"{path}:1: notify 'a': needs exactly one target (webhook, cloudevents, mail or apprise);"
+        " it has none",
+        f"{path}:9: notify 'a': webhook.url: is not a URL; write for example"
+        " https://example.org/hook",
+        f"{path}:9: notify 'a': webhook.secret_file: is missing: a file with the secret that signs"
+        " messages; create one with echo whsec_$(openssl rand -base64 32)",
+        f"{path}:9: notify 'a': name: another table has the same name",
+    ]
+    path.write_text('[[notify]]\nname = "a"\napprise = { urls_file = "urls" }\n')
+    (config,) = load(path, {})[1].notify
+    assert config.apprise is not None
+    assert config.apprise.urls_file == str(tmp_path / "urls")
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr'")  # of a plugin of Apprise
+def test_files_are_checked_without_showing_what_is_in_them(tmp_path: Path) -> None:
+    def found(**fields: Any) -> list[str]:
+        return [text for _, text in problems([table(**fields)])]
+
+    webhook = {"url": "https://example.org/s3cr3t"}
+    missing = str(tmp_path / "missing")
+    assert found(webhook=webhook | {"secret_file": secret_file(tmp_path)}) == []
+    assert f"secret_file {missing} cannot be read: No such file or directory" in found(
+        webhook=webhook | {"secret_file": missing}
+    )
+    open_to_all = secret_file(tmp_path, name="open")
+    Path(open_to_all).chmod(0o644)
+    assert any(
+        "readable by every user" in text
+        for text in found(webhook=webhook | {"secret_file": open_to_all})
+    )
+    wrong = secret_file(tmp_path, "nonsense://s3cr3t", "urls")
+    assert any(
+        "address 1 (nonsense) is not a URL that Apprise supports" in text
+        for text in found(apprise={"urls_file": wrong})
+    )
+    for text in found(apprise={"urls_file": wrong}):
+        assert "s3cr3t" not in text
+
+
+def test_what_is_shown_of_a_table_has_no_secret() -> None:
+    shown = without_secrets({"name": "a", "label": "", "cloudevents": CLOUDEVENTS, "mail": None})
+    assert shown == {"name": "a", "cloudevents": {"url": "https://example.org/***"}}

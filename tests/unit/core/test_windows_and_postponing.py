@@ -1,0 +1,169 @@
+"""When maintenance may start: windows and blackouts of several configurations, and their syntax."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from forewarn.core.may_postpone import MayPostpone, parse_may_postpone
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Time
+from forewarn.core.window_syntax import parse_blackout, parse_window
+from forewarn.core.windows import (
+    LOOK_AHEAD,
+    Blackout,
+    MaintenanceConfiguration,
+    Span,
+    is_open,
+    last_opening,
+    next_open,
+)
+from forewarn.support.instants import from_datetime, to_datetime
+
+
+def at(text: str, zone: str = "UTC") -> Time:
+    return from_datetime(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
+
+
+def configuration(*windows: str, blackouts: tuple[str, ...] = ()) -> MaintenanceConfiguration:
+    return MaintenanceConfiguration(
+        name="c",
+        windows=tuple(map(parse_window, windows)),
+        blackouts=tuple(map(parse_blackout, blackouts)),
+    )
+
+
+NIGHTS = configuration("22:00-04:00")
+EARLY = configuration("02:00-08:00")
+NOON = configuration("12:00-13:00")
+
+
+def test_all_configurations_have_to_allow_it() -> None:
+    assert next_open((NIGHTS, EARLY), at("2027-01-15 12:00")) == Span(
+        at("2027-01-16 02:00"), at("2027-01-16 04:00")
+    )
+    assert next_open((NIGHTS, NOON), at("2027-01-15 12:00")) is None
+
+
+def test_without_configurations_it_may_start_at_any_time() -> None:
+    assert next_open((), 5) == Span(0)
+    assert is_open((), 5)
+
+
+def test_one_of_the_windows_of_a_configuration_is_enough() -> None:
+    either = configuration("22:00-04:00", "12:00-13:00")
+    assert next_open((either,), at("2027-01-15 11:00")) == Span(
+        at("2027-01-15 12:00"), at("2027-01-15 13:00")
+    )
+
+
+def test_a_blackout_ends_a_window_early_and_a_window_opens_when_it_is_over() -> None:
+    limited = configuration(
+        "22:00-04:00", blackouts=("2027-01-15 23:00 to 2027-01-16 03:00", "2027-01-17")
+    )
+    first = next_open((limited,), at("2027-01-15 12:00"))
+    assert first == Span(at("2027-01-15 22:00"), at("2027-01-15 23:00"))
+    assert next_open((limited,), at("2027-01-15 23:00")) == Span(
+        at("2027-01-16 03:00"), at("2027-01-16 04:00")
+    )
+    assert next_open((limited,), at("2027-01-17 00:00")) == Span(
+        at("2027-01-18 00:00"), at("2027-01-18 04:00")
+    )
+
+
+def test_a_blackout_beyond_the_look_ahead_leaves_no_time() -> None:
+    forever = MaintenanceConfiguration(
+        name="c", blackouts=(Blackout(begins=0, ends=2 * LOOK_AHEAD + DAY),)
+    )
+    assert next_open((forever,), DAY) is None
+
+
+@pytest.mark.parametrize(
+    ("evening", "hours"),
+    [("2027-03-27 12:00", 5), ("2027-10-30 12:00", 7)],  # the clocks change in these nights
+)
+def test_a_night_in_which_the_clocks_change_is_shorter_or_longer(evening: str, hours: int) -> None:
+    nights = configuration("22:00-04:00 Europe/Berlin")
+    span = next_open((nights,), at(evening))
+    assert span is not None
+    assert span.closes is not None
+    assert span.closes - span.opens == hours * HOUR
+    for instant in range(span.opens - DAY // 2, span.closes + DAY // 2, 10 * MINUTE):
+        local = to_datetime(instant).astimezone(ZoneInfo("Europe/Berlin"))
+        assert is_open((nights,), instant) == (local.hour >= 22 or local.hour < 4)
+
+
+def test_the_last_opening_before_a_deadline() -> None:
+    now = at("2027-01-15 12:00")
+    assert last_opening((NIGHTS,), now, at("2027-01-18 12:00")) == at("2027-01-17 22:00")
+    inside = at("2027-01-18 01:00")
+    assert last_opening((NIGHTS,), now, inside) == inside
+    assert last_opening((NIGHTS,), now, at("2027-01-15 13:00")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "begins", "ends", "zone"),
+    [
+        ("2026-12-24", "2026-12-24 00:00", "2026-12-25 00:00", "UTC"),
+        (
+            "2026-12-20  to 2027-01-06 Europe/Berlin",
+            "2026-12-20 00:00",
+            "2027-01-07 00:00",
+            "Europe/Berlin",
+        ),
+        ("2026-12-24 18:00 to 2026-12-27 06:00", "2026-12-24 18:00", "2026-12-27 06:00", "UTC"),
+        ("2026-12-24 18:00", "2026-12-24 18:00", "2026-12-25 00:00", "UTC"),
+    ],
+)
+def test_how_blackouts_are_written(text: str, begins: str, ends: str, zone: str) -> None:
+    blackout = parse_blackout(text)
+    assert (blackout.begins, blackout.ends) == (at(begins, zone), at(ends, zone))
+    assert blackout.text == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not a blackout"),
+        ("tomorrow", "is not a blackout"),
+        ("2026-12-24 to", "is not a blackout"),
+        ("2026-13-01", "there is no day 2026-13-01"),
+        ("2027-02-29 to 2027-03-01", "there is no day 2027-02-29"),
+        ("2026-12-24 to 2026-12-20", "ends before it begins"),
+        ("2026-12-24 25:00", "a time of day is from 00:00 to 24:00"),
+        ("2026-12-24 Mars/Base", "unknown time zone 'Mars/Base'"),
+        ("9999-12-31", "a year is from 1970 to 8999"),
+    ],
+)
+def test_what_is_not_a_blackout(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_blackout(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "shown"),
+    [
+        ("2h, twice", MayPostpone(2 * HOUR, 2), "2h, twice"),
+        ("30m", MayPostpone(30 * MINUTE), "30m, once"),
+        ("1d, 3 times", MayPostpone(DAY, 3), "1d, 3 times"),
+        ("1d1h1m, once", MayPostpone(DAY + HOUR + MINUTE), "90060s, once"),
+    ],
+)
+def test_what_may_be_postponed(text: str, allowed: MayPostpone, shown: str) -> None:
+    assert parse_may_postpone(text) == allowed
+    assert str(allowed) == shown
+    assert parse_may_postpone(shown) == allowed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "often", "2h, often", "2h twice", "0s", "40d", "2h, 99 times"]
+)
+def test_what_may_not_be_written_for_it(text: str) -> None:
+    with pytest.raises(ValueError, match=r"postponed|how often"):
+        parse_may_postpone(text)
+
+
+def test_instants_are_those_of_utc() -> None:
+    assert at("2027-01-15 12:00") == from_datetime(datetime(2027, 1, 15, 12, tzinfo=UTC))
+    assert at("2027-01-15 12:00") % SECOND == 0

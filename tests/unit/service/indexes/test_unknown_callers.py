@@ -1,0 +1,66 @@
+"""The table of callers that are no machine: what it keeps, and that it does not grow."""
+
+from __future__ import annotations
+
+from forewarn.core.retiming import Correction
+from forewarn.core.time import HOUR
+from forewarn.service.indexes.unknown_callers import MAX_ADDRESSES, UnknownCaller, UnknownCallers
+
+AT = 1_800_000_000_000_000
+
+
+def test_a_caller_is_named_with_its_first_and_last_request() -> None:
+    callers = UnknownCallers()
+    for at in (AT, AT + 5, AT + 9):
+        callers.record("10.0.0.9", at)
+    callers.record("10.0.0.8", AT + 10)
+    assert callers.all() == [
+        UnknownCaller("10.0.0.8", AT + 10, AT + 10, 1),
+        UnknownCaller("10.0.0.9", AT, AT + 9, 3),
+    ]
+
+
+def test_somebody_with_many_addresses_displaces_nobody_who_goes_on_asking() -> None:
+    callers = UnknownCallers()
+    callers.record("10.0.0.9", AT)
+    for n in range(20 * MAX_ADDRESSES):
+        callers.record(f"2001:db8::{n:x}", AT + n)
+        if n % 100 == 0:
+            callers.record("10.0.0.9", AT + n)
+    assert len(callers.all()) <= MAX_ADDRESSES
+    steady = next(caller for caller in callers.all() if caller.address == "10.0.0.9")
+    assert (steady.first, steady.requests) == (AT, 206)
+    assert f"2001:db8::{20 * MAX_ADDRESSES - 1:x}" in {c.address for c in callers.all()}
+
+
+def test_only_requests_of_the_last_hour_are_recent() -> None:
+    callers = UnknownCallers()
+    callers.record("10.0.0.8", AT)
+    callers.record("10.0.0.9", AT + 1)
+    assert [callers.recent(AT + HOUR), callers.recent(AT + HOUR + 1)] == [2, 1]
+
+
+def test_what_workers_have_recorded_is_added_up() -> None:
+    worker, callers = UnknownCallers(), UnknownCallers()
+    worker.record("10.0.0.9", AT + 5)
+    worker.record("10.0.0.9", AT + 6)
+    callers.record("10.0.0.9", AT + 7)
+    for calls in worker.take():
+        callers.add(calls)
+    assert callers.all() == [UnknownCaller("10.0.0.9", AT + 5, AT + 7, 3)]
+    assert worker.take() == []
+
+
+def test_an_address_that_a_machine_gets_is_forgotten() -> None:
+    callers = UnknownCallers()
+    callers.record("10.0.0.9", AT)
+    callers.forget(["10.0.0.7", "10.0.0.9"])
+    assert callers.all() == []
+
+
+def test_times_that_a_clock_dated_too_late_are_moved_back() -> None:
+    callers = UnknownCallers()
+    callers.record("10.0.0.9", AT - 5)
+    callers.record("10.0.0.9", AT + 100)
+    callers.correct(Correction(AT, 60))
+    assert callers.all() == [UnknownCaller("10.0.0.9", AT - 5, AT + 40, 2)]
