@@ -35,6 +35,8 @@ from forewarn.core.windows import (
 )
 from forewarn.support.text import counted, in_words, listing, utc
 
+ANNOUNCING: Duration = SECOND  # that an announcement may take, while its driver is asked
+
 GATE_EVERY: Duration = 10 * SECOND
 GATE_EVERY_LEAST: Duration = SECOND // 4  # however fast the clock runs
 
@@ -93,6 +95,11 @@ def appointment(
     span = when.span or Span(now.at)
     closes = deadline if span.closes is None else min(span.closes, deadline)
     return Appointment(when.not_before, Span(span.opens, closes))
+
+
+def announced(now: Now) -> Now:
+    """Return when a step is announced about which its driver is asked now."""
+    return msgspec.structs.replace(now, at=now.at + ANNOUNCING)
 
 
 def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> Appointment | None:
@@ -164,13 +171,13 @@ class _Decision:
     @cached_property
     def _appointment(self) -> Appointment | None:
         """When a step that is announced now may start, as far as the rollout is concerned."""
-        return appointment(self.rollout, self.now)
+        return appointment(self.rollout, announced(self.now))
 
     def _appointment_of(self, configurations: Configurations) -> Appointment | None:
         """When a step that is announced now may start: the same for all steps with these
         configurations."""
         if configurations not in self._appointments:
-            found = appointment(self.rollout, self.now, configurations)
+            found = appointment(self.rollout, announced(self.now), configurations)
             self._appointments[configurations] = found
         return self._appointments[configurations]
 
@@ -422,10 +429,10 @@ class _Decision:
                 f"{f' and when windows and blackouts allow it{names}' if names else ''}"
             )
             return
-        window_is_later = appointment.not_before > earliest(self.rollout, self.now)
+        window_is_later = appointment.not_before > earliest(self.rollout, announced(self.now))
         if window_is_later and appointment.not_before - self.now.at > MAX_NOTICE:
-            announced = appointment.not_before - MAX_NOTICE
-            self._wakes.append(announced)
+            announced_at = appointment.not_before - MAX_NOTICE
+            self._wakes.append(announced_at)
             self._waits.append(
                 Wait(
                     kind=WaitKind.WINDOW,
@@ -434,7 +441,7 @@ class _Decision:
                     message=f"{step_text(lane.next.step)} is announced {in_words(MAX_NOTICE)}"
                     " before its window opens",
                     since=self.now.at,
-                    until=announced,
+                    until=announced_at,
                     unblocked_by="time only",
                 )
             )

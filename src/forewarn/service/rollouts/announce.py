@@ -15,9 +15,9 @@ from forewarn.core import Refused
 from forewarn.core import commands as c
 from forewarn.core.refusal import conflict
 from forewarn.core.rollouts.model import Rollout, Step
-from forewarn.core.rollouts.next_step import appointment, earliest
+from forewarn.core.rollouts.next_step import announced, appointment, earliest
 from forewarn.core.rollouts.progress import Configurations
-from forewarn.core.time import SECOND, Duration, Now, Time
+from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows import Span
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
@@ -25,7 +25,6 @@ from forewarn.service.rollouts.step_machines import StepMachines
 from forewarn.store.port import States, Store
 
 ANNOUNCE_TRIES = 5  # in a row, each refused because of a change at the moment of the commit
-SLACK = SECOND  # between planning and announcing, while the driver is asked
 
 STOPPED = conflict("the rollout has been paused, aborted or overtaken meanwhile")
 
@@ -47,13 +46,13 @@ class StartTime(msgspec.Struct, frozen=True, kw_only=True):
     span: Span | None = None
 
 
-def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) -> StartTime:
-    soon = msgspec.structs.replace(now, at=now.at + SLACK)
-    when = None
-    if rollout.windows or configurations:
-        when = appointment(rollout, soon, configurations)
+def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) -> StartTime | None:
+    """Return when a step that is announced now may start; None if there is no such time, or not
+    before the deadline."""
+    soon = announced(now)
+    when = appointment(rollout, soon, configurations)
     if when is None:
-        return StartTime(notice=rollout.notice)
+        return None
     if when.not_before > earliest(rollout, soon):
         return StartTime(not_before=when.not_before, span=when.span)
     return StartTime(notice=rollout.notice, span=when.span)
@@ -62,9 +61,12 @@ def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) 
 def start_time_passed(
     rollout: Rollout, before: Now, now: Now, configurations: Configurations = ()
 ) -> bool:
-    """Has the window that was planned for been missed meanwhile?"""
+    """Has the time that was planned for been missed meanwhile?"""
     planned = start_time(rollout, before, configurations)
-    return planned.not_before is not None and planned != start_time(rollout, now, configurations)
+    current = start_time(rollout, now, configurations)
+    if planned is None or current is None:
+        return True
+    return planned.not_before is not None and planned != current
 
 
 class Announcer:
@@ -115,6 +117,8 @@ class _Attempt:
         self, machines: tuple[str, ...], now: Now, configurations: Configurations
     ) -> AnnounceResult | Refused:
         when = start_time(self._rollout, now, configurations)
+        if when is None:
+            return AnnounceResult.OVERTAKEN
         outcomes = await (self._maintain(when) if self._step.host else self._raise(machines, when))
         if outcomes is STOPPED:
             return AnnounceResult.STOPPED

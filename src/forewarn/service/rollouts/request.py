@@ -18,7 +18,7 @@ from forewarn.core.events import (
 from forewarn.core.refusal import Hint, conflict, invalid
 from forewarn.core.rollouts.lanes import Conflict, conflicts_problem, lanes
 from forewarn.core.rollouts.model import Conflicts, Gate, Rollout
-from forewarn.core.rollouts.next_step import appointment
+from forewarn.core.rollouts.next_step import announced, appointment
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.rollouts.summary import size
@@ -149,9 +149,9 @@ def draft_rollout(
 
 
 def _appointment_problem(draft: Rollout, now: Now) -> Refused | None:
-    if appointment(draft, now) is not None:
+    if appointment(draft, announced(now)) is not None:
         return None
-    if appointment(msgspec.structs.replace(draft, deadline=None), now) is not None:
+    if appointment(msgspec.structs.replace(draft, deadline=None), announced(now)) is not None:
         return invalid(
             "the deadline is too early: no step could be announced with its notice and start before"
             " it"

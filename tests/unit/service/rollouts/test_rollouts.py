@@ -19,7 +19,7 @@ from forewarn.core.labels import parse
 from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.model import Conflicts, Gate
 from forewarn.core.rollouts.selection import Selection
-from forewarn.core.time import HOUR, MINUTE
+from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.core.window_syntax import parse_window
 from forewarn.drivers.port import Checked, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
@@ -785,6 +785,30 @@ def test_what_has_not_started_by_the_deadline_is_not_started(service: Service) -
         (p.announced_at, p.ends_at) for p in forecast.steps
     ]
     assert "deadline is too early" in refused(service, deadline=at + 10 * MINUTE)
+
+
+def test_an_announced_step_that_something_holds_until_the_deadline_is_withdrawn(
+    service: Service,
+) -> None:
+    node = service._session.node
+    halt = service._session.run(node.halts.place(by="test"))
+    assert not isinstance(halt, Refused)
+    id = start(service, deadline=node.writer.now().at + 50 * MINUTE)
+    assert "its Reboot is announced" in waits(service, id)
+    service.clock.advance("1h")
+    assert state(service, id) == "expired"
+    (event,) = past(service)
+    assert event.status is Status.WITHDRAWN
+    assert "the deadline of the rollout has passed" in event.ending
+
+
+def test_a_step_that_could_not_be_announced_in_time_is_not_announced(service: Service) -> None:
+    """A second is left for the announcement itself, and nobody tries again and again in it."""
+    at = service._session.node.writer.now().at
+    id = start(service, deadline=at + 50 * MINUTE, bake=9 * MINUTE + 59 * SECOND)
+    service.clock.advance("1h")
+    assert state(service, id) == "expired"
+    assert [event.resources for event in past(service)] == [("web_0",)]
 
 
 def test_a_step_that_would_not_end_in_its_window_is_not_begun_in_it(service: Service) -> None:
