@@ -243,12 +243,20 @@ class _Decision:
         wave = self._first_wave()
         free = max(0, self.rollout.at_once - in_progress)
         turn = self._waiting_in(wave)
-        beginning = turn[: max(0, free - len(ready))]
-        if beginning and self.rollout.running:
+        if turn and free > len(ready) and self.rollout.running:
             self._confirm(wave)
-        for number in (*ready[:free], *beginning):
-            self._announce_next(progress.lanes[number])
-        self._wait_for_turn([*ready[free:], *turn[len(beginning) :]])
+        late: list[int] = []  # lanes that may start only after the deadline, and take no place
+        in_turn: list[int] = []
+        for number in (*ready, *turn):
+            if free and self._late(progress.lanes[number]):
+                late.append(number)
+            elif free:
+                self._announce_next(progress.lanes[number])
+                free -= 1
+            else:
+                in_turn.append(number)
+        self._wait_for_windows(late)
+        self._wait_for_turn(in_turn)
         self._wait_for_wave(wave, len(progress.waiting) - len(turn))
         return self._result()
 
@@ -260,6 +268,18 @@ class _Decision:
         if self.now.at < deadline:
             self._wakes.append(deadline)
         return self._appointment is None
+
+    def _late(self, lane: LaneProgress) -> bool:
+        """Do windows and blackouts let the lane's next step start, but only after the deadline?"""
+        assert lane.next is not None
+        rollout = self.rollout
+        if rollout.deadline is None or not rollout.running:
+            return False
+        configurations = self.progress.configurations_of(lane.next.step)
+        if self._appointment_of(configurations) is not None:
+            return False
+        endless = msgspec.structs.replace(rollout, deadline=None)
+        return appointment(endless, announced(self.now), configurations) is not None
 
     def _count_failures(self) -> None:
         """Pause the rollout if more steps have failed than allowed, since it was last resumed."""
@@ -447,6 +467,27 @@ class _Decision:
             )
             return
         self._announce.append(lane.next.step)
+
+    def _wait_for_windows(self, numbers: Sequence[int]) -> None:
+        """Report lanes that may start only after the deadline."""
+        if not numbers or self.rollout.deadline is None:
+            return
+        first = self.rollout.lanes[numbers[0]].name
+        more = numbers[1:]
+        names, they = (f"{first} and {len(more)} more", "them") if more else (first, "it")
+        self._waits.append(
+            Wait(
+                kind=WaitKind.DEADLINE,
+                lane=first,
+                count=len(numbers),
+                message=f"{names}: windows and blackouts let {they} start only after the deadline,"
+                f" {utc(self.rollout.deadline)}",
+                since=self.now.at,
+                until=self.rollout.deadline,
+                unblocked_by="changing the windows and blackouts; or start another rollout for"
+                f" {they}",
+            )
+        )
 
     def _wait_for_turn(self, numbers: Sequence[int]) -> None:
         if not numbers:

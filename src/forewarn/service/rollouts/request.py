@@ -167,9 +167,10 @@ def never_allowed(
     draft: Rollout, now: Now, configurations: Mapping[str, Configurations]
 ) -> Refused | None:
     """Refuse a rollout if no time within the look-ahead lies in its windows and is allowed by the
-    configurations of each step."""
+    configurations of each step. Whether that time is before the deadline is for the plan to say."""
+    endless = msgspec.structs.replace(draft, deadline=None)
     for distinct in dict.fromkeys(configurations.values()):
-        if appointment(draft, now, distinct) is None:
+        if appointment(endless, now, distinct) is None:
             names = listing([f"'{configuration.name}'" for configuration in distinct])
             windows = "its windows and " if draft.windows else ""
             return conflict(

@@ -21,8 +21,10 @@ from forewarn.core.rollouts.model import Conflicts, Gate
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows import Blackout, MaintenanceConfiguration
 from forewarn.drivers.port import Checked, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
+from forewarn.service.platform.configurations import Configurations
 from forewarn.service.rollouts import rollouts as service_rollouts
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.request import Draft, PauseAfter, RolloutRequest
@@ -800,6 +802,27 @@ def test_an_announced_step_that_something_holds_until_the_deadline_is_withdrawn(
     (event,) = past(service)
     assert event.status is Status.WITHDRAWN
     assert "the deadline of the rollout has passed" in event.ending
+
+
+def test_a_lane_that_may_start_only_after_the_deadline_keeps_nobody_else_waiting(
+    service: Service,
+) -> None:
+    node = service._session.node
+    at = node.writer.now().at
+    blackout = Blackout(text="the night", begins=at, ends=at + 5 * HOUR)
+    quiet = MaintenanceConfiguration(name="quiet", select="tier=db", blackouts=(blackout,))
+    service._session.run(Configurations(node.store, node.writer).set(quiet, "test"))
+    fields: dict[str, Any] = {"groups": ("db", "web"), "deadline": at + 3 * HOUR}
+    _, forecast = planned(service, **fields)
+    assert forecast.message == "2 of 4 steps would not start before its deadline"
+    id = start(service, **fields)
+    service.clock.advance("2h")
+    assert state(service, id) == "running"
+    assert "db: windows and blackouts let it start only after the deadline" in waits(service, id)
+    assert {(e.group, e.status) for e in past(service)} == {("web", Status.FINISHED)}
+    service.clock.advance("1h")
+    assert state(service, id) == "expired"
+    assert report_of(service, id).steps_over == 2
 
 
 def test_a_step_that_could_not_be_announced_in_time_is_not_announced(service: Service) -> None:
