@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC
 
 import pytest
+from msgspec import convert
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.control.notify import text
+from forewarn.control.notify.notification import Notification, single
+from forewarn.control.schema.feed import FeedCommit
 from forewarn.testing import Service
 from helpers.control_api import ask
 
@@ -75,6 +80,52 @@ def test_labels_select_machines_and_a_maintenance_is_cancelled_as_a_whole(servic
     assert typed(service, "--label", "ring=canary", "--yes").exit_code == 0
     assert active(service) == []
     assert "no scheduled event matches" in typed(service, "--group", "web", "--yes").stdout
+
+
+def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_first(
+    service: Service,
+) -> None:
+    ask(service, "POST", "/v1/hosts/h1/maintain", {"mode": "Freeze"})
+    service.schedule("Reboot", "web-1")
+    before = service._session.node.store.seq
+    shown = typed(service, "--group", "web")
+    assert shown.exit_code == 2
+    assert all(machine in shown.stdout for machine in ("web-0", "web-1", "db-0"))
+    assert "3 events of 2 groups would be cancelled: web, db; pass --yes" in shown.stderr
+    with_them = "this includes 1 event of other groups (db): the maintenance of a host"
+    assert with_them in shown.stderr
+    body = {"group": "web", "plan": True}
+    planned = ask(service, "POST", "/v1/events/cancel", body).body
+    assert sorted(event["group"] for event in planned["events"]) == ["db", "web", "web"]
+    assert {event["status"] for event in planned["events"]} == {"Scheduled"}
+    assert service._session.node.store.seq == before
+    done = typed(service, "--group", "web", "--yes")
+    assert "3 events cancelled" in done.stdout
+    assert with_them in done.stderr
+    assert active(service) == []
+
+
+@pytest.mark.parametrize("body", [{}, {"plan": True}, {"ids": ["AFFE"], "group": "web"}])
+def test_a_request_names_events_or_selects_them(service: Service, body: dict[str, object]) -> None:
+    event = service.schedule("Reboot", "web-1")
+    answer = ask(service, "POST", "/v1/events/cancel", body)
+    assert answer.status == 400
+    assert "pass either ids, or fields that select events" in answer.body["detail"]
+    assert event.status == "Scheduled"
+
+
+def test_the_reason_for_cancelling_one_event_is_told_everywhere(service: Service) -> None:
+    event = service.schedule("Reboot", "web-1")
+    before = service._session.node.store.seq
+    assert typed(service, event.id, "--reason", "wrong week").exit_code == 0
+    ending = "cancelled by operator: wrong week"
+    [record] = ask(service, "GET", "/v1/history?what=withdrawn").body["records"]
+    assert record["note"] == ending
+    [commit] = ask(service, "GET", f"/v1/changes?after={before}&wait=0").body["commits"]
+    assert [change["note"] for change in commit["changes"]] == [ending]
+    assert [event["ending"] for event in commit["events"]] == [ending]
+    message = single("", Notification(what="withdrawn", commit=convert(commit, FeedCommit)))
+    assert f"Note: {ending}" in text.body(message, UTC)
 
 
 def test_what_has_started_is_named_and_the_rest_is_cancelled(service: Service) -> None:

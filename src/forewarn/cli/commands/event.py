@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 import typer
 
 from forewarn.cli import completion
@@ -40,6 +41,8 @@ ADVICE = {
     "finish": "if it did happen, run: forewarn event finish {event} --reason …",
     "accept-clock": "if the wall clock is right, run: forewarn clock accept",
 }
+
+NO_MATCH = "no scheduled event matches"
 
 app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)
@@ -338,39 +341,54 @@ def cancel(
     url: Url = None,
 ) -> None:
     """Cancel an event that has not started, or all that match the options, after showing them."""
-    filters = {"group": group, "machine": machine, "host": host, "type": type}
-    filters |= {"source": source, "rollout": rollout}
-    selected = any(value is not None for value in (*filters.values(), label))
-    filters["status"] = "Scheduled"
-    if (id is not None) is selected:
+    request = s.CancelEventsRequest(
+        group=group,
+        machine=machine,
+        host=host,
+        label=label,
+        type=type,
+        source=source,
+        rollout=rollout,
+        reason=reason,
+    )
+    selects = request != s.CancelEventsRequest(reason=reason)
+    if (id is not None) is selects:
         raise typer.BadParameter("pass the ID of an event, or options that select events")
     with service(url) as client:
         if id is not None:
-            print_outcome(client.on_event("cancel", _id(id)), json, client)
-            return
-        events = client.events(limit=1, **filters)
-        if label is not None:
-            labelled = {found.name for found in client.machines(label=label)}
-            events = [event for event in events if not labelled.isdisjoint(event.machines)]
-        if not events:
-            say("no scheduled event matches")
+            why = s.CancelRequest(reason=reason)
+            print_outcome(client.on_event("cancel", _id(id), why), json, client)
             return
         if not yes:
-            print_events(events)
-            groups = list(dict.fromkeys(event.group for event in events))
-            confirm(
-                f"{counted(len(events), 'event')} of {counted(len(groups), 'group')} would be"
-                f" cancelled: {listing(groups)}"
-            )
-        request = s.CancelRequest(ids=[event.id for event in events], reason=reason)
+            request = _confirmed(client, request)
         cancelled = client.cancel_events(request)
+        print_notes(cancelled.notes)
         if json:
             print_json(cancelled)
         else:
-            say(f"{counted(len(cancelled.events), 'event')} cancelled")
+            count = counted(len(cancelled.events), "event")
+            say(f"{count} cancelled" if cancelled.events else NO_MATCH)
             print_clock(client)
         if cancelled.refused:
-            fail_all([f"not cancelled: {why}" for why in cancelled.refused])
+            fail_all([f"not cancelled: {refused}" for refused in cancelled.refused])
+
+
+def _confirmed(client: ControlClient, request: s.CancelEventsRequest) -> s.CancelEventsRequest:
+    """Show which events a request would cancel; if that is confirmed, return a request for exactly
+    these."""
+    planned = client.cancel_events(msgspec.structs.replace(request, plan=True))
+    if not planned.events:
+        say(NO_MATCH)
+        raise typer.Exit
+    print_events(planned.events)
+    print_notes(planned.notes)
+    groups = list(dict.fromkeys(event.group for event in planned.events))
+    confirm(
+        f"{counted(len(planned.events), 'event')} of {counted(len(groups), 'group')} would be"
+        f" cancelled: {listing(groups)}"
+    )
+    ids = [event.id for event in planned.events]
+    return s.CancelEventsRequest(ids=ids, reason=request.reason)
 
 
 @app.command()

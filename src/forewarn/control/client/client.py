@@ -113,7 +113,7 @@ class ControlClient:
     def event(self, id: str) -> s.Event:
         return self._call("GET", f"/v1/events/{_segment(id)}", s.Event)
 
-    def cancel_events(self, request: s.CancelRequest) -> s.CancelledEvents:
+    def cancel_events(self, request: s.CancelEventsRequest) -> s.CancelledEvents:
         return self._call("POST", "/v1/events/cancel", s.CancelledEvents, body=request)
 
     def schedule(self, request: s.ScheduleRequest) -> s.Outcome:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -134,6 +134,15 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     def over(self) -> bool:
         """Whether to include events that are over."""
         return self.past or (self.status is not None and self.status.over)
+
+
+def labelled(event: Event, selector: Selector, groups: Mapping[str, Group]) -> bool:
+    """Whether an event affects a machine with these labels."""
+    group = groups.get(event.group)
+    if not selector or group is None:
+        return not selector
+    machines = group.named(event.resources).values()
+    return any(matches(selector, labels_of(group, machine)) for machine in machines)
 
 
 EventKey = tuple[bool, int, str]  # sort key: whether it is over, when it was raised, its id

@@ -168,7 +168,8 @@ async def refuse_inexact_body(request: Request[Any, Any, Any]) -> None:
     if field is None:
         return
     try:
-        msgspec.json.decode(await request.body(), type=field.annotation)
+        if (body := await request.body()) or not field.is_optional:
+            msgspec.json.decode(body, type=field.annotation)
     except msgspec.MsgspecError as error:
         raise ProblemError(
             "invalid", f"the body is not what this operation takes: {error}"

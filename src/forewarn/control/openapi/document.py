@@ -149,7 +149,8 @@ def _operation(
         entry["requestBody"] = {"required": True, "content": content}
     elif body_type is not None:
         content = {"application/json": {"schema": known[repr(body_type)]}}
-        entry["requestBody"] = {"required": True, "content": content}
+        required = not handler.parsed_fn_signature.parameters["data"].is_optional
+        entry["requestBody"] = {"required": required, "content": content}
     if operation.example is not None:
         for kind in entry["requestBody"]["content"].values():
             kind["example"] = operation.example
@@ -255,9 +256,7 @@ def _parameters(
 
 def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, Any]:
     """Return the schema of a parameter, without null, which a query cannot express."""
-    parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
-    base = parts[0] if typing.get_origin(annotation) in UNIONS else annotation
-    schema: dict[str, Any] = dict(msgspec.json.schema(base))
+    schema: dict[str, Any] = dict(msgspec.json.schema(_not_null(annotation)))
     for ours, theirs in BOUNDS.items():
         if (value := getattr(kind, ours)) is not None:
             schema[theirs] = value
@@ -265,12 +264,17 @@ def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, 
     return schema
 
 
+def _not_null(annotation: Any) -> Any:
+    parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
+    return parts[0] if typing.get_origin(annotation) in UNIONS else annotation
+
+
 def _body_type(handler: HTTPRouteHandler) -> Any:
     """Return the type of the JSON body, or None."""
     field = handler.parsed_fn_signature.parameters.get("data")
     if field is None or not isinstance(field.kwarg_definition, BodyKwarg):
         return None
-    return field.annotation
+    return _not_null(field.annotation)
 
 
 def _with_references(schema: Any) -> Any:

@@ -37,8 +37,11 @@ async def refuse_beyond_limits(request: Request[Any, Any, Any]) -> None:
     field = request.route_handler.parsed_fn_signature.parameters.get("data")
     if field is None:
         return
+    content = await request.body()
+    if not content and field.is_optional:
+        return
     schema = _schema(field.annotation)
-    body = msgspec.json.decode(await request.body())
+    body = msgspec.json.decode(content)
     if problem := next(_problems(schema, schema.get("$defs", {}), body, ""), ""):
         raise ProblemError("invalid", problem)
 

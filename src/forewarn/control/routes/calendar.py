@@ -16,8 +16,6 @@ from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.problems import CALENDAR_PATH
 from forewarn.control.routes.events import require_known, require_visible
 from forewarn.control.views.calendar import calendar
-from forewarn.core import Event
-from forewarn.core.labels import Selector, labels_of, matches
 
 MEDIA_TYPE = "text/calendar"
 
@@ -51,17 +49,9 @@ async def get_calendar(
     events = [
         event
         async for event in filters.events(context().platform, criteria, None)
-        if not event.unannounced and _labelled(event, selector)
+        if not event.unannounced and filters.labelled(event, selector, context().store.groups)
     ]
     content = await asyncio.to_thread(calendar, events)
     call.headers["ETag"] = bytes_tag(content)
     call.headers["Cache-Control"] = "private, no-cache"  # stored, and revalidated by its ETag
     return Response(content, media_type=MEDIA_TYPE)
-
-
-def _labelled(event: Event, selector: Selector) -> bool:
-    group = context().store.groups.get(event.group)
-    if not selector or group is None:
-        return not selector
-    machines = group.named(event.resources).values()
-    return any(matches(selector, labels_of(group, machine)) for machine in machines)

@@ -16,6 +16,7 @@ from forewarn.control.http.errors import (
     outcome,
     parse_enum,
     parse_id,
+    parse_selector,
     parse_time_or_age,
     unwrap,
 )
@@ -265,12 +266,16 @@ async def report_ready(call: Call, id: Id, data: JSONBody[s.ReadyRequest]) -> s.
         conditional=True,
         links=links_to("getEvent", parameter="id", place="id"),
         commands=("event cancel",),
-        command_example="event cancel 4933F66C",
+        command_example="event cancel 4933F66C --reason 'wrong week'",
+        example={"reason": "wrong week"},
     ).options,
 )
-async def cancel_event(call: Call, id: Id) -> s.Outcome:
+async def cancel_event(
+    call: Call, id: Id, data: JSONBody[s.CancelRequest | None] = None
+) -> s.Outcome:
+    """With the maintenance of a host, its events of all groups are cancelled."""
     id = await authorization.require_requested_event(call, id)
-    return outcome(await call.platform.cancel(id, call.by))
+    return outcome(await call.platform.cancel(id, call.by, data.reason if data else ""))
 
 
 @post(
@@ -283,21 +288,57 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
         role=Role.TENANT,
         respects_limits=True,
         why_no_key="an event is cancelled only once",
+        refuses=(404, 409),
         links=links_to("getEvent", parameter="id", place="events/0/id"),
         commands=("event cancel",),
         command_example="event cancel --group web --yes",
-        example={"ids": ["4933F66C"], "reason": "wrong week"},
+        example={"group": "web", "type": "Reboot", "reason": "wrong week"},
     ).options,
 )
-async def cancel_events(call: Call, data: JSONBody[s.CancelRequest]) -> s.CancelledEvents:
+async def cancel_events(call: Call, data: JSONBody[s.CancelEventsRequest]) -> s.CancelledEvents:
     """In one commit. Events that have started, and ids that are unknown or ambiguous, are reported
-    and left alone. With the maintenance of a host, its events of all groups are cancelled."""
-    ids = [await authorization.require_requested_event(call, id) for id in data.ids]
-    outcome = unwrap(await call.platform.cancel_all(ids, call.by, data.reason))
+    and left alone. With the maintenance of a host, its events of all groups are cancelled. With
+    `plan`, nothing is changed: the response says what would be cancelled."""
+    named = s.CancelEventsRequest(ids=data.ids, reason=data.reason, plan=data.plan)
+    if bool(data.ids) is (data != named):
+        raise RefusedError(
+            invalid(
+                "pass either ids, or fields that select events: group, machine, host, label, type,"
+                " source, rollout"
+            )
+        )
+    ids = [
+        await authorization.require_requested_event(call, id)
+        for id in data.ids or await _selected(call, data)
+    ]
+    done = unwrap(await call.platform.cancel_all(ids, call.by, data.reason, plan=data.plan))
     return s.CancelledEvents(
-        events=[core.event(event) for event in outcome.events],
-        refused=[str(refused) for refused in outcome.refused],
+        events=[core.event(event) for event in done.events],
+        refused=[str(refused) for refused in done.refused],
+        notes=list(done.notes),
     )
+
+
+async def _selected(call: CallContext, data: s.CancelEventsRequest) -> list[str]:
+    """Return the ids of the Scheduled events that a request selects."""
+    require_visible(call, data.group, data.machine, data.host)
+    require_known(data.group, data.machine, data.host)
+    selector = parse_selector(data.label) or ()
+    criteria = EventFilter(
+        group=data.group,
+        machine=data.machine,
+        host=data.host,
+        type=None if data.type is None else parse_enum(EventType, "event type", data.type),
+        status=Status.SCHEDULED,
+        source=None if data.source is None else parse_enum(Source, "source", data.source),
+        rollout=None if data.rollout is None else parse_id("rollout", data.rollout),
+        sees=call.sees,
+    )
+    return [
+        event.id
+        async for event in filters.events(call.platform, criteria, None)
+        if filters.labelled(event, selector, context().store.groups)
+    ]
 
 
 @post(

@@ -217,21 +217,35 @@ class Outcomes(msgspec.Struct, kw_only=True):
 
 
 class CancelRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Events to cancel together."""
+    """Why an event is cancelled."""
+
+    reason: Annotated[w.Text, doc("Why; it is recorded in the history.")] = ""
+
+
+class CancelEventsRequest(CancelRequest, kw_only=True, forbid_unknown_fields=True):
+    """Events to cancel together: by their ids, or all Scheduled ones that match all conditions."""
 
     ids: Annotated[
         list[str],
-        w.documented(minItems=1, maxItems="MAX_CANCELLED"),
+        w.documented(maxItems="MAX_CANCELLED"),
         doc("Ids of the events, or the beginning of each."),
-    ]
-    reason: Annotated[w.Text, doc("Why, for the history.")] = ""
+    ] = []
+    group: Annotated[str | None, doc("Only events of this group.")] = None
+    machine: Annotated[str | None, doc("Only events of this machine.")] = None
+    host: Annotated[str | None, doc("Only events of the maintenance of this host.")] = None
+    label: Annotated[str | None, doc("Label selector: only events of machines that match.")] = None
+    type: Annotated[w.TypeName | None, doc("Only events of this type.")] = None
+    source: Annotated[w.SourceName | None, doc("Only events from this source.")] = None
+    rollout: Annotated[str | None, doc("Only events of this rollout.")] = None
+    plan: Annotated[bool, doc("Whether to only return what would be cancelled.")] = False
 
 
 class CancelledEvents(msgspec.Struct, kw_only=True):
-    """The events that were cancelled, and why others were not."""
+    """The events that were cancelled, or would be, and why others are not."""
 
     events: Annotated[list[Event], doc("The cancelled events, with those that go with them.")]
-    refused: Annotated[list[str], doc("For each event that was not cancelled: why.")] = []
+    refused: Annotated[list[str], doc("For each event that is not cancelled: why.")] = []
+    notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
 class Hold(msgspec.Struct, kw_only=True):

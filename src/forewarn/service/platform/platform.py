@@ -85,10 +85,11 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class CancelledEvents(msgspec.Struct, frozen=True):
-    """The events that were cancelled, and why others were not."""
+    """The events that were cancelled, or would be, and why others are not."""
 
     events: tuple[Event, ...] = ()
     refused: tuple[Refused, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def new_id() -> str:
@@ -313,41 +314,37 @@ class Platform:
         return _outcome(await self.events([event.id]), notes)
 
     async def cancel_all(
-        self, ids: Sequence[str], by: str, why: str = ""
+        self, ids: Sequence[str], by: str, why: str = "", *, plan: bool = False
     ) -> CancelledEvents | Refused:
         """Cancel those of the events that have not started, in one commit, and with each the other
-        events of its maintenance of a host."""
+        events of its maintenance of a host. With `plan`, only return which these are."""
         found = [await self.event(id) for id in dict.fromkeys(ids)]
         events = [event for event in found if not isinstance(event, Refused)]
-        unknown_ids = [outcome for outcome in found if isinstance(outcome, Refused)]
-        refused: list[Refused] = []
-        cancelled: dict[str, str] = {}  # ids, with their groups
+        unknown_ids = tuple(outcome for outcome in found if isinstance(outcome, Refused))
+        to_cancel = _cancelled_with(events, self._store.groups)
+        if (count := len(to_cancel.events)) > MAX_CANCELLED:
+            return conflict(
+                f"{count:,} events would be cancelled, and at most {MAX_CANCELLED:,} can be at"
+                " once; select fewer of them"
+            )
 
-        def plan(states: States) -> CommitPlan:
-            refused[:] = unknown_ids
-            cancelled.clear()
-            for event in events:
-                current = states[event.group].event(event.id)
-                if current is None:
-                    refused.append(unknown(f"event {event.id} is not active"))
-                elif current.status is not Status.SCHEDULED:
-                    refused.append(conflict(f"event {event.id} has started"))
-                elif current.joint is None:
-                    cancelled[current.id] = current.group
-                else:
-                    together = members(states, current.joint)
-                    cancelled.update({member.id: group for group, member in together.items()})
+        def commit_plan(states: States) -> CommitPlan:
+            nonlocal to_cancel
+            to_cancel = _cancelled_with(events, states)
             return CommitPlan(
                 [
-                    (group, c.Cancel(id=id, by=by, why=why, jointly=True))
-                    for id, group in cancelled.items()
+                    (event.group, c.Cancel(id=event.id, by=by, why=why, jointly=True))
+                    for event in to_cancel.events
                 ]
             )
 
-        done = await self.writer.commit(plan)
-        if isinstance(done, Refused):
+        if not plan and isinstance(done := await self.writer.commit(commit_plan), Refused):
             return done
-        return CancelledEvents(tuple(await self.events(cancelled)), tuple(refused))
+        return msgspec.structs.replace(
+            to_cancel,
+            events=tuple(await self.events([event.id for event in to_cancel.events])),
+            refused=unknown_ids + to_cancel.refused,
+        )
 
     async def retry(self, id: str, by: str) -> Outcome | Refused:
         return await self._submit_for_event(id, lambda id: c.Retry(id=id, by=by))
@@ -626,6 +623,32 @@ def _outcome(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refus
     return (
         Outcome(events[0], notes) if events else unknown("the event is over and no longer stored")
     )
+
+
+def _cancelled_with(events: Iterable[Event], groups: Mapping[str, Group]) -> CancelledEvents:
+    """Return these events and those that can only be cancelled together with them."""
+    refused: list[Refused] = []
+    selected: dict[str, Event] = {}
+    together: dict[str, Event] = {}
+    for event in events:
+        group = groups.get(event.group)
+        current = None if group is None else group.event(event.id)
+        if current is None:
+            refused.append(unknown(f"event {event.id} is not active"))
+        elif current.status is not Status.SCHEDULED:
+            refused.append(conflict(f"event {event.id} has started"))
+        else:
+            selected[current.id] = current
+            if current.joint is not None:
+                found = members(groups, current.joint).values()
+                together |= {member.id: member for member in found}
+    others = [event for id, event in together.items() if id not in selected]
+    names = list(dict.fromkeys(event.group for event in others))
+    note = (
+        f"this includes {counted(len(others), 'event')} of other groups ({listing(names)}):"
+        " the maintenance of a host is cancelled as a whole"
+    )
+    return CancelledEvents((*selected.values(), *others), tuple(refused), (note,) if others else ())
 
 
 def _unknown_host(states: States, host: str) -> Refused | None:
