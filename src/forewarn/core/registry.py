@@ -7,17 +7,18 @@ change both.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TypeAlias
 
 import msgspec
 
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
+from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import Time
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows import MaintenanceConfiguration, Window
 
 
 class HostPut(msgspec.Struct, frozen=True, tag="host"):
@@ -115,6 +116,22 @@ Put: TypeAlias = (
     | StateRestored
     | ClockAccepted
 )
+
+
+def stored_windows(
+    groups: Iterable[Group],
+    rollouts: Iterable[Rollout],
+    configurations: Iterable[MaintenanceConfiguration],
+) -> Iterator[tuple[str, Window]]:
+    """Yield every window that may still apply, preceded by whose it is."""
+    for group in groups:
+        yield from ((f"group '{group.name}'", window) for window in group.policy.windows)
+    for configuration in configurations:
+        name = f"maintenance configuration '{configuration.name}'"
+        yield from ((name, window) for window in configuration.windows)
+    for rollout in rollouts:
+        if rollout.ended_at is None:
+            yield from ((f"rollout {rollout.id}", window) for window in rollout.windows)
 
 
 class Registry(msgspec.Struct, frozen=True):

@@ -4,7 +4,8 @@ blackouts, in which it may not.
 A window opens at the first instant at which local clocks show its opening time or later, and closes
 at the first at which they show its closing time or later. So on a day on which an hour is skipped
 it is shorter, or does not open at all, and on a day that has an hour twice the first of the two
-counts. How windows and blackouts are written is `window_syntax.py`.
+counts. A window whose time zone this computer does not know never opens. How windows and blackouts
+are written is `window_syntax.py`.
 
 A maintenance configuration has windows, one of which has to be open, and blackouts, none of which
 may be. Where several configurations apply, all of them have to allow it.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -63,6 +64,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return True
         last = (day + 7 * A_DAY).month != day.month
         return (day.day - 1) // 7 + 1 in self.which or (last and -1 in self.which)
+
+    @property
+    def zone_known(self) -> bool:
+        """Does this computer know its time zone? If not, it never opens."""
+        return _known_zone(self.zone) is not None
 
     @property
     def length(self) -> Duration:
@@ -227,7 +233,9 @@ def spans(windows: Sequence[Window], at: Time) -> Iterator[Span]:
 
 
 def _openings(window: Window, at: Time) -> Iterator[Span]:
-    zone = zone_of(window.zone)
+    zone = _known_zone(window.zone)
+    if zone is None:
+        return
     # A window may have opened the day before, and the zone may be a day behind; plus one.
     day = _local(at, zone).date() - 3 * A_DAY
     last = _local(at + LOOK_AHEAD, zone).date()
@@ -250,9 +258,14 @@ def zone_of(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
-def local(at: Time, zone: str) -> datetime:
-    """Return the local date and time in a zone."""
-    return _local(at, zone_of(zone))
+@lru_cache(maxsize=256)
+def _known_zone(name: str) -> tzinfo | None:
+    """Return a time zone by name; None if there is none. A zone that was valid when a window was
+    stored can be missing after an update of the time zone data, or on another computer."""
+    try:
+        return zone_of(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def _local(at: Time, zone: tzinfo) -> datetime:

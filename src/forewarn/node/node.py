@@ -47,6 +47,7 @@ from forewarn.node.wiring import (
     metadata_sockets,
     record_silence,
     resume,
+    warn_of_closed_windows,
 )
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.tokens import Tokens
@@ -285,6 +286,7 @@ class Node:
             config.address_problem,
         )
         await apply_fleet(config, self.fleet_apply, self.machine_index)
+        warn_of_closed_windows(store)
         saver = Saver(store, self.poll_index, self.writer, self.history)
         self._stack.push_async_callback(saver.save_all)
         if trace:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.core import Now, Refused, Time
+from forewarn.core.registry import stored_windows
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
 from forewarn.metadata.endpoint.recorder import Recorder
@@ -170,6 +171,21 @@ async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSigh
     copied = sightings.copied is not None
     clock.resume(served_until or None, lost, floor=served_until, copied=copied)
     return sightings, served_until
+
+
+def warn_of_closed_windows(store: Store) -> None:
+    """Log which stored windows never open, because this computer does not know their time zone."""
+    rollouts, configurations = store.registry.rollouts, store.registry.configurations
+    for owner, window in stored_windows(
+        store.groups.values(), rollouts.values(), configurations.values()
+    ):
+        if not window.zone_known:
+            log.warning(
+                "a window stays closed, because this computer does not know its time zone; install"
+                " current time zone data and restart the service, or change the window",
+                window=window.text,
+                of=owner,
+            )
 
 
 async def apply_fleet(config: Config, fleet_apply: FleetApply, machines: MachineIndex) -> None:

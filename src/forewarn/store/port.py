@@ -28,6 +28,7 @@ from forewarn.core import Change, Duration, Event, Group, Time
 from forewarn.core.access import Token
 from forewarn.core.history import Record, RecordKind, ReplayNote
 from forewarn.core.registry import Put, Registry
+from forewarn.core.windows import Window
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -356,6 +357,10 @@ class StoredState(ABC):
     @abstractmethod
     def tokens(self) -> list[tuple[Token, Time | None]]:
         """Return the tokens, the newest last, and when each was last used."""
+
+    @abstractmethod
+    def windows(self) -> list[tuple[str, Window]]:
+        """Return the windows that may still apply, each with the name of what it belongs to."""
 
     @abstractmethod
     def copy(self, target: Path, at: Time) -> Contents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -17,8 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
+from forewarn.core.registry import ConfigurationPut
+from forewarn.core.windows import MaintenanceConfiguration, Window
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
+from forewarn.store.port import Batch
+from forewarn.store.sqlite.engine import SqliteStore
 from helpers import forked_cli as forking
 from helpers.next_version import NEXT, THIS, write_state
 from helpers.serve_process import FOREWARN, environment, write_settings
@@ -214,6 +219,25 @@ def test_a_certificate_must_fit_its_key_and_be_valid(
     (name,) = found(*pair, control_names=["a.example", "b.example"])
     assert "is not valid for 'b.example', but for a.example" in name.replace(
         "'a.example'", "a.example"
+    )
+
+
+def test_windows_in_time_zones_that_are_not_known_here_are_warned_of(state: str) -> None:
+    assert findings(state=state) == []
+    lost = Window(text="22:00-04:00 Mars/Base", opens=22 * 60, closes=4 * 60, zone="Mars/Base")
+    put = ConfigurationPut(MaintenanceConfiguration(name="nights", windows=(lost,)))
+
+    async def store_it() -> None:
+        store = SqliteStore(Path(state))
+        await store.open()
+        await store.transact(lambda _: Batch(at=1, lost=0, puts=(put,)))
+        await store.close()
+
+    asyncio.run(store_it())
+    (closed,) = findings(state=state)
+    assert closed.startswith(
+        "? state: the window '22:00-04:00 Mars/Base' of maintenance configuration 'nights' stays"
+        " closed, because this computer does not know the time zone 'Mars/Base'"
     )
 
 

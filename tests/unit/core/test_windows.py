@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.core.window_syntax import WEEKDAYS, parse_window
-from forewarn.core.windows import Span, Window, local, next_span, spans
+from forewarn.core.windows import Span, Window, next_span, spans
+from forewarn.support.instants import to_datetime
 from helpers.examples import examples
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
@@ -31,7 +32,7 @@ def opening(window: str, when: str) -> tuple[str, str]:
 
 
 def shown(instant: int) -> str:
-    return local(instant, "UTC").strftime("%Y-%m-%d %H:%M")
+    return to_datetime(instant).strftime("%Y-%m-%d %H:%M")
 
 
 @pytest.mark.parametrize(

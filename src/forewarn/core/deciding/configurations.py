@@ -15,7 +15,7 @@ from forewarn.core.events import Event
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches, parse
 from forewarn.core.time import Now, Time
-from forewarn.core.windows import LOOK_AHEAD, MaintenanceConfiguration
+from forewarn.core.windows import LOOK_AHEAD, MaintenanceConfiguration, Window
 from forewarn.support.text import in_words, listing, utc
 
 SELECTORS = 256  # parsed selectors that are kept
@@ -55,10 +55,21 @@ def _selector(text: str) -> Selector:
 
 def never_open(configurations: Iterable[MaintenanceConfiguration]) -> str:
     """Return the text of a refusal: there is no time at which they all allow maintenance."""
+    configurations = tuple(configurations)
+    problem = unknown_zones([window for c in configurations for window in c.windows])
+    closed = f"; {problem}" if problem else ""
     return (
         f"maintenance cannot start within {in_words(LOOK_AHEAD)}: there is no time that the windows"
-        f" and blackouts of {names(configurations)} allow"
+        f" and blackouts of {names(configurations)} allow{closed}"
     )
+
+
+def unknown_zones(windows: Iterable[Window]) -> str:
+    """Return which windows never open because of their time zones; empty if there are none."""
+    closed = [window for window in windows if not window.zone_known]
+    texts = listing([f"'{window.text}'" for window in closed])
+    zones = listing([f"'{zone}'" for zone in dict.fromkeys(window.zone for window in closed)])
+    return f"{texts} never opens: this computer has no time zone {zones}" if closed else ""
 
 
 def names(configurations: Iterable[MaintenanceConfiguration]) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from forewarn.core.deciding.configurations import configurations_of, never_open
+from forewarn.core.deciding.configurations import configurations_of, never_open, unknown_zones
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.halts import Halt
@@ -286,6 +286,8 @@ def _configuration_holds(
         own = next_span(configuration.windows, now.at)
         if own is None or own.opens > now.at:
             later = "" if own is None else f"; the next one opens at {utc(own.opens)}"
+            problem = unknown_zones(configuration.windows)
+            later += f"; {problem}" if problem and own is not None else ""
             holds.append(
                 Hold(
                     kind=HoldKind.WINDOW,

@@ -37,8 +37,10 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     problem = problem or stored_state(state).problem()
     if problem:
         yield fatal(loaded, "state", problem)
-    elif config.control is not None and not local(config.control.host):
-        yield from _token_findings(loaded, config, state)
+    else:
+        yield from _window_findings(loaded, state)
+        if config.control is not None and not local(config.control.host):
+            yield from _token_findings(loaded, config, state)
     if isinstance(state, Path) and state.parent.is_dir() and writable_by_others(state.parent):
         yield warning(
             loaded,
@@ -78,6 +80,23 @@ def directory_findings(loaded: LoadedSettings, key: str, path: Path | None) -> I
         yield fatal(loaded, key, f"{_current_user()} cannot write to {directory}")
 
 
+def _window_findings(loaded: LoadedSettings, state: State) -> Iterator[Finding]:
+    """Check that this computer knows the time zones of the windows in the state."""
+    try:
+        windows = stored_state(state).windows() if _exists(state) else []
+    except StoreUnusable:
+        return  # reported by the check of the file itself
+    for owner, window in windows:
+        if not window.zone_known:
+            yield warning(
+                loaded,
+                "state",
+                f"the window '{window.text}' of {owner} stays closed, because this computer does"
+                f" not know the time zone '{window.zone}': install current time zone data (tzdata),"
+                " or change the window",
+            )
+
+
 def _token_findings(loaded: LoadedSettings, config: Config, state: State) -> Iterator[Finding]:
     """Check the tokens of a control API that can be reached from other machines."""
     tokens, now = _tokens(state), guard.wall_us()
@@ -102,12 +121,16 @@ def _token_findings(loaded: LoadedSettings, config: Config, state: State) -> Ite
 
 
 def _tokens(state: State) -> list[Token]:
-    if isinstance(state, Path) and not state.exists():
+    if not _exists(state):
         return []
     try:
         return [token for token, _ in stored_state(state).tokens()]
     except StoreUnusable:
         return []  # reported by the check of the file itself
+
+
+def _exists(state: State) -> bool:
+    return not isinstance(state, Path) or state.exists()
 
 
 def writable_by_others(path: Path) -> bool:

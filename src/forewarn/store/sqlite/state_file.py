@@ -14,14 +14,20 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Time
+from forewarn.core import Group, Time
 from forewarn.core.access import Token
+from forewarn.core.registry import stored_windows
+from forewarn.core.rollouts.model import Rollout
+from forewarn.core.windows import MaintenanceConfiguration, Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.sqlite import check, connect, copy, read, restore
 from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import companion, reader_lock
 
 _token = msgspec.json.Decoder(Token)
+_group = msgspec.json.Decoder(Group)
+_rollout = msgspec.json.Decoder(Rollout)
+_configuration = msgspec.json.Decoder(MaintenanceConfiguration)
 
 
 class SqliteFile(StoredState):
@@ -54,18 +60,36 @@ class SqliteFile(StoredState):
             return holder is not None
 
     def tokens(self) -> list[tuple[Token, Time | None]]:
+        with self._reading() as connection:
+            bodies = connection.execute("SELECT body FROM tokens").fetchall()
+            used = dict(connection.execute("SELECT id, used FROM token_uses"))
+            tokens = [_token.decode(body) for (body,) in bodies]
+        tokens.sort(key=lambda token: (token.created_at, token.id))
+        return [(token, used.get(token.id)) for token in tokens]
+
+    def windows(self) -> list[tuple[str, Window]]:
+        with self._reading() as connection:
+            groups = connection.execute("SELECT body FROM groups").fetchall()
+            rollouts = connection.execute("SELECT body FROM rollouts").fetchall()
+            configurations = connection.execute("SELECT body FROM configurations").fetchall()
+            return list(
+                stored_windows(
+                    (_group.decode(body) for (body,) in groups),
+                    (_rollout.decode(body) for (body,) in rollouts),
+                    (_configuration.decode(body) for (body,) in configurations),
+                )
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         path = self._path
         check.check_header(path)
         try:
             with check.reading(path) as connection:
                 check.check_schema(path, check.schema_of(connection, path), migrate=False)
-                bodies = connection.execute("SELECT body FROM tokens").fetchall()
-                used = dict(connection.execute("SELECT id, used FROM token_uses"))
-            tokens = [_token.decode(body) for (body,) in bodies]
+                yield connection
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
             raise StoreUnusable(f"{path} is damaged ({error}): {check.REMEDY}") from error
-        tokens.sort(key=lambda token: (token.created_at, token.id))
-        return [(token, used.get(token.id)) for token in tokens]
 
     def copy(self, target: Path, at: Time) -> Contents:
         if not self._path.is_file():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.core import EventType, Policy, Refused, Status
 from forewarn.core.events import Event
@@ -14,10 +16,11 @@ from forewarn.core.may_postpone import parse_may_postpone
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE, Time
 from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout, MaintenanceConfiguration, is_open
+from forewarn.core.windows import Blackout, MaintenanceConfiguration, Window, is_open
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import Service
 
 FLEET = """
@@ -59,9 +62,11 @@ def refused(service: Service, work: Any) -> str:
 
 
 def configure(service: Service, *windows: str, select: str = "", **more: Any) -> None:
-    configuration = MaintenanceConfiguration(
-        name="nights", select=select, windows=tuple(map(parse_window, windows)), **more
-    )
+    parsed = tuple(map(parse_window, windows))
+    put(service, MaintenanceConfiguration(name="nights", select=select, windows=parsed, **more))
+
+
+def put(service: Service, configuration: MaintenanceConfiguration) -> None:
     node = service._session.node
     run(service, Configurations(node.store, node.writer).set(configuration, "ops"))
 
@@ -181,6 +186,29 @@ def test_a_blackout_is_waited_for(service: Service) -> None:
     configure(service, blackouts=(today,))
     announced = service.schedule("Reboot", "web_0")
     assert event(service, announced.id).not_before == today.ends
+
+
+def test_a_service_starts_with_a_window_whose_time_zone_is_no_longer_known(
+    tmp_path: Path,
+) -> None:
+    lost = Window(text="sat 22:00-04:00 Mars/Base", opens=22 * 60, closes=4 * 60, zone="Mars/Base")
+    state = tmp_path / "state.db"
+    with Service(FLEET, store=SqliteStore(state)) as service:
+        waiting = service.schedule("Reboot", "web_0")
+        put(service, MaintenanceConfiguration(name="nights", windows=(lost,)))
+    with capture_logs() as lines, Service(FLEET, store=SqliteStore(state)) as service:
+        assert [(line["window"], line["of"]) for line in lines if "window" in line] == [
+            (lost.text, "maintenance configuration 'nights'")
+        ]
+        service.clock.advance("1h")
+        (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
+        assert f"'{lost.text}' never opens: this computer has no time zone" in hold.message
+        windows = lost, parse_window("22:00-04:00")
+        put(service, MaintenanceConfiguration(name="nights", windows=windows))
+        (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
+        assert "opens at 2027-01-15 22:00:00Z; 'sat 22:00-04:00 Mars/Base' never" in hold.message
+        service.clock.advance("14h")
+        assert event(service, waiting.id).started_at is not None
 
 
 # Postponing.
