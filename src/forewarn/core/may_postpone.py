@@ -39,7 +39,7 @@ def parse_may_postpone(text: str) -> MayPostpone:
     try:
         total = parse_duration(duration)
     except ValueError:
-        raise ValueError(f"'{text[:40]}' is not what may be postponed; {_SYNTAX}") from None
+        raise ValueError(f"'{text[:40]}' does not begin with a duration; {_SYNTAX}") from None
     allowed = MayPostpone(total, times)
     if problem := may_postpone_problem(allowed):
         raise ValueError(problem)

@@ -11,7 +11,7 @@ _ANSWERS = {
     "wrong-status": "The status is the one that the request must get.",
     "error-body": "An error carries the body that belongs to it.",
     "server-error": "No 5xx, except 500 if a change cannot be made durable, and 503 if overloaded.",
-    "unknown-caller": "A caller that is no machine of the fleet gets 404, never a document.",
+    "unknown-caller": "A caller that is not a machine of the fleet gets 404, never a document.",
     "content-type": "Content-Type is application/json; charset=utf-8, for errors too.",
     "content-length": "Content-Length is present on success and equals the length of the body.",
     "date-header": "Every answer carries a Date in RFC 1123 form.",

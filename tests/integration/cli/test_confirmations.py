@@ -72,8 +72,8 @@ def test_an_approval_is_asked_about_while_there_is_notice_left(
     service.clock.advance("5m")
     refused = typed(service, "event", "approve", event.id)
     assert refused.exit_code == 2
-    assert "Reboot of web_0 in group web would start before the promised time" in refused.stderr
-    assert "its remaining notice of 15 min" in refused.stderr
+    assert "Reboot of web_0 in group web could start at once" in refused.stderr
+    assert "their remaining notice of 15 min" in refused.stderr
     assert event.status == "Scheduled"
     monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
     assert typed(service, "event", "approve", event.id, answer="y\n").exit_code == 0

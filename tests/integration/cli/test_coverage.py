@@ -117,12 +117,12 @@ def test_callers_that_are_no_machine_are_listed() -> None:
 def test_explain_names_who_will_not_be_warned_and_what_can_be_typed(service: Service) -> None:
     event = service.schedule("Reboot", "web_2")
     text = printed(service, "event", "explain", event.id)
-    assert "not warned, because nobody there has ever polled: web_2\n" in text
+    assert "not warned, because no program there has ever polled: web_2\n" in text
     assert "other machines of group 'web' poll and can approve it\n" in text
     assert f"without waiting for its machines, run: forewarn event approve {event.id}\n" in text
     silent = service.schedule("Reboot", "web_1")
     text = printed(service, "event", "explain", silent.id)
-    assert "not warned, because nobody there polls any more: web_1 (last 2027-01-15 08:" in text
+    assert "not warned, because no program there polls any more: web_1 (last 2027-01-15 08:" in text
     unheard = service.schedule("Reboot", "db-0")
     text = printed(service, "event", "explain", unheard.id)
     assert "nobody in group 'db' will approve it; it starts at" in text

@@ -286,7 +286,7 @@ def test_whoever_puts_a_machine_under_planned_maintenance_is_warned(
     service: Service, fleet: Path
 ) -> None:
     printed(service, "host", "maintain", "h2", "--type", "Reboot")
-    warning = "maintenance of host 'h2' is planned or under way, and is not announced to"
+    warning = "maintenance of host 'h2' is planned or under way, and has not been announced to"
     assert f"{warning} db-0" in printed(service, "machine", "moved", "db-0", "--to", "h2")
     assert warning not in printed(service, "machine", "moved", "db-1", "--to", "h2")
     fleet.write_text(FLEET.replace("{name: free}", "{name: free, host: h2}"))
@@ -317,7 +317,7 @@ def test_a_file_that_makes_planned_maintenance_doubtful_is_warned_about(
     moved_away(service)
     printed(service, "host", "maintain", "h1", "--type", "Reboot")
     answer = printed(service, "apply", fleet)
-    assert "is not announced to db-0, which the file has there" in answer
+    assert "has not been announced to db-0, which the file has there" in answer
     service.clock.advance("1d")
     assert "db-0 may be on host 'h1'" in printed(service, "host", "explain", "h1")
     printed(service, "machine", "moved", "db-0", "--to", "h3")
@@ -330,7 +330,7 @@ def test_who_finishes_a_redeploy_by_hand_is_asked_where_the_machines_went(
 ) -> None:
     event = started(service)
     answer = printed(service, "event", "finish", event.id, "--reason", "by hand")
-    assert "nobody has said where db-0 went" in answer
+    assert "the new host was not given for db-0" in answer
 
 
 def test_a_host_between_two_moves_does_not_undo_the_second(service: Service, fleet: Path) -> None:

@@ -98,7 +98,7 @@ def test_an_empty_file_is_applied_only_with_the_number_and_never_unattended(
         apply.removal_limit = limit
         outcome = service._session.run(apply.fleet(read.parse("groups: []"), by="reload"))
         assert isinstance(outcome, Refused)
-        assert "it names no machine, so that all 100 machines would be removed" in str(outcome)
+        assert "it does not list any machines, so all 100 machines would be removed" in str(outcome)
     apply.removal_limit = RemovalLimit.parse("20, 10%")
     half = service._session.run(apply.fleet(read.parse(fleet_text(40)), by="reload"))
     assert isinstance(half, Refused)

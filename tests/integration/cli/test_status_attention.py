@@ -72,7 +72,7 @@ def test_an_event_that_should_have_been_over_needs_attention() -> None:
         service.clock.advance("7m")
         result = status(service)
         assert result.exit_code == 1
-        assert "should have been over since 2027-01-15 08:01:00Z; see" in result.stdout
+        assert "was expected to end at 2027-01-15 08:01:00Z; see" in result.stdout
         assert f"'forewarn event explain {event.id}'" in result.stdout
         service._session.run(service._session.node.platform.finish(event.id, "test", "done"))
         assert metrics(service.control_url)["forewarn_started_overdue_seconds"] == 0

@@ -48,7 +48,10 @@ def test_all_refusals_are_named_and_nothing_is_done(service: Service) -> None:
     machines = ["web_2", "web_0", "wep_1", "sql-0"]  # the first is a spot machine
     answer = ask(service, "POST", "/v1/batch/evict", {"machines": machines})
     assert answer.status == 409
-    assert answer.body["detail"] == "nothing was done, because 3 of 4 machines are refused"
+    assert (
+        answer.body["detail"]
+        == "nothing was done, because the request was refused for 3 of 4 machines"
+    )
     details = {error["pointer"]: error["detail"] for error in answer.body["errors"]}
     assert details.keys() == {"/machines/1", "/machines/2", "/machines/3"}
     assert details["/machines/1"].startswith("machines[1]: web_0: ")

@@ -265,9 +265,9 @@ def _shortened(event: s.Event, now: datetime) -> str:
         return ""
     host = f" (maintenance of host {event.host})" if event.host else ""
     return (
-        f"{event.type} of {listing(event.machines)} in group {event.group}{host} would start before"
-        f" the promised time: its remaining notice of {in_words(left * SECOND)} (until"
-        f" {time_text(event.not_before)}) is cut short to none"
+        f"{event.type} of {listing(event.machines)} in group {event.group}{host} could start at"
+        f" once, and its machines would lose their remaining notice of {in_words(left * SECOND)}"
+        f" (until {time_text(event.not_before)})"
     )
 
 
@@ -464,10 +464,10 @@ def _print_listeners(explanation: s.Explanation) -> None:
     event, silent = explanation.event, explanation.not_listening
     never = [name for name, last in silent.items() if last is None]
     if never:
-        say(f"not warned, because nobody there has ever polled: {listing(never)}")
+        say(f"not warned, because no program there has ever polled: {listing(never)}")
     since = [f"{name} (last {time_text(last)})" for name, last in silent.items() if last]
     if since:
-        say(f"not warned, because nobody there polls any more: {listing(since)}")
+        say(f"not warned, because no program there polls any more: {listing(since)}")
     if event.approved:
         return
     if explanation.unheard:

@@ -133,7 +133,8 @@ def windows(name: Name, json: Json = False, url: Url = None) -> None:
                     (time_text(time.opens) or "always", time_text(time.closes) or "never")
                     for time in allowed.times
                 ],
-                if_empty="it may not start at all: no time is left by the windows and blackouts",
+                if_empty="it can never start: no time is both inside the windows and outside the"
+                " blackouts",
             )
         print_clock(client)
 
@@ -142,7 +143,7 @@ def _next_times(allowed: s.GroupWindows) -> str:
     if not allowed.configurations:
         return "at any time"
     if not allowed.times:
-        return "at no time: none is left by the windows and blackouts"
+        return "never: no time is both inside the windows and outside the blackouts"
     first = allowed.times[0]
     if allowed.open:
         return f"now, until {time_text(first.closes)}" if first.closes else "now"

@@ -100,7 +100,7 @@ def _problems(
             yield f"{_name(event)}: {event.held}; see 'forewarn event explain {event.id}'"
         elif event.expected_end and state.clock.now - event.expected_end > TOO_LONG:
             yield (
-                f"{_name(event)} should have been over since {time_text(event.expected_end)}; see"
+                f"{_name(event)} was expected to end at {time_text(event.expected_end)}; see"
                 f" 'forewarn event explain {event.id}'"
             )
     for rollout in rollouts:

@@ -1,1 +1,1 @@
-"""Telling people and programs outside what happens: webhooks, CloudEvents, mail and Apprise."""
+"""Notifications of people and other programs: webhooks, CloudEvents, mail and Apprise."""

@@ -1,4 +1,4 @@
-"""Callers that are no machine, in the control API."""
+"""Unknown callers, in the control API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from forewarn.control.views import core
     **Operation(
         id="listUnknownCallers",
         tag="machines",
-        summary="List callers that are no machine",
+        summary="List unknown callers",
         paged=True,
         commands=("caller list",),
         command_example="caller list",
@@ -35,9 +35,9 @@ from forewarn.control.views import core
 def list_unknown_callers(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[s.UnknownCaller]:
-    """Addresses from which requests to the metadata endpoint came, and that belong to no machine
-    or to one that no longer exists, ordered by address. They are kept in memory, from the start of
-    the service and at most 1,024 of them: those with the fewest requests are forgotten first."""
+    """Addresses that have sent requests to the metadata endpoint and that belong to no machine, or
+    to one that no longer exists, ordered by address. They are kept in memory from the start of the
+    service, at most 1,024 of them; those with the fewest requests are forgotten first."""
     cursor = parse_name_cursor(after)
     last = "" if cursor is None else cursor[0]
     platform = context().platform

@@ -65,8 +65,11 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     notes: tuple[str, ...] = ()
     terms: dict[str, Any] = {"deadline": not_before} if command.deadline else {}
     if allowed_from != not_before:
-        waited_for = names(configurations_for(group, command.machines, now))
-        notes = (f"it is announced for {utc(allowed_from)}, when {waited_for} allow it",)
+        limits = names(configurations_for(group, command.machines, now))
+        notes = (
+            f"the event is announced for {utc(allowed_from)}, the next time that is allowed by"
+            f" {limits}",
+        )
         not_before = allowed_from
     terms["not_before"] = not_before
     if command.source is Source.USER:

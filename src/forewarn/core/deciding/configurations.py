@@ -77,4 +77,4 @@ def names(configurations: Iterable[MaintenanceConfiguration]) -> str:
 
 
 def opens_text(configurations: Iterable[MaintenanceConfiguration], at: Time) -> str:
-    return f"{names(configurations)} next allow it from {utc(at)} on"
+    return f"the next time that is allowed by {names(configurations)} is {utc(at)}"

@@ -399,8 +399,8 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     notes: tuple[str, ...] = ()
     if untold:
         notes = (
-            f"nobody has said where {listing(untold)} went; as far as is known, each is on the same"
-            " host as before. If one is on another host, record that",
+            f"the new host was not given for {listing(untold)}; each is assumed to be on the same"
+            " host as before. If it has moved, record its new host",
         )
     return Changes(
         finished(

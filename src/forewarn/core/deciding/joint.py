@@ -223,7 +223,7 @@ def _not_warned(machines: Sequence[str], active: Mapping[str, Event]) -> Hold:
     return Hold(
         kind=HoldKind.PLACEMENT,
         message=f"{listing(machines)} may be on host '{first.host}' and would not be warned: its"
-        " maintenance is not announced to them",
+        " maintenance has not been announced to them",
         since=first.raised_at,
         unblocked_by="an operator, by recording on which other host each of them is, or by"
         " cancelling the maintenance and planning it again",

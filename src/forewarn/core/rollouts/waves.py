@@ -42,8 +42,8 @@ def in_waves(
             return size
         if size < previous:
             return invalid(
-                f"wave '{text}' ends before the one in front of it; waves grow, for example 1, 5%,"
-                " 25%, 100%"
+                f"wave '{text}' is smaller than the wave before it; give waves in ascending order,"
+                " for example 1, 5%, 25%, 100%"
             )
         previous = size
         if size > (ends[-1] if ends else 0):  # a share of few lanes may be no more than before

@@ -90,8 +90,8 @@ def too_many(removals: Removals, most: int) -> Refused:
 
 def empties(removals: Removals) -> Refused:
     return conflict(
-        f"it names no machine, so that all {removals.count} machines would be removed from the"
-        f" inventory ({removals})",
+        f"it does not list any machines, so all {removals.count} machines would be removed from"
+        f" the inventory ({removals})",
         hint=Hint.REMOVE,
         about=str(removals.count),
     )

@@ -1,4 +1,4 @@
-"""Callers that are no machine: from which addresses requests came that belong to none.
+"""Unknown callers: addresses that have sent requests and belong to no machine.
 
 In memory and of limited size, however many addresses somebody has: if there are too many, those
 with the fewest requests are forgotten, so that a caller that goes on asking stays.

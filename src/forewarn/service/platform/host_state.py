@@ -211,7 +211,7 @@ def unhealthy_warning(host: Host, machines: Sequence[str]) -> str:
 def unannounced_warning(host: str, machines: Sequence[str]) -> str:
     """Warn a caller who puts machines on a host for which maintenance is planned."""
     return (
-        f"maintenance of host '{host}' is planned or under way, and is not announced to"
+        f"maintenance of host '{host}' is planned or under way, and has not been announced to"
         f" {listing(machines)}: cancel it and plan it again, or put the machines on another host"
     )
 
@@ -219,7 +219,7 @@ def unannounced_warning(host: str, machines: Sequence[str]) -> str:
 def uncertain_warning(host: str, machines: Sequence[str]) -> str:
     """Warn a caller whose file names a host for which maintenance is planned."""
     return (
-        f"maintenance of host '{host}' is planned or under way, and is not announced to"
+        f"maintenance of host '{host}' is planned or under way, and has not been announced to"
         f" {listing(machines)}, which the file has there: record where they are, and if they are"
         " there, cancel the maintenance and plan it again"
     )

@@ -388,7 +388,7 @@ class Hosts:
         if silent := list(self._platform.not_listening(names)):
             notes.append(
                 f"{len(silent):,} of {counted(len(names), 'machine')} will not be warned, because"
-                f" nobody there has polled in the last hour: {listing(silent)}"
+                f" no program there has polled in the last hour: {listing(silent)}"
             )
         return tuple(notes)
 

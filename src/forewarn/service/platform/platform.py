@@ -507,8 +507,8 @@ class Platform:
                 refusals.append(msgspec.structs.replace(expected, message=message, field=at))
         if refusals:
             return conflict(
-                f"nothing was done, because {len(refusals)} of {counted(len(machines), 'machine')}"
-                " are refused",
+                "nothing was done, because the request was refused for"
+                f" {len(refusals)} of {counted(len(machines), 'machine')}",
                 others=tuple(refusals),
             )
         return await self.announce_all(commands)

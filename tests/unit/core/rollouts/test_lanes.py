@@ -178,7 +178,7 @@ def test_waves_are_shares_of_all_and_the_canary_is_the_first(
         ((), ("101%",), "not the size of a wave"),
         ((), ("1.5",), "not the size of a wave"),
         ((), ("0",), "not the size of a wave"),
-        ((), ("50%", "1"), "ends before the one in front of it"),
+        ((), ("50%", "1"), "is smaller than the wave before it"),
         ((), ("1",) * 21, "at most 20 waves"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_chosen_time_outside_is_refused_and_an_override_is_on_record(service: 
     at = now(service) + HOUR
     kwargs: Any = {"type": EventType.REBOOT, "machines": ("web_0",), "by": "ops", "not_before": at}
     message = refused(service, node.platform.schedule(**kwargs))
-    assert "'nights' next allow it from 2027-01-15 22:00:00Z on" in message
+    assert "the next time that is allowed by 'nights' is 2027-01-15 22:00:00Z" in message
     outcome = run(service, node.platform.schedule(**kwargs, ignore_windows=True))
     assert event(service, outcome.event.id).ignore_windows
     waiting = service.schedule("Reboot", "web_1")

@@ -405,5 +405,6 @@ def test_the_maintenance_of_a_host_names_machines_that_will_not_be_warned(
         service, service._session.node.hosts.maintain("h1", MaintenanceMode.REBOOT, "operator")
     )
     assert (
-        "1 of 2 machines will not be warned, because nobody there has polled in the last hour: db-0"
+        "1 of 2 machines will not be warned, because no program there has polled in the last hour:"
+        " db-0"
     ) in outcomes.notes
