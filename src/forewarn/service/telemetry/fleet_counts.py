@@ -48,6 +48,7 @@ class FleetCounts:
         self._held: set[str] = set()  # wait for an operator
         self._expected_ends: dict[str, Time] = {}  # of started events
         self._self_paused: set[str] = set()  # rollouts
+        self._not_before: dict[str, Time] = {}  # of scheduled events
         self._deadlines: dict[str, list[tuple[Time, str]]] = {type: [] for type in TYPES}
         self._raised: Counter[tuple[str, str]] = Counter()
         self._ended: Counter[tuple[str, str]] = Counter()
@@ -66,9 +67,10 @@ class FleetCounts:
             self._rollout(rollout)
 
     def notice_left(self, now: Time) -> Iterator[tuple[str, float]]:
-        """Yield the seconds until the first NotBefore of scheduled events, by type."""
+        """Yield the seconds until the first NotBefore of scheduled events, by type; fewer than 0 if
+        it has passed."""
         for type, heap in self._deadlines.items():
-            while heap and self._events.get(heap[0][1]) != ("scheduled", type):
+            while heap and self._not_before.get(heap[0][1]) != heap[0][0]:
                 heapq.heappop(heap)
             if heap:
                 yield type, (heap[0][0] - now) / SECOND
@@ -165,7 +167,7 @@ class FleetCounts:
         )
         yield gauge(
             "forewarn_notice_left_seconds",
-            "Time until the first NotBefore of a scheduled event, by type",
+            "Time until the first NotBefore of a scheduled event, by type; negative if past",
             {(type,): left for type, left in self.notice_left(now)},
             "type",
         )
@@ -238,8 +240,11 @@ class FleetCounts:
         else:
             self._events[event.id] = state, type
             self._active[state, type] += 1
-            if event.status is Status.SCHEDULED and before is None:  # NotBefore never changes
-                heapq.heappush(self._deadlines[type], (event.not_before, event.id))
+        if event.status is not Status.SCHEDULED:
+            self._not_before.pop(event.id, None)
+        elif self._not_before.get(event.id) != event.not_before:  # new, or postponed
+            self._not_before[event.id] = event.not_before
+            heapq.heappush(self._deadlines[type], (event.not_before, event.id))
         if event.status is Status.STARTED and event.expected_end is not None:
             self._expected_ends[event.id] = event.expected_end
         else:

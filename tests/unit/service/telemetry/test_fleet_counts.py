@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Changes, Group, Machine, Now, Policy, apply, decide
+from forewarn.core import Changes, Group, Machine, Now, Policy, Refused, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
+from forewarn.core.time import HOUR
 from forewarn.service.telemetry.fleet_counts import FleetCounts
 from forewarn.service.telemetry.metrics import overdue
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample
@@ -124,6 +125,23 @@ def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
         assert dict(fleet_counts.notice_left(START)) == {"Reboot": 7_200}
         service.approve("web_1", late)
         assert dict(fleet_counts.notice_left(START)) == {}
+
+
+def test_a_postponed_deadline_counts_as_it_is_now() -> None:
+    fleet = """
+groups:
+  - {name: web, kind: availability-set, policy: {may_postpone: "2h"}, machines: [{name: web_0}]}
+  - {name: sql, kind: availability-set, machines: [{name: sql-0}]}
+"""
+    with Service(fleet) as service:
+        node = service._session.node
+        early = service.schedule("Reboot", "web_0", notice="1h")
+        service.schedule("Reboot", "sql-0", notice="2h")
+        done = service._session.run(node.platform.postpone(early.id, "test", duration=2 * HOUR))
+        assert not isinstance(done, Refused), done.message
+        notice_left = node.metrics.fleet_counts.notice_left
+        assert dict(notice_left(START)) == {"Reboot": 7_200}
+        assert dict(notice_left(START + 3 * HOUR)) == {"Reboot": -3_600}
 
 
 def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
