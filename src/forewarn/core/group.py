@@ -46,6 +46,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the machines that have not been evicted or deleted."""
         return frozenset(machine.name for machine in self.machines if machine.alive)
 
+    def away(self, event: Event) -> frozenset[str]:
+        """Return the resources of an event that have moved away and not come back to its host."""
+        if not event.left or not event.host:
+            return frozenset(event.left)
+        machines = self.named(event.left)
+        back = {name for name, machine in machines.items() if machine.host == event.host}
+        return frozenset(event.left) - back
+
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     id: str

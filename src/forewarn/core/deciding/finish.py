@@ -58,7 +58,7 @@ def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:
             continue
         if not alive_resources:
             items.append(ended(event, now, "all its machines are gone"))
-        elif event.status is Status.SCHEDULED and alive_resources <= set(event.left):
+        elif event.status is Status.SCHEDULED and alive_resources <= group.away(event):
             items.append(ended(event, now, f"settled: its machines have moved {moved_by}".rstrip()))
     return items
 

@@ -147,7 +147,8 @@ class Executor:
         """Return those of its machines that are alive and have not moved away."""
         group = self._store.groups.get(event.group) or Group(name=event.group)
         machines = group.named(event.resources)
-        stayed = (machines.get(name) for name in event.resources if name not in event.left)
+        away = group.away(event)
+        stayed = (machines.get(name) for name in event.resources if name not in away)
         return [machine for machine in stayed if machine is not None and machine.alive]
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:

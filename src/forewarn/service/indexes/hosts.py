@@ -170,6 +170,8 @@ class HostIndex:
                         claimed = self._disputed_by_host.setdefault(machine.disputed, {})
                         claimed[machine.name] = group.name
         if events is not group.events:
+            if changed := _deleted(events) ^ _deleted(group.events):
+                self._changed |= {machine.host for machine in group.named(changed).values()}
             for event in events:
                 if event.host:
                     self._changed.add(event.host)
@@ -195,7 +197,7 @@ class HostIndex:
         events = self.maintenance_of(host)
         if not events or any(event.status is not Status.SCHEDULED for event in events):
             return ()
-        warned = {name for event in events for name in event.resources if name not in event.left}
+        warned = {name for event in events for name in event.resources}
         there = self.machines_on(host) + self._alive(self._disputed_by_host.get(host, {}))
         # Maintenance that is split concerns one update domain at a time.
         domains = {event.joint.domain for event in events if event.joint is not None}
@@ -211,3 +213,13 @@ class HostIndex:
             event.traits.deletes and event.status is Status.STARTED and machine in event.resources
             for event in (self._store.groups[group].events if group else ())
         )
+
+
+def _deleted(events: Iterable[Event]) -> set[str]:
+    """Return the machines whose delete has started."""
+    return {
+        name
+        for event in events
+        if event.traits.deletes and event.status is Status.STARTED
+        for name in event.resources
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.commands import Define
+from forewarn.core.time import DAY
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -167,6 +168,36 @@ def test_what_came_later_is_named_as_not_told(service: Service) -> None:
     report = service._session.node.hosts.explain("h1")
     assert not isinstance(report, Refused)
     assert "not announced to machines added later: c0" in report.message
+
+
+def test_who_came_later_and_is_being_deleted_holds_nothing_back() -> None:
+    driver = Hesitant()
+    driver.answer = Again(DAY)
+    with Service(FLEET, driver=driver) as service:
+        node = service._session.node
+        maintain(service, "h1")
+        service._session.run(node.platform.record_move("c0", "h1", "test"))
+        service.clock.advance("20m")
+        assert {e.status for e in node.hosts.events_about("h1")} == {Status.SCHEDULED}
+        service._session.run(node.removals.delete("c0", "test"))
+        service.clock.advance("20m")  # its delete has started, and takes as long as it likes
+        assert [e.status for e in node.store.groups["c"].events] == [Status.STARTED]
+        assert {e.status for e in node.hosts.events_about("h1")} == {Status.STARTED}
+
+
+def test_who_comes_back_to_its_host_is_known_to_be_warned() -> None:
+    two = "{name: a0, host: h1, update_domain: 0}, {name: a1, host: h1, update_domain: 0}"
+    fleet = FLEET.replace("a, kind: standalone", "a, kind: availability-set")
+    fleet = fleet.replace("{name: a0, host: h1}", two)
+    driver = Hesitant()
+    with Service(fleet, driver=driver) as service:
+        maintain(service, "h1")
+        record_move = service._session.node.platform.record_move
+        for machine, host in (("a0", "h2"), ("a0", "h1"), ("a1", "h2")):
+            service._session.run(record_move(machine, host, "test"))
+        service.clock.advance("15m")
+    (task,) = driver.performed
+    assert [machine.name for machine in task.machines] == ["a0", "b0"]
 
 
 def test_a_driver_that_cannot_be_asked_is_a_refusal() -> None:
