@@ -123,6 +123,12 @@ def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> A
     return None
 
 
+def unwarned(event: Event, now: Now) -> bool:
+    """Does it not start because there are machines on its host that do not know of it?"""
+    planned = event.status is Status.SCHEDULED and event.joint is not None
+    return planned and bool(now.unwarned.get(event.host))
+
+
 def earliest(rollout: Rollout, now: Now) -> Time:
     return ceil_second(now.at + now.rules.paced(rollout.event_notice))
 
@@ -348,10 +354,13 @@ class _Decision:
         )
 
     def _wait_for_events(self, lane: LaneProgress) -> None:
-        """Wait for the lane's active events; withdraw those whose window has closed."""
+        """Wait for the lane's active events; withdraw those whose window has closed, and those that
+        cannot start because machines have come to their host that were not warned."""
         self._waits.append(lane.wait(self.rollout))
         for event in lane.active:
-            if event.status is Status.SCHEDULED and event.span and event.span.closes is not None:
+            if self.rollout.running and unwarned(event, self.now):
+                self._withdraw.append(event)
+            elif event.status is Status.SCHEDULED and event.span and event.span.closes is not None:
                 if event.span.closes <= self.now.at:
                     self._withdraw.append(event)
                 else:

@@ -26,7 +26,7 @@ from forewarn.core.registry import (
 from forewarn.core.retiming import Correction
 from forewarn.core.rollouts.lanes import split_steps
 from forewarn.core.rollouts.model import BY_ITSELF, Conflicts, Gate, Rollout, Step, Switch, caused
-from forewarn.core.rollouts.next_step import GateAnswer, Next, decide
+from forewarn.core.rollouts.next_step import GateAnswer, Next, decide, unwarned
 from forewarn.core.rollouts.progress import Configurations, RolloutProgress, covered
 from forewarn.core.time import Now, Time
 from forewarn.service.engine import otel
@@ -46,6 +46,7 @@ RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next"
+UNWARNED = "it is announced again, also to machines that have come to its host"
 TOO_LATE = "the deadline of the rollout has passed"
 
 log = logger("forewarn")
@@ -284,12 +285,18 @@ class RolloutReconciler:
 
     async def _withdraw(self, rollout: Rollout, events: Sequence[Event]) -> None:
         """Withdraw those of the events that have not started by now."""
-        aborted = rollout.aborted
-        deadline, now = rollout.deadline, self._writer.now().at
-        closed = CLOSED if deadline is None or now < deadline else TOO_LATE
-        by, why = (aborted.by, ABORTED) if aborted else (rollout.name, closed)
+        now = self._writer.now()
+        reasons: dict[tuple[str, str], dict[str, Event]] = {}
+        for event in events:
+            reasons.setdefault(_withdrawal(rollout, event, now), {})[event.id] = event
         await self._writer.commit(
-            lambda states: CommitPlan(withdrawals(states, {e.id: e for e in events}, by, why))
+            lambda states: CommitPlan(
+                [
+                    command
+                    for (by, why), ids in reasons.items()
+                    for command in withdrawals(states, ids, by, why)
+                ]
+            )
         )
 
     async def _resolve_conflict(self, rollout: Rollout, step: Step, why: str) -> None:
@@ -363,6 +370,15 @@ class _Tracked:
             self.rebuild(rollout, self.events)
         self.progress.machines_of = self._announcer.step_machines(self.lanes.read).present
         return decide(self.progress, self.gate_answers, now)
+
+
+def _withdrawal(rollout: Rollout, event: Event, now: Now) -> tuple[str, str]:
+    """Return who withdraws an event of a rollout, and why."""
+    if rollout.aborted:
+        return rollout.aborted.by, ABORTED
+    if rollout.deadline is not None and now.at >= rollout.deadline:
+        return rollout.name, TOO_LATE
+    return rollout.name, UNWARNED if unwarned(event, now) else CLOSED
 
 
 def withdrawals(

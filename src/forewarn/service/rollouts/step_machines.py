@@ -74,7 +74,7 @@ class StepMachines:
 
 
 class Touched:
-    """Machines that have changed, and the hosts that they have come to."""
+    """Machines that have changed, and the hosts that they have, or may have, come to."""
 
     def __init__(self, machines: frozenset[str], hosts: frozenset[str]) -> None:
         self.machines, self.hosts = machines, hosts
@@ -117,7 +117,7 @@ def touched_by(commit: Commit) -> Touched:
             match item:
                 case MachinePut(machine=machine):
                     machines.add(machine.name)
-                    hosts.add(machine.host)
+                    hosts.update({machine.host, machine.disputed} - {""})
                 case MachineRemoved(name=name):
                     machines.add(name)
                 case EventMoved(event=event) if event.traits.deletes:

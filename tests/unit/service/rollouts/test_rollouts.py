@@ -944,3 +944,42 @@ def test_a_host_that_becomes_a_conflict_while_it_runs(
     assert state(service, id) == outcome
     lanes = {lane.lane.name: lane.steps for lane in report_of(service, id).next.lanes}
     assert [step.state.value for step in lanes["h2"]] == host
+
+
+# Machines that come later.
+
+
+def move(service: Service, machine: str, host: str) -> None:
+    done = service._session.run(service._session.node.platform.record_move(machine, host, "test"))
+    assert not isinstance(done, Refused), done.message
+    service._session.settle()
+
+
+def test_a_machine_that_comes_to_an_announced_host_is_warned_too(service: Service) -> None:
+    id = start(service, selection=Selection(hosts=("h1",)))
+    service.clock.advance("10m")
+    do(service, "pause", id)
+    added = FLEET + "      - {name: db_2, update_domain: 0, host: h1}\n"
+    service._session.run(service._session.node.fleet_apply.text(added, by="test"))
+    service._session.settle()
+    assert {event.resources for event in active(service)} == {("web_0",), ("db_0",)}
+    do(service, "resume", id)  # until then, nothing is withdrawn or announced
+    assert {event.resources for event in active(service)} == {("web_0",), ("db_0", "db_2")}
+    assert all("also to machines that have come" in event.ending for event in past(service))
+    service.clock.advance("1h")
+    assert state(service, id) == "done"
+
+
+def test_a_host_of_which_it_is_not_certain_who_is_on_it_pauses_the_rollout(
+    service: Service,
+) -> None:
+    id = start(service, selection=Selection(hosts=("h1",)))
+    move(service, "web_1", "h3")
+    claimed = FLEET.replace(
+        "web_1, update_domain: 1, host: h2", "web_1, update_domain: 1, host: h1"
+    )
+    done = service._session.run(service._session.node.fleet_apply.text(claimed, by="test"))
+    assert not isinstance(done, Refused)
+    service._session.settle()
+    assert state(service, id) == "paused"
+    assert "it is not certain which machines are on host 'h1'" in waits(service, id)
