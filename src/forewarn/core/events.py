@@ -171,10 +171,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Postponement(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has postponed an event, at whose request, and from when to when."""
+    """That an event was postponed: by whom, and from when to when.
+
+    Of joint events, another group may have asked. Groups learn nothing about each other, so both
+    names are empty then; those of its own event have them.
+    """
 
     by: str
-    group: str  # whose policy has allowed it; of joint events, another group may have asked
+    group: str  # whose policy has allowed it
     at: Time
     before: Time  # NotBefore until then
     after: Time

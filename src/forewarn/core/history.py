@@ -408,8 +408,8 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
             return by, note
         case Move.POSTPONE if event.postponed:
             last = event.postponed[-1]
-            other = "" if last.group == event.group else f", with group {last.group}"
-            return by, f"from {utc(last.before)} to {utc(last.after)}{other}"
+            jointly = "" if last.group else ", with the whole maintenance of its host"
+            return by, f"from {utc(last.before)} to {utc(last.after)}{jointly}"
         case Move.APPROVE if event.approved is not None:
             return event.approved.by, note
         case Move.START if event.approved is not None:

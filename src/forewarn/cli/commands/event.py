@@ -556,7 +556,8 @@ def _postponed(event: s.Event) -> str:
         return ""
     first, last = event.postponed[0], event.postponed[-1]
     times = counted(len(event.postponed), "time")
-    return f", postponed {times} from {time_text(first.before)}, last by {last.by}"
+    last_by = f"last by {last.by}" if last.by else "last with the maintenance of its host"
+    return f", postponed {times} from {time_text(first.before)}, {last_by}"
 
 
 def _status(event: s.Event, held: str) -> str:

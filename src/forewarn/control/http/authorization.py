@@ -174,11 +174,13 @@ def require_host(call: CallContext, name: str, *, whole: bool = True) -> None:
 
 
 def host_within_limit(call: CallContext, name: str) -> bool:
-    """Whether all machines and events of a host are within the limit; an empty host is not."""
+    """Whether all machines and events of a host, and machines that may be on it, are within the
+    limit; an empty host is not."""
     if not call.limited:
         return True
-    groups = groups_on_host(call, name)
-    return host_visible(call, name) and all(map(call.sees, groups))
+    index = call.platform.machine_index
+    disputed = {index.group_of(machine.name) or "" for machine in call.hosts.disputed_on(name)}
+    return host_visible(call, name) and all(map(call.sees, groups_on_host(call, name) | disputed))
 
 
 def host_visible(call: CallContext, name: str) -> bool:

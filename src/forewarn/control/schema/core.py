@@ -151,10 +151,11 @@ class Approval(msgspec.Struct, kw_only=True):
 class Postponement(msgspec.Struct, kw_only=True):
     """That an event was postponed."""
 
-    by: Annotated[str, doc("Who postponed it.")]
-    group: Annotated[
-        str, doc("Group that asked for it; of maintenance of a host, all groups' events move.")
+    by: Annotated[
+        str,
+        doc("Who postponed it; empty if another group has postponed the maintenance of its host."),
     ]
+    group: Annotated[str, doc("Group that asked for it; empty if it was another group.")]
     at: Annotated[w.Moment, doc("When.")]
     before: Annotated[w.Moment, doc("`not_before` until then.")]
     after: Annotated[w.Moment, doc("`not_before` since then.")]

@@ -306,9 +306,11 @@ def _postpone(group: Group, command: c.Postpone, now: Now) -> Changes | Refused:
         return unknown(f"event {command.id} has started, or is over, and cannot be postponed")
     if command.not_before <= event.not_before:
         return conflict(f"event {event.id} can only be postponed to a later time")
+    own = command.group == group.name
+    by = command.by if own else ""
     postponement = Postponement(
-        by=command.by,
-        group=command.group,
+        by=by,
+        group=command.group if own else "",
         at=now.at,
         before=event.not_before,
         after=command.not_before,
@@ -319,7 +321,7 @@ def _postpone(group: Group, command: c.Postpone, now: Now) -> Changes | Refused:
         not_before=command.not_before,
         postponed=(*event.postponed, postponement),
     )
-    return Changes((EventMoved(Move.POSTPONE, after, command.by),), event.id)
+    return Changes((EventMoved(Move.POSTPONE, after, by),), event.id)
 
 
 def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:

@@ -107,6 +107,9 @@ class Hosts:
     def machines_on(self, name: str) -> list[Machine]:
         return self._host_index.machines_on(name)
 
+    def disputed_on(self, name: str) -> list[Machine]:
+        return self._host_index.disputed_on(name)
+
     def events_about(self, name: str) -> list[Event]:
         return self._host_index.events_about(name)
 

@@ -272,8 +272,8 @@ class Platform:
             together = members(states, current.joint) if current.joint else {event.group: current}
             if len(together) > 1:
                 notes.append(
-                    f"the whole maintenance of host '{event.host}' is postponed, for groups"
-                    f" {listing(list(together))}"
+                    f"the whole maintenance of host '{event.host}' is postponed, for all groups"
+                    " on it"
                 )
             commands = [
                 (group, c.Postpone(id=e.id, by=by, group=event.group, not_before=not_before))
