@@ -23,6 +23,10 @@ groups:
       - {name: web_2, spot: true}
 """
 
+WINDOWS = (
+    "maintenance windows and blackouts that were set for its machines, and could start outside of"
+    " them"
+)
 VERBS = {
     ("machine", "delete", "web_0"): "machine web_0 of group web on host h1 would be deleted, with"
     " 5 min of notice",
@@ -34,6 +38,12 @@ VERBS = {
     ("group", "evict", "web"): "2 spot machines of web would be evicted: web_1, web_2",
     ("group", "scale-in", "web", "--to", "1"): "2 of the 3 machines of web would be deleted, those"
     " with the highest numbers first",
+    ("event", "schedule", "Reboot", "web_0", "--ignore-windows"): "Reboot of web_0 would ignore the"
+    f" {WINDOWS}",
+    ("host", "maintain", "h1", "--ignore-windows"): "maintenance of host h1 (machines web_0) would"
+    f" ignore the {WINDOWS}",
+    ("host", "degrade", "h1", "--ignore-windows"): "emptying of host h1 (machines web_0) would"
+    f" ignore the {WINDOWS}",
     ("host", "fail", "h1"): "host h1 would fail now, without notice for 1 machine: web_0",
 }
 
@@ -81,6 +91,31 @@ def test_an_approval_is_asked_about_while_there_is_notice_left(
     assert event.status == "Started"
     monkeypatch.undo()
     assert typed(service, "event", "approve", event.id).exit_code == 0  # nothing is taken away
+    service.clock.advance("1h")
+
+
+def test_an_approval_that_ignores_windows_is_asked_about_even_if_the_notice_has_passed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackout = ("group", "policy", "web", "--blackout", "2027-01-01 to 2027-02-01")
+    event = service.schedule("Reboot", "web_0", notice="20m")
+    assert typed(service, *blackout).exit_code == 0
+    service.clock.advance("1h")
+    approval = "event", "approve", event.id, "--ignore-windows"
+    refused = typed(service, *approval)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(
+        f"forewarn: Reboot of web_0 in group web would ignore the {WINDOWS}"
+    )
+    assert event.status == "Scheduled"
+    monkeypatch.setattr(confirm, "_on_terminal", lambda: True)
+    assert typed(service, *approval, answer="y\n").exit_code == 0
+    service._session.settle()
+    assert event.status == "Started"
+    history = typed(service, "history", "--event", event.id).stdout
+    assert "it ignores windows and blackouts" in history
+    monkeypatch.undo()
+    assert typed(service, "group", "policy", "web", "--blackout", "none").exit_code == 0
     service.clock.advance("1h")
 
 

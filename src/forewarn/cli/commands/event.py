@@ -42,6 +42,11 @@ ADVICE = {
     "accept-clock": "if the wall clock is right, run: forewarn clock accept",
 }
 
+# After what a command announces, for a confirmation of --ignore-windows.
+WOULD_IGNORE_WINDOWS = (
+    "would ignore the maintenance windows and blackouts that were set for its machines, and could"
+    " start outside of them"
+)
 NO_MATCH = "no scheduled event matches"
 
 app = typer.Typer(no_args_is_help=True)
@@ -211,6 +216,7 @@ def schedule(
             autocompletion=completion.one_of("Platform", "User"),
         ),
     ] = "Platform",
+    yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -239,6 +245,8 @@ def schedule(
         ticket=ticket,
         source=source,
     )
+    if ignore_windows and not yes:
+        confirm(f"{event_type} of {listing(names)} {WOULD_IGNORE_WINDOWS}")
     with service(url) as client:
         print_outcome(client.schedule(request), json, client)
 
@@ -253,8 +261,13 @@ def approve(
 ) -> None:
     """Approve an event as an operator, so that it can start before its notice has passed."""
     with service(url) as client:
-        if not yes and (shortened := _shortened(client.event(id), client.status().clock.now)):
-            confirm(shortened)
+        if not yes:
+            event = client.event(id)
+            broken = [_shortened(event, client.status().clock.now)]
+            if ignore_windows and event.status == "Scheduled":
+                broken.append(f"{_described(event)} {WOULD_IGNORE_WINDOWS}")
+            if promises := "; ".join(filter(None, broken)):
+                confirm(promises)
         print_outcome(client.approve(id, ignore_windows=ignore_windows), json, client)
 
 
@@ -263,12 +276,16 @@ def _shortened(event: s.Event, now: datetime) -> str:
     left = round((event.not_before - now).total_seconds())
     if event.status != "Scheduled" or event.approved is not None or left <= 0:
         return ""
-    host = f" (maintenance of host {event.host})" if event.host else ""
     return (
-        f"{event.type} of {listing(event.machines)} in group {event.group}{host} could start at"
-        f" once, and its machines would lose their remaining notice of {in_words(left * SECOND)}"
-        f" (until {time_text(event.not_before)})"
+        f"{_described(event)} could start at once, and its machines would lose their remaining"
+        f" notice of {in_words(left * SECOND)} (until {time_text(event.not_before)})"
     )
+
+
+def _described(event: s.Event) -> str:
+    """Return which event a command is about, for a confirmation."""
+    host = f" (maintenance of host {event.host})" if event.host else ""
+    return f"{event.type} of {listing(event.machines)} in group {event.group}{host}"
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 
 from forewarn.cli import completion
 from forewarn.cli.commands.event import (
+    WOULD_IGNORE_WINDOWS,
     IgnoreWindows,
     Ticket,
     parse_time,
@@ -29,6 +30,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.core.fleet import Health
 from forewarn.core.time import SECOND
@@ -144,6 +146,7 @@ def maintain(
         int | None, typer.Option(help="Duration of the impact; 0 for none, -1 for unknown.")
     ] = None,
     ticket: Ticket = "",
+    yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -161,7 +164,14 @@ def maintain(
         ticket=ticket,
     )
     with service(url) as client:
+        if ignore_windows and not yes:
+            _confirm_ignoring_windows(client, "maintenance", name)
         print_outcomes(client.on_host("maintain", name, request), json, client)
+
+
+def _confirm_ignoring_windows(client: ControlClient, what: str, name: str) -> None:
+    machines = listing(client.host(name).machines)
+    confirm(f"{what} of host {name} (machines {machines}) {WOULD_IGNORE_WINDOWS}")
 
 
 @app.command()
@@ -170,6 +180,7 @@ def degrade(
     notice: Annotated[str, typer.Option(help="Time until it is expected to fail, e.g. 7d.")] = "7d",
     note: Note = "",
     ignore_windows: IgnoreWindows = False,
+    yes: Yes = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
@@ -180,6 +191,8 @@ def degrade(
         ignore_windows=ignore_windows,
     )
     with service(url) as client:
+        if ignore_windows and not yes:
+            _confirm_ignoring_windows(client, "emptying", name)
         print_outcomes(client.on_host("degrade", name, request), json, client)
 
 

@@ -314,7 +314,7 @@ def _span_holds(event: Event, now: Now) -> list[Hold]:
             message="its window has not opened" if early else "its window has closed",
             since=event.raised_at if early else span.closes or span.opens,
             until=span.opens if early else None,
-            unblocked_by="nobody before the window opens" if early else "a new announcement",
+            unblocked_by=WINDOWS_OVERRIDE if early else "a new announcement",
         )
     ]
 

@@ -96,9 +96,7 @@ class JointState:
         self, active: Mapping[str, Event], now: Now
     ) -> tuple[MaintenanceConfiguration, ...]:
         """Return the configurations that the events of a joint have to obey. An operator's override
-        of one of them is one for all."""
-        if any(event.ignore_windows for event in active.values()):
-            return ()
+        is for one event: what the other groups have been promised stands."""
         found = [configurations_of(self.groups[name], event, now) for name, event in active.items()]
         return tuple(dict.fromkeys(c for configurations in found for c in configurations))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
@@ -31,7 +30,7 @@ from forewarn.core import (
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.deciding import joint
-from forewarn.core.deciding.holds import Hold, with_clock
+from forewarn.core.deciding.holds import Hold, window_open, with_clock
 from forewarn.core.deciding.joint import members
 from forewarn.core.deciding.postpone import postponed_until
 from forewarn.core.deciding.removals import policy_problem
@@ -247,8 +246,40 @@ class Platform:
         return tuple(notes)
 
     async def approve(self, id: str, by: str, *, ignore_windows: bool = False) -> Outcome | Refused:
-        approve = partial(c.OperatorApprove, by=by, ignore_windows=ignore_windows)
-        return await self._submit_for_event(id, lambda id: approve(id=id))
+        event = await self._active_event(id)
+        if isinstance(event, Refused):
+            return event
+        command = c.OperatorApprove(id=event.id, by=by, ignore_windows=ignore_windows)
+        held: tuple[str, ...] = ()
+
+        def plan(states: States) -> CommitPlan:
+            nonlocal held
+            held = self._held_by_windows_of_others(states, event) if ignore_windows else ()
+            return CommitPlan([(event.group, command)], notes=held)
+
+        done = await self.writer.commit(plan)
+        if isinstance(done, Refused):
+            return done
+        return _outcome(await self.events([event.id]), (*held, *done[0].notes))
+
+    def _held_by_windows_of_others(self, states: States, event: Event) -> tuple[str, ...]:
+        """Return a note for an operator who lets an event of a joint ignore its windows, if those
+        of other groups hold it nevertheless."""
+        if event.joint is None:
+            return ()
+        now = self.writer.now()
+        held = [
+            f"'{name}' (event {other.id})"
+            for name, other in members(states, event.joint).items()
+            if other.id != event.id and not window_open(states[name], other, now)
+        ]
+        if not held:
+            return ()
+        return (
+            f"the maintenance of host '{event.host}' starts for all its groups together, and the"
+            f" windows and blackouts of {listing(held)} still hold it; to ignore those as well,"
+            " approve these events in the same way",
+        )
 
     async def postpone(
         self, id: str, by: str, *, until: Time | None = None, duration: Duration = 0

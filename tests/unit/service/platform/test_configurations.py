@@ -169,6 +169,47 @@ def test_a_chosen_time_outside_is_refused_and_an_override_is_on_record(service: 
     assert event(service, waiting.id).started_at == now(service)
 
 
+def test_an_override_breaks_the_promise_to_one_group_and_names_those_that_stand(
+    service: Service,
+) -> None:
+    service.document("web_0")
+    service.document("db-0")
+    node = service._session.node
+    noon = Blackout(begins=now(service), ends=now(service) + 5 * HOUR, text="release day")
+    policy(service, "web", windows=(parse_window("20:00-23:00"),))
+    policy(service, "db", blackouts=(noon,))
+    outcomes = run(service, node.hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    ids = {e.group: e.id for e in outcomes.events}
+    outcome = run(service, node.platform.approve(ids["web"], "ops", ignore_windows=True))
+    assert outcome.notes == (
+        "the maintenance of host 'h1' starts for all its groups together, and the windows and"
+        f" blackouts of 'db' (event {ids['db']}) still hold it; to ignore those as well, approve"
+        " these events in the same way",
+    )
+    run(service, node.platform.approve(ids["db"], "ops"))
+    (hold,) = run(service, node.platform.explain(ids["web"])).holds
+    assert "'group db' has a blackout until 2027-01-15 13:00:00Z" in hold.message
+    service.clock.advance("5h")
+    assert {event(service, id).started_at for id in ids.values()} == {noon.ends}
+
+
+def test_all_events_of_a_host_in_a_rollout_can_be_let_out_of_its_window(service: Service) -> None:
+    node = service._session.node
+    wanted = RolloutRequest(
+        type=EventType.REBOOT,
+        selection=Selection(hosts=("h1",)),
+        by="ops",
+        windows=(parse_window("22:00-02:00"),),
+    )
+    run(service, node.rollouts.start(wanted))
+    first, second = [e.id for e in node.platform.active()]
+    outcome = run(service, node.platform.approve(first, "ops", ignore_windows=True))
+    assert second in outcome.notes[0]
+    assert event(service, first).started_at is None
+    run(service, node.platform.approve(second, "ops", ignore_windows=True))
+    assert event(service, first).started_at == event(service, second).started_at == now(service)
+
+
 def test_a_failing_host_is_emptied_in_the_last_window_or_at_the_deadline(service: Service) -> None:
     configure(service, "22:00-04:00")
     hosts = service._session.node.hosts
