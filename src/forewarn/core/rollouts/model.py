@@ -12,6 +12,7 @@ import enum
 import msgspec
 
 from forewarn.core.events import UNKNOWN_DURATION, EventType
+from forewarn.core.rollouts.selection import Exclusions
 from forewarn.core.time import MINUTE, Duration, Time
 from forewarn.core.windows import Window
 
@@ -90,6 +91,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: Time
     moves: bool = False  # a live migration of the machines on hosts
     selection: str = ""  # as text
+    exclusions: Exclusions = Exclusions()
     size: Size = Size(machines=0, groups=0, hosts=0)
     notice: Duration | None = None
     short_notice: bool = False

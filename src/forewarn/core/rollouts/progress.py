@@ -28,7 +28,7 @@ class StepState(enum.Enum):
     STARTED = "started"
     DONE = "done"
     NOTHING = "nothing to do"  # its machines no longer exist, or have moved away
-    SKIPPED = "skipped"  # by an operator, or because its host has a conflict
+    SKIPPED = "skipped"  # by an operator, because its host has a conflict, or as it is excluded
     CANCELLED = "cancelled"  # by an operator: it blocks its lane until the rollout is resumed
 
     @property
@@ -163,9 +163,11 @@ class RolloutProgress:
         events: Mapping[str, Sequence[Event]],  # by cause, in the order of raising
         machines_of: Callable[[Step], Sequence[str]],
         configurations_of: Callable[[Step], Configurations] = lambda _: (),
+        excluded: Callable[[Step], bool] = lambda _: False,
     ) -> None:
         self.rollout = rollout
         self.configurations_of = configurations_of
+        self.excluded = excluded
         self.events = {cause: list(caused) for cause, caused in events.items()}
         self.machines_of = machines_of
         self._skipped = frozenset(rollout.skipped)
@@ -215,7 +217,10 @@ class RolloutProgress:
         return (event for number in self.begun for event in self.lanes[number].active)
 
     def _progress(self, lane: Lane) -> LaneProgress:
-        return lane_progress(self.rollout, lane, self.events, self.machines_of, self._skipped)
+        return lane_progress(self.rollout, lane, self.events, self.machines_of, self._skips)
+
+    def _skips(self, step: Step) -> bool:
+        return step.cause in self._skipped or self.excluded(step)
 
     def _classify(self, number: int) -> None:
         lane = self.lanes[number]
@@ -246,11 +251,11 @@ def lane_progress(
     lane: Lane,
     events: Mapping[str, Sequence[Event]],
     machines_of: Callable[[Step], Sequence[str]],
-    skipped: frozenset[str] = frozenset(),
+    skips: Callable[[Step], bool],
 ) -> LaneProgress:
     steps = tuple(
-        step_progress(rollout, s, events.get(s.cause, ()), machines_of, s.cause in skipped)
-        for s in lane.steps
+        step_progress(rollout, step, events.get(step.cause, ()), machines_of, skips)
+        for step in lane.steps
     )
     done = [progress for progress in steps if progress.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
@@ -276,10 +281,10 @@ def step_progress(
     step: Step,
     events: Sequence[Event],
     machines_of: Callable[[Step], Sequence[str]],
-    skipped: bool = False,
+    skips: Callable[[Step], bool],
 ) -> StepProgress:
     if not events:
-        if skipped:
+        if skips(step):
             return StepProgress(step=step, state=StepState.SKIPPED)
         state = StepState.WAITING if machines_of(step) else StepState.NOTHING
         return StepProgress(step=step, state=state)
@@ -294,7 +299,7 @@ def step_progress(
         return StepProgress(step=step, state=state, events=latest)
     if any(event.status is Status.FINISHED for event in latest):
         state = StepState.DONE
-    elif skipped:
+    elif skips(step):
         state = StepState.SKIPPED
     elif not any(event.cancelled_by for event in latest) or not machines_of(step):
         state = StepState.NOTHING

@@ -48,6 +48,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return not any(getattr(self, field) for field in _OPTIONS)
 
     @property
+    def exclusions(self) -> Exclusions:
+        return Exclusions(**{field: getattr(self, f"exclude_{field}") for field in _OPTIONS})
+
+    @property
     def hosts_alone(self) -> bool:
         """Is it about hosts, with whatever is on them?"""
         about_hosts = bool(self.hosts or self.host_labels)
@@ -63,6 +67,40 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(parts)
 
 
+class Exclusions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rollout leaves out, also if it comes to be so while the rollout is under way."""
+
+    groups: tuple[str, ...] = ()
+    labels: tuple[Selector, ...] = ()
+    machines: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    host_labels: tuple[Selector, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != Exclusions()
+
+
+class Excluded:
+    """Answers what is left out: by its name, its labels, its group or its host."""
+
+    def __init__(self, exclusions: Exclusions) -> None:
+        self._exclusions = exclusions
+        self._groups = frozenset(exclusions.groups)
+        self._machines = _Names(exclusions.machines)
+        self._hosts = _Names(exclusions.hosts)
+
+    def machine(self, group: Group, machine: Machine) -> bool:
+        """Is this machine left out, whatever host it is on?"""
+        if group.name in self._groups or machine.name in self._machines:
+            return True
+        labels = self._exclusions.labels
+        return bool(labels) and _any(labels, labels_of(group, machine))
+
+    def host(self, host: Host) -> bool:
+        """Is this host left out, whatever is on it?"""
+        return host.name in self._hosts or _any(self._exclusions.host_labels, host.labels)
+
+
 class Scope:
     """A selection, resolved against a fleet: the hosts it names, and whether it has a machine."""
 
@@ -70,21 +108,20 @@ class Scope:
         self,
         selection: Selection,
         selected: tuple[str, ...],
-        excluded: frozenset[str],
+        excluded_hosts: frozenset[str],
     ) -> None:
-        self._selection, self._excluded = selection, excluded
-        self.hosts = tuple(name for name in selected if name not in excluded)
+        self._selection, self._excluded_hosts = selection, excluded_hosts
+        self._excluded = Excluded(selection.exclusions)
+        self.hosts = tuple(name for name in selected if name not in excluded_hosts)
         self._narrowed = frozenset(self.hosts) if selection.hosts or selection.host_labels else None
         self._machines = _Names(selection.machines)
-        self._excluded_machines = _Names(selection.exclude_machines)
-        self._excluded_groups = frozenset(selection.exclude_groups)
 
     def has(self, group: Group, machine: Machine) -> bool:
         """Is this machine selected?"""
         selection = self._selection
         if self._narrowed is not None and machine.host not in self._narrowed:
             return False
-        if machine.host in self._excluded or self.excludes(group, machine):
+        if machine.host in self._excluded_hosts or self.excludes(group, machine):
             return False
         if selection.machines and machine.name not in self._machines:
             return False
@@ -92,12 +129,7 @@ class Scope:
 
     def excludes(self, group: Group, machine: Machine) -> bool:
         """Is this machine left out, by its name, its labels or its group?"""
-        selection = self._selection
-        if group.name in self._excluded_groups or machine.name in self._excluded_machines:
-            return True
-        return bool(selection.exclude_labels) and _any(
-            selection.exclude_labels, labels_of(group, machine)
-        )
+        return self._excluded.machine(group, machine)
 
 
 def resolve(
@@ -115,18 +147,16 @@ def resolve(
     if problem := _unknown_machine(wanted, groups) if wanted else None:
         return problem
     selected = _matching(selection.hosts, hosts) if selection.hosts else tuple(sorted(hosts))
-    excluded = _matching(selection.exclude_hosts, hosts)
     if isinstance(selected, Refused):
         return selected
-    if isinstance(excluded, Refused):
-        return excluded
+    if isinstance(left_out := _matching(selection.exclude_hosts, hosts), Refused):
+        return left_out
     if selection.host_labels:
         labels = selection.host_labels
         selected = tuple(name for name in selected if _any(labels, hosts[name].labels))
-    by_label = (
-        name for name, host in hosts.items() if _any(selection.exclude_host_labels, host.labels)
-    )
-    return Scope(selection, selected, frozenset((*excluded, *by_label)))
+    excluded = Excluded(selection.exclusions)
+    excluded_hosts = frozenset(name for name, host in hosts.items() if excluded.host(host))
+    return Scope(selection, selected, excluded_hosts)
 
 
 def _matching(wanted: Iterable[str], hosts: Mapping[str, Host]) -> tuple[str, ...] | Refused:

@@ -77,13 +77,14 @@ class Announcer:
         self._writer = platform.writer
 
     def step_machines(
-        self, on_read: Callable[[str, Sequence[str]], None] | None = None
+        self, rollout: Rollout, on_read: Callable[[str, Sequence[str]], None] | None = None
     ) -> StepMachines:
-        return StepMachines(self._store, self._hosts, self._platform.machine_index, on_read)
+        index = self._platform.machine_index
+        return StepMachines(self._store, self._hosts, index, rollout.exclusions, on_read)
 
-    def configurations_of(self, step: Step) -> Configurations:
+    def configurations_of(self, rollout: Rollout, step: Step) -> Configurations:
         """Return the configurations that a step has to obey now."""
-        machines = self.step_machines()
+        machines = self.step_machines(rollout)
         return machines.configurations(machines.present(step), self._writer.now())
 
     async def announce(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
@@ -91,10 +92,11 @@ class Announcer:
         for _ in range(ANNOUNCE_TRIES):
             now = self._writer.now()
             attempt = _Attempt(self._platform, self._hosts, rollout, step)
-            machines = tuple(self.step_machines().present(step))
+            step_machines = self.step_machines(rollout)
+            machines = tuple(step_machines.present(step))
             if not machines:
                 return AnnounceResult.OVERTAKEN  # they have left since the step was planned
-            configurations = self.step_machines().configurations(machines, now)
+            configurations = step_machines.configurations(machines, now)
             result = await attempt.announce(machines, now, configurations)
             if not isinstance(result, Refused):
                 return result

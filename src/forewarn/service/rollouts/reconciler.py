@@ -9,6 +9,7 @@ How a step is announced is `announce.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -118,7 +119,7 @@ class RolloutReconciler:
 
     def configurations_by_cause(self, rollout: Rollout) -> dict[str, Configurations]:
         """Return the maintenance configurations that the steps of a rollout have to obey."""
-        machines = self._announcer.step_machines()
+        machines = self._announcer.step_machines(rollout)
         return machines.configurations_by_cause(rollout, self._writer.now())
 
     # Waking.
@@ -140,8 +141,11 @@ class RolloutReconciler:
                     self._forget(rollout_id)
         for entry in commit.entries:
             for item in entry.items:
-                if isinstance(item, GroupDefined):  # its windows may be others now
+                if isinstance(item, GroupDefined):  # its windows and labels may be others now
                     touched |= dict.fromkeys(self._tracked)
+                    for tracked in self._tracked.values():
+                        if tracked.rollout.exclusions.labels:
+                            tracked.progress.machines_changed(range(len(tracked.rollout.lanes)))
                 owner = caused(item.event.cause) if isinstance(item, EventMoved) else None
                 if isinstance(item, EventMoved) and owner is not None and owner in self._tracked:
                     self._tracked[owner].progress.put(item.event)
@@ -356,9 +360,13 @@ class _Tracked:
     def rebuild(self, rollout: Rollout, events: Iterable[Event]) -> None:
         self.rollout = rollout
         self.lanes = LanesByMachine(rollout)
-        machines = self._announcer.step_machines(self.lanes.read)
+        machines = self._announcer.step_machines(rollout, self.lanes.read)
         self.progress = RolloutProgress(
-            rollout, by_cause(events), machines.present, self._announcer.configurations_of
+            rollout,
+            by_cause(events),
+            machines.present,
+            partial(self._announcer.configurations_of, rollout),
+            machines.excluded,
         )
 
     @property
@@ -368,7 +376,8 @@ class _Tracked:
     def next_step(self, rollout: Rollout, now: Now) -> Next:
         if rollout is not self.rollout:
             self.rebuild(rollout, self.events)
-        self.progress.machines_of = self._announcer.step_machines(self.lanes.read).present
+        machines = self._announcer.step_machines(rollout, self.lanes.read)
+        self.progress.machines_of, self.progress.excluded = machines.present, machines.excluded
         return decide(self.progress, self.gate_answers, now)
 
 

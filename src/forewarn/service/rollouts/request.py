@@ -127,6 +127,7 @@ def draft_rollout(
         by=wanted.by,
         created_at=now.at,
         selection=str(wanted.selection),
+        exclusions=wanted.selection.exclusions,
         size=size(lanes_or_refusal, store.groups),
         notice=wanted.notice,
         short_notice=wanted.short_notice,

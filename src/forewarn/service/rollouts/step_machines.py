@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from forewarn.core import Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.deciding.configurations import configurations_for
+from forewarn.core.registry import HostPut
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import Configurations
+from forewarn.core.rollouts.selection import Excluded, Exclusions
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
@@ -26,15 +28,49 @@ class StepMachines:
         store: Store,
         hosts: Hosts,
         machine_index: MachineIndex,
+        exclusions: Exclusions,
         on_read: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
         """`on_read` is told which machines were found on a host."""
         self._store, self._hosts, self._machine_index = store, hosts, machine_index
+        self._excluded = Excluded(exclusions) if exclusions else None
         self._on_read = on_read
         self._staying: dict[str, frozenset[str]] = {}
 
     def present(self, step: Step) -> Sequence[str]:
-        """Return the machines that a step has now, without those that are gone or being deleted."""
+        """Return the machines that a step has now, without those that are gone, being deleted or
+        excluded."""
+        names = self._staying_in(step)
+        if self._excluded is None:
+            return names
+        if not step.host:
+            return [name for name in names if not self._excludes(self._excluded, name)]
+        return [] if self._excludes_host(self._excluded, step.host) else names
+
+    def excluded(self, step: Step) -> bool:
+        """Is the step left out, because its host, a machine on it, or all its machines are?"""
+        return self._excluded is not None and (
+            self._excludes_host(self._excluded, step.host)
+            if step.host
+            else bool(self._staying_in(step)) and not self.present(step)
+        )
+
+    def _excludes_host(self, excluded: Excluded, name: str) -> bool:
+        host = self._store.registry.hosts.get(name)
+        return (host is not None and excluded.host(host)) or any(
+            self._excludes(excluded, machine.name) for machine in self._hosts.machines_on(name)
+        )
+
+    def _excludes(self, excluded: Excluded, name: str) -> bool:
+        """Is a machine left out, or the host that it is on?"""
+        known = self._machine_index.machine(name)
+        if known is None:
+            return False
+        group, machine = known
+        host = self._store.registry.hosts.get(machine.host)
+        return excluded.machine(group, machine) or (host is not None and excluded.host(host))
+
+    def _staying_in(self, step: Step) -> list[str]:
         if not step.host:
             return [name for name in step.machines if self._stays(step.group, name)]
         machines = self._hosts.machines_on(step.host)
@@ -108,10 +144,11 @@ class LanesByMachine:
 
 
 def touched_by(commit: Commit) -> Touched:
-    """Return the machines that a commit adds, removes, moves, or begins or ceases to delete. The
-    host that a machine has left is not included; but a reader of that host has read the machine
-    as well."""
-    machines, hosts = set[str](), set[str]()
+    """Return the machines that a commit adds, removes, moves, relabels, or begins or ceases to
+    delete, and the hosts that it changes. The host that a machine has left is not included; but a
+    reader of that host has read the machine as well."""
+    machines = set[str]()
+    hosts = {put.host.name for put in commit.puts if isinstance(put, HostPut)}
     for entry in commit.entries:
         for item in entry.items:
             match item:
