@@ -205,7 +205,7 @@ class Node:
             store, self.writer, driver, self.host_index, self.ledger, tasks, restored
         )
         self.scheduler = Scheduler(
-            store, self.writer, self.clock, self.ledger, self.poll_index.seen
+            store, self.writer, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)

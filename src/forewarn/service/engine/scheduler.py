@@ -23,6 +23,7 @@ from forewarn.core.registry import (
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -42,19 +43,21 @@ class Scheduler:
         writer: Writer,
         clock: Clock,
         ledger: Ledger,
+        host_index: HostIndex,
         seen: Callable[[str], int],
     ) -> None:
         self._store = store
         self._writer = writer
         self._clock = clock
         self._ledger = ledger
+        self._host_index = host_index
         self._seen = seen
         self._due: dict[str, Time] = {}
         self._heap: list[tuple[Time, str]] = []
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
         self._failed = LogThrottle()
-        self._unwarned: Mapping[str, tuple[str, ...]] = {}  # as of the deadlines that were read
+        self._unwarned: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
         store.on_commit(self._on_commit)
@@ -67,6 +70,7 @@ class Scheduler:
         self._due.clear()
         self._heap.clear()
         self._firing = None
+        self._unwarned = self._host_index.unwarned
         for group in self._store.groups.values():
             self._read(group)
         for name, (at, _) in self._alarms.items():
@@ -163,12 +167,13 @@ class Scheduler:
         return isinstance(decision, Changes) and bool(decision.items)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
-        unwarned = self._writer.now().unwarned
-        if unwarned != self._unwarned or any(isinstance(put, ANY_GROUP) for put in commit.puts):
-            self._unwarned = unwarned
+        if any(isinstance(put, ANY_GROUP) for put in commit.puts):
             self.reread()
             return
         names = dict.fromkeys(changed)
+        for host in self._hosts_warned_or_not():
+            for event in self._host_index.maintenance_of(host):
+                names |= dict.fromkeys(event.joint.groups if event.joint else ())
         for entry in commit.entries:
             for item in entry.items:
                 # The events of a joint maintenance wait for each other.
@@ -177,6 +182,14 @@ class Scheduler:
         for name in names:
             self._read(self._store.groups[name])
         self._wake()
+
+    def _hosts_warned_or_not(self) -> list[str]:
+        """Return the hosts on which other machines than before are unwarned."""
+        before, after = self._unwarned, self._host_index.unwarned
+        self._unwarned = after
+        if before is after:
+            return []
+        return [host for host in before | after if before.get(host) != after.get(host)]
 
     def _read(self, group: Group) -> None:
         now = self._writer.now()

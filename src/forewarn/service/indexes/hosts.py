@@ -30,7 +30,7 @@ class HostIndex:
         self._names: frozenset[str] | None = None
         self._changed: set[str] = set()  # hosts whose machines or events have changed
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
-        self.unwarned: Mapping[str, tuple[str, ...]] = {}
+        self.unwarned: dict[str, tuple[str, ...]] = {}
         store.on_commit(self._on_commit)
 
     def load(self) -> None:

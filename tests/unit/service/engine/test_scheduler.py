@@ -1,0 +1,52 @@
+"""Which deadlines a commit makes the scheduler read again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forewarn.core import Group, Refused
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [h1, h2]
+groups:
+  - {name: web, kind: standalone, machines: [{name: web-0, host: h1}]}
+  - {name: db, kind: standalone, machines: [{name: db-0, host: h1}]}
+  - {name: mail, kind: standalone, machines: [{name: mail-0, host: h2}]}
+  - {name: cache, kind: standalone, machines: [{name: cache-0, host: h2}]}
+"""
+
+
+def test_a_machine_that_nobody_has_warned_concerns_the_groups_on_its_host_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: set[str] = set()
+    original = Scheduler._read
+
+    def recording(self: Scheduler, group: Group) -> None:
+        read.add(group.name)
+        original(self, group)
+
+    with Service(FLEET) as service:
+        node = service._session.node
+
+        def run(work: Any) -> Any:
+            result = service._session.run(work)
+            service._session.settle()
+            assert not isinstance(result, Refused), result
+            return result
+
+        planned = run(node.hosts.maintain("h1", MaintenanceMode.REBOOT, "ops")).events
+        monkeypatch.setattr(Scheduler, "_read", recording)
+        run(node.platform.record_move("mail-0", "h1", "ops"))
+        assert read == {"web", "db", "mail"}
+        service.clock.advance("1h")
+        assert {e.started_at for e in run(node.platform.events([e.id for e in planned]))} == {None}
+        read.clear()
+        run(node.platform.record_move("mail-0", "h2", "ops"))
+        assert read == {"web", "db", "mail"}
+        assert all(e.started_at for e in run(node.platform.events([e.id for e in planned])))
