@@ -58,7 +58,7 @@ class EmptyEnvironment:
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_INDEX_URL": index,
-            "PIP_NO_COMPILE": "1",
+            "PIP_NO_COMPILE": "0",  # pip reads this one as the value of `compile`
             "PIP_QUIET": "1",
         }
 
