@@ -3,6 +3,8 @@ checkout, and where it is published."""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 import shlex
 import shutil
@@ -25,7 +27,7 @@ LINE = re.compile(r"(?<![\w-])(pipx? install\b[^`\n]*)")
 PROJECT = re.compile(r"(?P<source>forewarn|\.)(?:\[(?P<extras>[\w,]+)\])?")
 LOCK = "requirements/server.lock"
 # What is installed here; test_extras.py installs the others, and everything else is made of these.
-# pip finds, fetches and checks the rest, and stops before it would be copied.
+# For the rest, pip finds, fetches and checks everything, and stops before it would be copied.
 INSTALLED = {
     (".", frozenset({"test"})),
     ("forewarn", frozenset({"notify"})),
@@ -92,21 +94,49 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("line", DIFFERENT, ids=str)
+@pytest.fixture(scope="module")
+def environments(
+    make_environment: Callable[[str], EmptyEnvironment],
+) -> Callable[[str], EmptyEnvironment]:
+    """One for the lines of each source. Nothing that one of them installs is asked of another."""
+    return functools.cache(
+        lambda source: make_environment("unpublished" if source == "." else "published")
+    )
+
+
+@pytest.mark.parametrize("line", [line for line in DIFFERENT if line[1:3] in INSTALLED], ids=str)
 def test_a_line_installs_what_it_says(
-    line: Line, checkout: Path, make_environment: Callable[[str], EmptyEnvironment]
+    line: Line, checkout: Path, environments: Callable[[str], EmptyEnvironment]
 ) -> None:
-    environment = make_environment("unpublished" if line.source == "." else "published")
-    program, *arguments = shlex.split(line.text)
-    assert program in ("pip", "pipx")  # which calls pip, in an environment of its own
-    if line[1:3] not in INSTALLED:
-        environment.done("pip", *arguments, "--dry-run", cwd=checkout)
-        return
-    environment.done("pip", *arguments, cwd=checkout)
+    environment = environments(line.source)
+    environment.done("pip", *arguments(line), cwd=checkout)
     assert "forewarn" in environment.packages()
     assert (environment.bin / "forewarn").exists()
     imports = "; ".join(f"import {IMPORTED[extra]}" for extra in sorted(line.extras))
     environment.done("python", "-c", f"import forewarn.client, forewarn.cli.app; {imports}")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line for line in DIFFERENT if (line.source, line.flags) == kind]
+        for kind in dict.fromkeys((line.source, line.flags) for line in DIFFERENT)
+    ],
+    ids=lambda lines: str(lines[0]),
+)
+def test_lines_of_the_same_kind_can_be_installed(
+    lines: list[Line], checkout: Path, make_environment: Callable[[str], EmptyEnvironment]
+) -> None:
+    """Lines that differ only in their extras are given to one pip, which resolves them together."""
+    environment = make_environment("unpublished" if lines[0].source == "." else "published")
+    together = dict.fromkeys(word for line in lines for word in arguments(line))
+    environment.done("pip", *together, "--dry-run", cwd=checkout)
+
+
+def arguments(line: Line) -> list[str]:
+    program, *words = shlex.split(line.text)
+    assert program in ("pip", "pipx")  # which calls pip, in an environment of its own
+    return words
 
 
 def test_the_pages_that_people_start_with_say_how_to_install_from_a_checkout() -> None:
@@ -124,6 +154,11 @@ def test_a_wheel_of_a_checkout_makes_the_lines_work_before_it_is_published(
     page = (ROOT / "docs/install.md").read_text()
     (block,) = re.findall(r"```\n([^`]*PIP_FIND_LINKS[^`]*)```", page)
     environment = make_environment("unpublished")
-    script = f"set -eu\n{block}cd {tmp_path}\npip install 'forewarn[test]'\n"
+    script = (
+        f"set -eu\n{block}cd {tmp_path}\npip install 'forewarn[test]' --dry-run --report report\n"
+    )
     environment.done("sh", "-c", script, cwd=checkout)
-    assert {"forewarn", "uvicorn"} <= environment.packages()
+    report = json.loads((tmp_path / "report").read_text())
+    found = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
+    assert found["forewarn"].startswith((checkout / "dist").as_uri())
+    assert "uvicorn" in found
