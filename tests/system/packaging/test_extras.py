@@ -7,8 +7,9 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -63,6 +64,53 @@ def test_what_needs_the_server_says_so(forewarn, tmp_path):
 """.replace("NEEDS", NEEDS_SERVER)
 
 
+SAY_WHAT_TO_INSTALL = {
+    "dev": NEEDS_SERVER,
+    "serve": NEEDS_SERVER,
+    "config check": NEEDS_SERVER,
+    "config show": NEEDS_SERVER,
+    "upgrade --state pyvenv.cfg": NEEDS_SERVER,
+    "restore pyvenv.cfg --state state.db": NEEDS_SERVER,
+    "backup copy.db --state pyvenv.cfg": NEEDS_SERVER,
+    "token list --state pyvenv.cfg": NEEDS_SERVER,
+    "clock accept --state pyvenv.cfg": NEEDS_SERVER,
+    "scenario list": NEEDS_TEST,
+    "scenario show spot-eviction": NEEDS_TEST,
+    "scenario schema": NEEDS_TEST,
+    "scenario check pyvenv.cfg": NEEDS_TEST,
+    "scenario run spot-eviction -- true": NEEDS_TEST,
+}
+WORK_WITHOUT_EXTRAS = {
+    "--help": "Usage",
+    "--version": "forewarn 0.",
+    "fault kinds": "gone",
+    "verdict --rules": "missing-header",
+    "apply --schema": "$schema",
+    "agent check --config pyvenv.cfg": "configuration",
+}
+# Executes each command that it is given in a process of its own, which need not start Python again.
+TYPE = """
+import json, os, sys, tempfile
+import forewarn.cli.app
+
+def run(line):
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        if not (child := os.fork()):
+            os.dup2(output.fileno(), 1)
+            os.dup2(errors.fileno(), 2)
+            sys.argv = ["forewarn", *line.split()]
+            forewarn.cli.main()
+            sys.exit()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        errors.seek(0)
+        return code, output.read(), errors.read()
+
+outcomes = {line: run(line) for line in sys.argv[1:]}
+print(json.dumps(outcomes))
+"""
+
+
 def readme_test() -> str:
     """The test in README.md."""
     text = (ROOT / "README.md").read_text()
@@ -113,53 +161,37 @@ def test_importing_the_kit_from_the_base_install_says_what_to_install(
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "needs"),
-    {
-        "dev": NEEDS_SERVER,
-        "serve": NEEDS_SERVER,
-        "config check": NEEDS_SERVER,
-        "config show": NEEDS_SERVER,
-        "upgrade --state pyvenv.cfg": NEEDS_SERVER,
-        "restore pyvenv.cfg --state state.db": NEEDS_SERVER,
-        "backup copy.db --state pyvenv.cfg": NEEDS_SERVER,
-        "token list --state pyvenv.cfg": NEEDS_SERVER,
-        "clock accept --state pyvenv.cfg": NEEDS_SERVER,
-        "scenario list": NEEDS_TEST,
-        "scenario show spot-eviction": NEEDS_TEST,
-        "scenario schema": NEEDS_TEST,
-        "scenario check pyvenv.cfg": NEEDS_TEST,
-        "scenario run spot-eviction -- true": NEEDS_TEST,
-    }.items(),
-)
-def test_commands_of_the_base_install_say_what_to_install(
-    base: EmptyEnvironment, command: str, needs: str
-) -> None:
-    ended = base.run("forewarn", *command.split())
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == f"forewarn: this command {needs}\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    {
-        "--help": "Usage",
-        "--version": "forewarn 0.",
-        "fault kinds": "gone",
-        "verdict --rules": "missing-header",
-        "apply --schema": "$schema",
-        "agent check --config pyvenv.cfg": "configuration",
-    }.items(),
-)
-def test_what_the_base_install_can_do_it_does(
-    base: EmptyEnvironment, command: str, printed: str
-) -> None:
+@pytest.fixture(scope="module")
+def commands(base: EmptyEnvironment) -> Mapping[str, Sequence[Any]]:
+    """The exit code, the output and the errors of every command below, by command."""
+    lines = [*SAY_WHAT_TO_INSTALL, *WORK_WITHOUT_EXTRAS]
     ended = base.run(
-        "forewarn", *command.split(), environ={"FOREWARN_METADATA": "http://127.0.0.1:9"}
+        *("python", "-c", TYPE, *lines), environ={"FOREWARN_METADATA": "http://127.0.0.1:9"}
     )
-    assert printed in ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert "pip install" not in ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    outcomes: dict[str, Sequence[Any]] = json.loads(ended.stdout)
+    return outcomes
+
+
+@pytest.mark.parametrize(("command", "needs"), SAY_WHAT_TO_INSTALL.items())
+def test_commands_of_the_base_install_say_what_to_install(
+    commands: Mapping[str, Sequence[Any]], command: str, needs: str
+) -> None:
+    assert commands[command] == [1, "", f"forewarn: this command {needs}\n"]
+
+
+@pytest.mark.parametrize(("command", "printed"), WORK_WITHOUT_EXTRAS.items())
+def test_what_the_base_install_can_do_it_does(
+    commands: Mapping[str, Sequence[Any]], command: str, printed: str
+) -> None:
+    _, output, errors = commands[command]
+    assert printed in output + errors
+    assert "Traceback" not in errors
+    assert "pip install" not in errors
+
+
+def test_the_program_is_installed_as_a_command(base: EmptyEnvironment) -> None:
+    assert base.done("forewarn", "--version").startswith("forewarn 0.")
 
 
 def test_the_kit_works_with_what_the_extra_for_tests_installs(
