@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from forewarn.core.access import Role
 from forewarn.core.time import SECOND
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.command.options import Program
@@ -27,6 +28,7 @@ from forewarn.testing import SAMPLE, Service
 from helpers.certificates import Authority
 from helpers.notify_socket import NotifySocket
 from helpers.serve_process import FLEET, ServeProcess, running_service, write_settings
+from helpers.token_api import Api, api_with_token
 
 
 class Watched:
@@ -305,6 +307,21 @@ def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_tak
                 taken = wanted.settings if field.name in report.reloaded else before
                 assert getattr(in_force.settings, field.name) == getattr(taken, field.name), key
             reload("")
+
+
+def test_the_only_way_to_sign_in_is_not_removed(tmp_path: Path) -> None:
+    """Without tokens, the API would be open to every local program."""
+    with Service(FLEET, sockets=True) as service:
+        reload = Reloaded(tmp_path, service)
+        assert reload(OTHERS["oidc"]).reloaded == ("oidc",)
+        report = reload("throttle = 5")
+        assert report.refused
+        assert report.refusal.startswith("oidc: without the table [oidc], every local program")
+        assert service._session.node.endpoint.limits.throttle is None
+        assert Api(service.control_url).get("/v1/status").status == 401
+        api_with_token(service, "root", Role.ADMIN)
+        assert reload("throttle = 5").reloaded == ("throttle", "oidc")
+        assert Api(service.control_url).get("/v1/status").status == 401
 
 
 def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Path) -> None:

@@ -86,6 +86,11 @@ def restore(
         notes.append(
             "tokens that were revoked after the backup are valid again: see forewarn token list"
         )
+    else:
+        notes.append(
+            "the backup has no tokens: until one is created, every local program can use the"
+            " control API (forewarn token create NAME --role admin --state FILE)"
+        )
     if restored.outdated:
         notes.append(
             f"its schema is {contents.schema}: upgrade it before you start the service"

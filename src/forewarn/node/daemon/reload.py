@@ -30,6 +30,10 @@ LIVE = (
     *(*LIMITS, *RULES, *LOGGING, *TLS, *INVENTORY),
     *("control_names", "gates", "history", "notify", "oidc"),
 )
+OPENED = (
+    "oidc: without the table [oidc], every local program could use the control API, because no"
+    " token has ever been created. Create one first (forewarn token create NAME --role admin)"
+)
 
 log = logger("forewarn")
 
@@ -74,6 +78,8 @@ class Reloader:
             config = self._fit(config)
         except (SettingsError, CannotListen) as error:
             return self._refuse(error)
+        if node.tokens.opened_by(config.oidc):
+            return self._refuse(SettingsError(OPENED))
         changed = _Changed(self.loaded.settings, new.settings)
         problems = [*_apply_limits(node.endpoint, node.front is not None, config, changed)]
         _apply_rules(node, config, changed)

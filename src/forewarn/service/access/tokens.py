@@ -97,6 +97,10 @@ class Tokens:
         issuer is configured."""
         return bool(self._store.registry.tokens) or self.oidc is not None
 
+    def opened_by(self, oidc: Oidc | None) -> bool:
+        """Would tokens no longer be required with these settings, which they are now?"""
+        return self.needed and oidc is None and not self._store.registry.tokens
+
     @property
     def administered(self) -> bool:
         """Can anybody be an admin, who can create tokens?"""
