@@ -48,7 +48,9 @@ COMMANDS = {
     "machine": CommandModule(
         "machine", "List machines, and restart, redeploy, evict or delete them."
     ),
-    "caller": CommandModule("caller", "List callers of the endpoint that are not machines."),
+    "caller": CommandModule(
+        "caller", "List callers of the metadata endpoint that do not belong to any machine."
+    ),
     "group": CommandModule(
         "group", "List groups (machines that share one document), and change their policy."
     ),
@@ -57,7 +59,9 @@ COMMANDS = {
     "rollout": CommandModule(
         "rollout", "Plan, start and follow rollouts over groups, labels or hosts."
     ),
-    "halt": CommandModule("halt", "Keep everything that has not started from starting."),
+    "halt": CommandModule(
+        "halt", "Halt the fleet, or a part of it: no event starts until the halt is released."
+    ),
     "notify": CommandModule("notify", "See how notifications are delivered, and test them."),
     "maintenance": CommandModule(
         "maintenance", "List and set when maintenance may start: windows and blackouts."

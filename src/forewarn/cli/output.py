@@ -51,15 +51,15 @@ HINTS: dict[str, str] = {
     "conflicts": "pass --conflicts split or --conflicts skip; 'forewarn rollout plan' lists them",
     "evacuate": "run 'forewarn machine redeploy {about}' first, or pass --evacuate",
     "accept-clock": "if the wall clock is right, run 'forewarn clock accept'",
-    "schedule-preempt": "to evict it all the same, run 'forewarn event schedule Preempt {about}'",
+    "schedule-preempt": "to evict it anyway, run 'forewarn event schedule Preempt {about}'",
     "explain-host": "'forewarn host explain {about}' names that event",
     "repair-host": "run 'forewarn host repair {about}', or move the machine with 'forewarn apply'",
-    "record-move": "say where it is: 'forewarn machine moved {about} --to HOST'",
+    "record-move": "run 'forewarn machine moved {about} --to HOST' with the host that it is on",
     "create-token": "run 'forewarn token create'",
     "create-admin-token": "run 'forewarn token create NAME --role admin'",
     "revoke-token": "run 'forewarn token revoke {about}'",
     "clear-faults": "run 'forewarn fault clear'",
-    "list-events": "'forewarn event list --all' lists those that are over, too",
+    "list-events": "'forewarn event list --all' also lists those that are over",
     "configure-gates": "set [gates] in the file of 'forewarn serve', or pass --gate NAME=PROGRAM to"
     " 'forewarn dev'",
 }

@@ -89,7 +89,7 @@ VALUES = {
     "notice": DURATION,
     "order_by": "LABEL",
     "pause_after": "WHAT",
-    "placement": "WHO",
+    "placement": "SOURCE",
     "react": DURATION,
     "reaction_time": DURATION,
     "role": "ROLE",

@@ -22,7 +22,7 @@ class Define(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     force: bool = False  # remove machines even if they have an active event
     observed: bool = False  # the hosts are what somebody has written down now
-    placement: Placement | None = None  # who is right about these; None: not decided
+    placement: Placement | None = None  # which source counts for these; None: not decided
     placed: frozenset[str] = frozenset()  # machines whose hosts are certain, whatever is known
     kept: frozenset[str] = frozenset()  # machines about which it says nothing
     by: str = ""

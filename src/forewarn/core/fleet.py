@@ -35,10 +35,10 @@ class Health(enum.Enum):
 
 
 class Placement(enum.Enum):
-    """Who is right about the host of a machine if a fleet file differs from what is known."""
+    """Which source counts for the host of a machine if a fleet file differs from what is known."""
 
     FILE = "file"  # files say where machines are
-    REPORTED = "reported"  # events and reports do; files only say where machines begin
+    REPORTED = "reported"  # events and reports do; files only say where machines are at first
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

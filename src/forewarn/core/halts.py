@@ -1,4 +1,4 @@
-"""Halts: while one stands, nothing starts that it covers and that has not started yet.
+"""Halts: until one is released, nothing that it covers and that has not started yet starts.
 
 A halt is placed and released by operators. What it covers is looked at whenever something might
 start, so groups and machines that are created while it stands are covered as well. What this means

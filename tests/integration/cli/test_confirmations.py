@@ -33,8 +33,8 @@ VERBS = {
     ("machine", "delete", "web_1"): "machine web_1 of group web would be deleted, at once, without"
     " notice",
     ("machine", "evict", "web_1"): "machine web_1 of group web would be evicted",
-    ("machine", "fail", "web_0"): "machine web_0 of group web on host h1 would fail now, without"
-    " notice",
+    ("machine", "fail", "web_0"): "machine web_0 of group web on host h1 would be reported as"
+    " failed: a Redeploy starts at once, without notice",
     ("group", "evict", "web"): "2 spot machines of web would be evicted: web_1, web_2",
     ("group", "scale-in", "web", "--to", "1"): "2 of the 3 machines of web would be deleted, those"
     " with the highest numbers first",
@@ -44,7 +44,8 @@ VERBS = {
     f" ignore the {WINDOWS}",
     ("host", "degrade", "h1", "--ignore-windows"): "emptying of host h1 (machines web_0) would"
     f" ignore the {WINDOWS}",
-    ("host", "fail", "h1"): "host h1 would fail now, without notice for 1 machine: web_0",
+    ("host", "fail", "h1"): "host h1 would be reported as failed, and 1 machine redeployed at once,"
+    " without notice: web_0",
 }
 
 

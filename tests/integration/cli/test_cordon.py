@@ -124,7 +124,7 @@ def test_a_degraded_host_is_no_target_either_way(service: Service) -> None:
     printed(service, "host", "repair", "h3")
     assert host(service, "h3")["cordoned"]
     printed(service, "host", "degrade", "h3")
-    assert "no machine is moved to it anyway" in printed(service, "host", "uncordon", "h3")
+    assert "so machines are still not moved to it" in printed(service, "host", "uncordon", "h3")
 
 
 def test_a_file_may_say_it_or_leave_it(service: Service, tmp_path: Path) -> None:

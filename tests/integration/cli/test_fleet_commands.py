@@ -422,7 +422,7 @@ def test_a_group_that_does_not_listen_is_told_of_by_the_command(service: Service
     service.disable("split")
     outcome = told(service, "host", "maintain", "h3", "--evacuate")
     assert (
-        "groups that are not enabled and cannot approve until they poll: jump, split"
+        "these groups are not enabled, and cannot approve until they poll: jump, split"
         in outcome["notes"]
     )
     service.disable("batch")

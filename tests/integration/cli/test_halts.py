@@ -63,7 +63,7 @@ def test_everything_waits_and_says_why_until_the_halt_is_released(service: Servi
     assert "halted: the whole fleet (4 machines, 2 scheduled events)" in answer
     [halt] = ask(service, "GET", "/v1/halts").body
     maintained = typed(service, "host", "maintain", "h2", "--type", "Freeze")
-    assert "it does not start yet: the whole fleet is halted by operator" in maintained.stderr
+    assert "the event cannot start yet: the whole fleet is halted by operator" in maintained.stderr
     service.clock.advance("2h")
     assert statuses(service, "web-0") == ["Scheduled", "Scheduled"]
     for explained in (
@@ -101,7 +101,7 @@ def test_a_part_of_the_fleet_waits_and_the_rest_goes_on(service: Service) -> Non
 def test_what_is_halted_already_is_not_halted_twice(service: Service) -> None:
     first = placed(service, "--label", "tier=web, rack=r7")
     again = typed(service, "halt", "place", "--label", "tier=web,rack=r7", "--note", "me too")
-    assert "it has been halted already, by operator: nothing has changed" in again.stderr
+    assert "it was already halted by operator; nothing has changed" in again.stderr
     [halt] = ask(service, "GET", "/v1/halts").body
     assert halt["id"] == first
 
@@ -110,10 +110,13 @@ def test_what_is_halted_already_is_not_halted_twice(service: Service) -> None:
     ("words", "message"),
     [
         (("place", "--group", "wep"), "did you mean 'web'?"),
-        (("place", "--label", "rack=r8"), "machines with label rack=r8: nothing would be halted"),
+        (
+            ("place", "--label", "rack=r8"),
+            "no machine matches this halt (machines with label rack=r8); check",
+        ),
         (("place", "--label", "=x"), "is not a valid label name"),
         (("place", "--note", "x" * 1_025), "at most 1024"),
-        (("release", "AFFE"), "no halt 'AFFE'; halts that stand: none"),
+        (("release", "AFFE"), "no halt 'AFFE'; active halts: none"),
     ],
 )
 def test_what_would_protect_nobody_is_refused(

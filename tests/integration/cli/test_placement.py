@@ -189,7 +189,7 @@ def test_what_is_not_there_is_refused_and_changes_nothing(service: Service) -> N
 
 def test_reporting_what_is_known_changes_nothing(service: Service) -> None:
     answer = printed(service, "machine", "moved", "db-0", "--to", "h1")
-    assert "it was known to be on host 'h1'" in answer
+    assert "it was already known to be on host 'h1'" in answer
     assert "machine-moved" not in printed(service, "history", "--machine", "db-0")
 
 

@@ -63,8 +63,8 @@ def apply(
     placement: Annotated[
         str | None,
         typer.Option(
-            help="Who is right about the hosts of machines that are known to have moved: the file,"
-            " or what was reported. Default: the service's setting.",
+            help="Which source takes precedence for the hosts of machines that have moved: the"
+            " file, or what was reported. Default: the service's setting.",
             autocompletion=completion.one_of("file", "reported"),
         ),
     ] = None,
@@ -148,8 +148,8 @@ def _show(difference: FleetDifference, file: Path) -> None:
         say(f"this plan would be refused; to apply it anyway: forewarn apply {file} --force")
     if (excess := difference.refused_for) is not None:
         say(
-            f"this plan would be refused: it removes {excess.count} machines, and at most"
-            f" {excess.allowed} may be removed without giving their number; if that is intended:"
+            f"this plan would be refused: it removes {excess.count} machines, which is more than"
+            f" the limit of {excess.allowed}; if that is intended:"
             f" forewarn apply {file} --remove {excess.count}"
         )
     if difference.etag:
@@ -169,8 +169,8 @@ def _show_conflicts(difference: FleetDifference) -> None:
         say(f"conflict: … {count} machines in total")
     if count:
         say(
-            "to say where a machine is: forewarn machine moved NAME --to HOST; to say who is right:"
-            " forewarn apply FILE --placement file, or reported"
+            "to record where a machine is: forewarn machine moved NAME --to HOST; to let the file"
+            " or the reports decide: forewarn apply FILE --placement file (or reported)"
         )
 
 

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def main() -> None:
-    """List callers of the metadata endpoint that are not machines of the fleet."""
+    """List callers of the metadata endpoint that do not belong to any machine."""
 
 
 @app.command("list")

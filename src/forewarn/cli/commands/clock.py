@@ -62,7 +62,7 @@ def play(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Advance a virtual clock, and wait at every change until all clients have polled it."""
+    """Advance a virtual clock, and wait at every change until all clients have seen it."""
     request = s.PlayRequest(
         by=parsed(parse_duration, by, "DURATION") / SECOND,
         timeout=parsed(parse_duration, timeout, "--timeout") / SECOND,

@@ -27,7 +27,9 @@ def completion(
         ),
     ],
 ) -> None:
-    """Print a shell completion script. To install it for bash, zsh or fish:
+    """Print a shell completion script.
+
+    To install it for bash, zsh or fish:
 
     echo 'eval "$(forewarn completion bash)"' >> ~/.bashrc
 

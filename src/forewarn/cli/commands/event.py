@@ -352,7 +352,7 @@ def cancel(
     type: OfType = None,
     source: OfSource = None,
     rollout: OfRollout = None,
-    reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, for the history.")] = "",
     yes: Yes = False,
     json: Json = False,
     url: Url = None,

@@ -96,7 +96,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
             [
                 ("group", group.name),
                 ("kind", group.kind),
-                ("enabled", "yes" if group.enabled else "no: none of its machines polls"),
+                ("enabled", "yes" if group.enabled else "no, because none of its machines polls"),
                 ("incarnation", str(group.incarnation) if group.enabled else "none"),
                 ("machines", ", ".join(group.machines)),
                 ("coverage", coverage_text(group.coverage)),

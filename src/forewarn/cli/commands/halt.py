@@ -37,7 +37,7 @@ def place(
         ),
     ] = "",
     note: Annotated[
-        str, typer.Option(help="Why; shown wherever something waits for the halt.")
+        str, typer.Option(help="Reason; shown wherever an event waits for the halt.")
     ] = "",
     json: Json = False,
     url: Url = None,
@@ -57,7 +57,7 @@ def place(
 
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
-    """List the halts that stand."""
+    """List active halts."""
     with service(url) as client:
         halts = client.halts()
     if json:
@@ -89,11 +89,11 @@ def release(
         str,
         typer.Argument(help="ID of the halt, or a prefix of it.", autocompletion=completion.halts),
     ],
-    note: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    note: Annotated[str, typer.Option(help="Reason, for the history.")] = "",
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Release a halt. Events that waited for it start as their other rules allow."""
+    """Release a halt. Events that waited for it start as soon as nothing else holds them."""
     with service(url) as client:
         halt = client.release_halt(id, h.ReleaseRequest(note=note))
     if json:

@@ -150,7 +150,7 @@ def maintain(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Maintain a host: announced to every group on it, and carried out once for all."""
+    """Maintain a host: the maintenance is announced to every group on it, and carried out once."""
     notice_us = parsed(parse_duration, notice, "--notice")
     request = s.MaintainRequest(
         mode=mode,
@@ -200,14 +200,14 @@ def degrade(
 def fail(
     name: Name, note: Note = "", yes: Yes = False, json: Json = False, url: Url = None
 ) -> None:
-    """Simulate a sudden failure: a Redeploy that has started for every machine on the host."""
+    """Report a sudden failure: every machine on the host is redeployed at once, without notice."""
     with service(url) as client:
         if not yes:
             machines = client.host(name).machines
             named = f": {listing(machines)}" if machines else ""
             confirm(
-                f"host {name} would fail now, without notice for"
-                f" {counted(len(machines), 'machine')}{named}",
+                f"host {name} would be reported as failed, and"
+                f" {counted(len(machines), 'machine')} redeployed at once, without notice{named}",
             )
         print_outcomes(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
 
@@ -221,7 +221,7 @@ def repair(name: Name, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
-    """Let no machine be moved to a host. The machines on it stay there."""
+    """Prevent machines from being moved to a host. The machines on it stay there."""
     with service(url) as client:
         outcomes = client.on_host("cordon", name, s.CordonRequest(note=note))
         print_outcomes(outcomes, json, client, f"host '{name}' is cordoned")
@@ -229,7 +229,7 @@ def cordon(name: Name, note: Note = "", json: Json = False, url: Url = None) -> 
 
 @app.command()
 def uncordon(name: Name, json: Json = False, url: Url = None) -> None:
-    """Let machines be moved to a host again."""
+    """Allow machines to be moved to a host again."""
     with service(url) as client:
         outcomes = client.on_host("uncordon", name)
         print_outcomes(outcomes, json, client, f"host '{name}' is not cordoned")
@@ -254,7 +254,7 @@ def drain(
 
 @app.command("return")
 def return_(name: Name, json: Json = False, url: Url = None) -> None:
-    """Put a host back into service: stop emptying it, and let machines be moved to it again."""
+    """Put a host back into service: cancel what is planned to empty it, and uncordon it."""
     with service(url) as client:
         outcomes = client.on_host("return", name)
         print_outcomes(outcomes, json, client, f"host '{name}' is back in service")

@@ -190,10 +190,11 @@ def fail(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Simulate a sudden failure: an event that starts without having been announced."""
+    """Report a sudden failure: an event that starts at once, without notice."""
     with service(url) as client:
         if not yes:
-            confirm(f"{_concerned(client.machine(name))} would fail now, without notice")
+            what = _concerned(client.machine(name))
+            confirm(f"{what} would be reported as failed: a {type} starts at once, without notice")
         print_outcome(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
 
 

@@ -105,7 +105,7 @@ def set_(
 
 @app.command()
 def remove(name: Name, json: Json = False, url: Url = None) -> None:
-    """Remove a maintenance configuration. Events that it holds may start."""
+    """Remove a maintenance configuration. Events that only it has held can then start."""
     with service(url) as client:
         configuration = client.remove_maintenance(name)
         if json:

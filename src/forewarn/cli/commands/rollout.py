@@ -452,7 +452,7 @@ def show(
 
 @app.command()
 def watch(id: Id, json: Json = False, url: Url = None) -> None:
-    """Follow a rollout until it ends. Exits with 0 if it is done, with 1 if it was aborted."""
+    """Follow a rollout until it ends. Exits with 0 if it is done, and with 1 otherwise."""
     with service(url) as client:
         raise typer.Exit(watch_rollout(client, id, json))
 

@@ -158,15 +158,15 @@ HINTS: dict[Hint, str] = {
     Hint.CONFLICTS: 'set "conflicts" to "split" or "skip"; POST /v1/rollouts/plan lists them',
     Hint.EVACUATE: 'POST /v1/machines/{about}/redeploy first, or set "evacuate" to true',
     Hint.ACCEPT_CLOCK: "if the wall clock is right, POST /v1/clock/accept",
-    Hint.SCHEDULE_PREEMPT: "to evict it all the same, POST a Preempt for it to /v1/events",
+    Hint.SCHEDULE_PREEMPT: "to evict it anyway, POST a Preempt for it to /v1/events",
     Hint.EXPLAIN_HOST: "GET /v1/hosts/{about}/explain names that event",
     Hint.REPAIR_HOST: "POST /v1/hosts/{about}/repair",
-    Hint.RECORD_MOVE: "POST /v1/machines/{about}/moved with its host",
+    Hint.RECORD_MOVE: "POST /v1/machines/{about}/moved with the host that it is on",
     Hint.CREATE_TOKEN: "POST /v1/tokens",
     Hint.CREATE_ADMIN_TOKEN: 'POST it with "role": "admin"',
     Hint.REVOKE_TOKEN: "POST /v1/tokens/{about}/revoke",
     Hint.CLEAR_FAULTS: "DELETE /v1/faults",
-    Hint.LIST_EVENTS: "GET /v1/events?past=true lists those that are over, too",
+    Hint.LIST_EVENTS: "GET /v1/events?past=true also lists those that are over",
     Hint.CONFIGURE_GATES: "gate commands are named in the service's settings",
 }
 _PLACE = re.compile(r"at `\$?([^`]*)`")

@@ -86,9 +86,9 @@ async def put_fleet(
     placement: Annotated[
         str | None,
         query(
-            "Who is right if the file names another host for a machine than the one that it is"
-            " known to have moved to: the `file`, or what was `reported`. Default: the setting"
-            " `placement`."
+            "Which source takes precedence if the file names another host for a machine than the"
+            " one that it is known to have moved to: the `file`, or what was `reported`. Default:"
+            " the setting `placement`."
         ),
     ] = None,
     remove: Remove = None,

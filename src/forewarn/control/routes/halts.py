@@ -57,8 +57,8 @@ def _view(report: HaltReport) -> h.Halt:
 )
 async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     """No event starts on what the halt covers, whoever has announced, approved or requested it,
-    until the halt is released. What has started goes on, and failures cannot be held back. If there
-    is such a halt already, it is returned."""
+    until the halt is released. Events that have started continue, and failures are still recorded.
+    If there already is such a halt, it is returned."""
     parse_selector(data.label)
     placed = await context().halts.place(
         by=call.by, note=data.note, groups=data.groups, label=data.label
@@ -72,7 +72,7 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     **Operation(
         id="listHalts",
         tag="halts",
-        summary="List the halts that stand",
+        summary="List active halts",
         respects_limits=True,
         paged=True,
         links=links_to("getHalt", "releaseHalt", parameter="id", place="0/id"),
@@ -103,7 +103,7 @@ def _key(report: HaltReport) -> tuple[bool, int, str]:
     **Operation(
         id="getHalt",
         tag="halts",
-        summary="Get a halt that stands",
+        summary="Get an active halt",
         refuses=(409,),
         command_example="halt list",
     ).options,
@@ -127,6 +127,6 @@ def get_halt(id: Id) -> h.Halt:
     ).options,
 )
 async def release_halt(call: Call, id: Id, data: JSONBody[h.ReleaseRequest]) -> h.Halt:
-    """What it alone has kept from starting starts as far as its approval, its notice and the
-    update domains allow."""
+    """Events that waited only for this halt start as soon as their approval, their notice and
+    their update domains allow."""
     return _view(unwrap(await context().halts.release(id, call.by, data.note)))

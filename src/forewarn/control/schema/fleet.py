@@ -56,7 +56,7 @@ class PlacementConflict(msgspec.Struct, kw_only=True):
 
 
 class ExcessRemovals(msgspec.Struct, kw_only=True):
-    """More machines would be removed than is allowed without giving their number."""
+    """More machines would be removed than the limit allows."""
 
     count: Annotated[int, doc("How many machines would be removed: give this as `remove`.")]
     allowed: Annotated[int, doc("How many may be removed without that.")]

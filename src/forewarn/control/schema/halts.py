@@ -21,22 +21,22 @@ class HaltRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     label: Annotated[
         str, doc("Label selector: only machines that match, within the groups if any are given.")
     ] = ""
-    note: Annotated[HaltNote, doc("Why; shown wherever something waits for the halt.")] = ""
+    note: Annotated[HaltNote, doc("Reason; shown wherever an event waits for the halt.")] = ""
 
 
 class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Why a halt is released."""
 
-    note: Annotated[HaltNote, doc("Why; it is recorded in the history.")] = ""
+    note: Annotated[HaltNote, doc("Reason; recorded in the history.")] = ""
 
 
 class Halt(msgspec.Struct, kw_only=True):
-    """A halt: nothing that it covers starts, unless it has started before."""
+    """A halt: no event that it covers starts until it is released."""
 
     id: Annotated[str, doc("Id of the halt.")]
     at: Annotated[w.Moment, doc("When it was placed.")]
     by: Annotated[str, doc("Who has placed it.")]
-    note: Annotated[str, doc("Why; shown wherever something waits for the halt.")]
+    note: Annotated[str, doc("Reason; shown wherever an event waits for the halt.")]
     groups: Annotated[list[str], doc("The groups that it covers; empty: all.")]
     label: Annotated[str, doc("Selector of the machines that it covers; empty: all.")]
     scope: Annotated[str, doc("What it covers, in words.")]

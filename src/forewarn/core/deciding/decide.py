@@ -164,7 +164,7 @@ def _halt_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
     if event is None or event.status is not Status.SCHEDULED:
         return ()
     holds = halt_holds(event, HaltedMachines(group, now))
-    return tuple(f"it does not start yet: {hold.message}" for hold in holds)
+    return tuple(f"the event cannot start yet: {hold.message}" for hold in holds)
 
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:

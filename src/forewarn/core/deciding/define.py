@@ -76,7 +76,7 @@ def merged_machine(current: Machine | None, wanted: Machine, command: c.Define) 
     """Return the machine as in the inventory, but with what has happened to it since.
 
     That is an eviction or delete, and a move of which the inventory does not know yet. A definition
-    that was observed after such a move contradicts it, unless it says who is right.
+    that was observed after such a move contradicts it, unless it says which source counts.
     """
     if current is None:
         return wanted

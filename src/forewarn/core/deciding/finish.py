@@ -88,7 +88,7 @@ def record_move(group: Group, command: RecordMove, now: Now) -> Changes | Refuse
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
     after = machine_on(machine, command.host)
     if after == machine:
-        return Changes(notes=(f"it was known to be on host '{command.host}'",))
+        return Changes(notes=(f"it was already known to be on host '{command.host}'",))
     items: list[Change] = [MachinePut(after, command.by)]
     if machine.host and machine.host != after.host:
         items += rehosted(group, {machine.name: after.host}, command.by)

@@ -25,7 +25,7 @@ from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open, 
 from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
-WINDOWS_OVERRIDE = "nobody before then, but an operator may let it ignore windows and blackouts"
+WINDOWS_OVERRIDE = "nobody before then, but an operator can let it ignore windows and blackouts"
 MAX_NAMED_DELETES = 10  # other deletes that a waiting one names
 
 

@@ -106,7 +106,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     front: bool = True  # answer ordinary polls in Front
     enable_delay: str = "0s"  # delay of a group's first answer
     max_removals: str = "20, 10%"  # machines that a fleet may remove without giving their number
-    placement: str = ""  # who is right about hosts: file, reported; empty: nobody yet
+    placement: str = (
+        ""  # which source counts for hosts of machines: file, reported; empty: undecided
+    )
     silence: str = "24h"  # time without a poll after which a group is disabled
     start_grace: str = "60s"  # after an interruption: no event starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start

@@ -50,7 +50,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class _Authority(NamedTuple):
-    """Who is right about the hosts of machines; see `core.commands.Define`."""
+    """Which source counts for the hosts of machines; see `core.commands.Define`."""
 
     placement: Placement | None
     observed: bool
@@ -58,7 +58,7 @@ class _Authority(NamedTuple):
 
 class FleetApply:
     """`prepare` may change a fleet before it is compared: `dev` assigns addresses. `placement` says
-    who is right if a fleet names another host for a machine than the one it is known to be on.
+    what counts if a fleet names another host for a machine than the one it is known to be on.
     `removal_limit` says how many machines may be removed without giving their number, and
     `address_problem` which addresses machines in texts cannot have."""
 

@@ -87,8 +87,8 @@ def blocked_by(events: Collection[BlockingEvent]) -> Refused:
 
 def stranded(machines: Sequence[str]) -> Refused:
     return conflict(
-        f"a host would be removed to which machines were moved: {listing(machines)};"
-        " keep the host, or say where they are",
+        f"a host to which machines were moved would be removed: {listing(machines)};"
+        " keep the host, or record where these machines are",
         hint=Hint.RECORD_MOVE,
         about=machines[0],
     )

@@ -82,7 +82,7 @@ def too_many(removals: Removals, most: int) -> Refused:
     count = removals.count
     return conflict(
         f"{count} of {removals.machines} machines would be removed from the inventory ({removals}),"
-        f" and at most {most} may be removed without giving their number",
+        f" which is more than the limit of {most}",
         hint=Hint.REMOVE,
         about=str(count),
     )

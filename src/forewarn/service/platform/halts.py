@@ -45,7 +45,7 @@ class Halts:
         self, *, by: str, note: str = "", groups: Iterable[str] = (), label: str = ""
     ) -> HaltReport | Refused:
         """Keep everything from starting that has not started: in the whole fleet, in these groups,
-        or on machines with this label. If such a halt stands already, return that one."""
+        or on machines with this label. If there already is such a halt, return that one."""
         names, selector = tuple(dict.fromkeys(groups)), ",".join(map(str, parse(label)))
         halt = Halt(
             id=self._platform.new_id(),
@@ -66,19 +66,21 @@ class Halts:
             if standing:
                 return CommitPlan()
             if len(halts) >= MAX_HALTS:
-                return conflict(f"{MAX_HALTS} halts stand, which is the maximum; release one first")
+                return conflict(
+                    f"there are {MAX_HALTS} halts, which is the maximum; release one first"
+                )
             return CommitPlan(puts=[HaltPut(halt, PLACED, by)])
 
         done = await self._writer.commit(plan)
         if isinstance(done, Refused):
             return done
         if standing:
-            already = f"it has been halted already, by {standing[0].by}: nothing has changed"
+            already = f"it was already halted by {standing[0].by}; nothing has changed"
             return msgspec.structs.replace(self._report(standing[0]), notes=(already,))
         return self._report(halt)
 
     async def release(self, id: str, by: str, note: str = "") -> HaltReport | Refused:
-        """Release a halt: what it alone has kept from starting starts as its rules allow."""
+        """Release a halt: events start that waited only for it."""
         halt = self.find(id)
         if isinstance(halt, Refused):
             return halt
@@ -102,15 +104,15 @@ class Halts:
         if found:
             return conflict(f"'{id}' is ambiguous; it could be {listing([h.id for h in found])}")
         standing = listing([halt.id for halt in halts]) if halts else "none"
-        return unknown(f"no halt '{id}'; halts that stand: {standing}")
+        return unknown(f"no halt '{id}'; active halts: {standing}")
 
     def report(self, id: str) -> HaltReport | Refused:
         halt = self.find(id)
         return halt if isinstance(halt, Refused) else self._report(halt)
 
     def list(self, sees: Callable[[str], bool] = lambda _: True) -> list[HaltReport]:
-        """Return the halts that stand and cover groups that the caller sees, the oldest first. Of
-        the groups, only those are named and counted."""
+        """Return the active halts that cover groups that the caller sees, the oldest first. Of the
+        groups, only those are named and counted."""
         halts = sorted(self._store.registry.halts.values(), key=lambda halt: (halt.at, halt.id))
         reports = [
             self._report(msgspec.structs.replace(halt, groups=groups), sees)
@@ -151,5 +153,5 @@ class Halts:
             if index.group(name) is None:
                 return index.unknown_group(name)
         if halt.partial and not self._report(halt).machines:
-            return unknown(f"no machine is covered by {halt.scope}: nothing would be halted")
+            return unknown(f"no machine matches this halt ({halt.scope}); check the label")
         return None

@@ -50,8 +50,8 @@ def placement_problem(host_index: HostIndex, host: str) -> Refused | None:
         return None
     where = [f"{m.name} (file: {m.disputed}, known: {m.host})" for m in disputed]
     return conflict(
-        f"it is not certain which machines are on host '{host}': a fleet file contradicts where"
-        f" machines are known to be: {listing(where)}; somebody on it might not be warned",
+        f"it is not certain which machines are on host '{host}', because a fleet file contradicts"
+        f" where they are known to be: {listing(where)}; a machine on it might not be warned",
         hint=Hint.RECORD_MOVE,
         about=disputed[0].name,
     )
@@ -68,7 +68,9 @@ def not_enabled(affected: Affected) -> tuple[str, ...]:
     disabled = [group.name for group, _ in affected if not group.enabled]
     if not disabled:
         return ()
-    return (f"groups that are not enabled and cannot approve until they poll: {listing(disabled)}",)
+    return (
+        f"these groups are not enabled, and cannot approve until they poll: {listing(disabled)}",
+    )
 
 
 def machines_changed(

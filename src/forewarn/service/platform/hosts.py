@@ -141,8 +141,9 @@ class Hosts:
         affected = affected_by(self._store, self._host_index, name)
         if pending := self.events_about(name):
             return conflict(
-                f"for host '{name}', maintenance is already planned or under way:"
-                f" {listing([f'{event.type.value} {event.id}' for event in pending])}"
+                f"maintenance of host '{name}' is already planned or under way:"
+                f" {listing([f'{event.type.value} {event.id}' for event in pending])}; wait until"
+                " it is over, or cancel it"
             )
         if problem := placement_problem(self._host_index, name):
             return problem
@@ -203,7 +204,7 @@ class Hosts:
         return await self._platform.announce_all([], notes, puts, known_check(name))
 
     async def uncordon(self, name: str, by: str) -> Outcomes | Refused:
-        """Let machines be moved to a host again."""
+        """Allow machines to be moved to a host again."""
         return await self._uncordoned(name, by, [], ())
 
     async def put_back(self, name: str, by: str) -> Outcomes | Refused:
@@ -230,7 +231,7 @@ class Hosts:
         if not host.cordoned:
             notes = (*notes, f"host '{name}' was not cordoned")
         if not host.healthy:
-            warning = f"host '{name}' is {host.health.value}: no machine is moved to it anyway"
+            warning = f"host '{name}' is {host.health.value}, so machines are still not moved to it"
             notes = (*notes, warning)
 
         def puts(states: States) -> Sequence[Put]:

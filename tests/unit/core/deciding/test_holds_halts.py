@@ -187,6 +187,6 @@ def test_whoever_asks_for_something_that_is_halted_is_told() -> None:
     made = world()
     made.halt(note="fire in row 7")
     asked = commands.UserMaintenance(id="E", type=EventType.REBOOT, machine="m0", by="ann")
-    assert "it does not start yet: the whole fleet is halted by ops: fire in row 7" in str(
+    assert "the event cannot start yet: the whole fleet is halted by ops: fire in row 7" in str(
         made.do(asked).notes
     )

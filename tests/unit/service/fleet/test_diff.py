@@ -227,7 +227,7 @@ def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied)
     applied.service.clock.advance("1h")
     assert applied.machine("w1").host == "c"
     text = FLEET.replace("[a, b, c]", "[a, b]")
-    assert "to which machines were moved: w1" in applied.refusal(text, force=True)
+    assert "to which machines were moved would be removed: w1" in applied.refusal(text, force=True)
     applied(text.replace("w1, host: b", "w1, host: a"), placement=Placement.FILE)
     assert (applied.machine("w1").host, applied.machine("w1").moved_from) == ("a", None)
 

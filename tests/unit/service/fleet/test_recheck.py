@@ -204,7 +204,7 @@ def test_a_host_is_not_removed_under_a_machine_that_has_just_come(watched: Watch
     watched.while_applying(moves)
     done = watched.apply(FLEET.replace(", h3]", "]"), force=True)
     assert isinstance(done, Refused)
-    assert "to which machines were moved: w1" in done.message
+    assert "to which machines were moved would be removed: w1" in done.message
     assert "h3" in watched.node.store.registry.hosts
 
 
@@ -216,7 +216,7 @@ def test_nor_under_one_that_has_come_and_changes_groups(watched: Watched) -> Non
     text += "  - {name: new, kind: standalone, machines: [{name: w1, host: h2}]}\n"
     done = watched.apply(text, force=True)
     assert isinstance(done, Refused)
-    assert "to which machines were moved: w1" in done.message
+    assert "to which machines were moved would be removed: w1" in done.message
 
 
 def test_machines_that_come_to_a_host_that_is_not_well_are_warned_of(watched: Watched) -> None:

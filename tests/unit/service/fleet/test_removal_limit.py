@@ -46,5 +46,5 @@ def test_a_refusal_names_the_first_machines_of_the_first_groups() -> None:
     assert message == (
         "28 of 100 machines would be removed from the inventory (in g1: g1-0; in g2: g2-0, g2-1;"
         " in g3: g3-0, g3-1, g3-2; in g4: g4-0, g4-1, g4-2 and 1 more; in g5: g5-0, g5-1, g5-2 and"
-        " 2 more; and 2 more groups), and at most 10 may be removed without giving their number"
+        " 2 more; and 2 more groups), which is more than the limit of 10"
     )
