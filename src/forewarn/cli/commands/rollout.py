@@ -432,8 +432,8 @@ def show(
 ) -> None:
     """Show one rollout: its settings, the states of its steps, and what it waits for."""
     with service(url) as client:
-        report = client.rollout(id)
         narrowed = all_ or bool(host or group or state or step)
+        report = client.rollout(id, expected_end=not narrowed)
         steps: list[r.Step] = []
         if narrowed or report.steps_total <= SHOWN_STEPS:
             steps = list(client.rollout_steps(report.id, group=group, host=host, state=state))

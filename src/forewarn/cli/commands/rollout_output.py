@@ -78,6 +78,7 @@ def _fields(report: r.RolloutReport) -> list[tuple[str, str]]:
         ("paused", _switch(report.paused)),
         ("resumed", _switch(report.resumed)),
         ("aborted", _switch(report.aborted)),
+        ("expected end", time_text(report.expected_end)),
         ("ended", time_text(report.ended_at)),
     ]
 

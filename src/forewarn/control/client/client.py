@@ -177,8 +177,9 @@ class ControlClient:
     def rollouts(self, **filters: Filter) -> list[r.Rollout]:
         return self._call("GET", "/v1/rollouts", list[r.Rollout], query=filters)
 
-    def rollout(self, id: str) -> r.RolloutReport:
-        return self._call("GET", f"/v1/rollouts/{_segment(id)}", r.RolloutReport)
+    def rollout(self, id: str, *, expected_end: bool = False) -> r.RolloutReport:
+        query = {"expected_end": "true"} if expected_end else {}
+        return self._call("GET", f"/v1/rollouts/{_segment(id)}", r.RolloutReport, query=query)
 
     def start_rollout(self, request: r.RolloutRequest) -> r.RolloutReport:
         return self._call("POST", "/v1/rollouts", r.RolloutReport, body=request)

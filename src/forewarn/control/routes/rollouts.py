@@ -162,11 +162,19 @@ async def plan_rollout(
         command_example="rollout show 1B2C",
     ).options,
 )
-async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
+async def get_rollout(
+    call: Call,
+    id: Id,
+    expected_end: Annotated[
+        bool, query("Whether to forecast when it ends, which takes a moment for a large rollout.")
+    ] = False,
+) -> r.RolloutReport:
     id = await authorization.require_rollout(call, id)
     report: RolloutReport = unwrap(await context().rollouts.report(id))
     call.headers["ETag"] = await current_rollout_tag(context(), report.rollout)
-    return views.report(report)
+    return views.report(
+        report, await context().rollouts.expected_end(report) if expected_end else None
+    )
 
 
 @get(

@@ -229,6 +229,13 @@ class RolloutReport(Rollout, kw_only=True):
         list[str], doc("Ids of events that are announced or have started; at most 100.")
     ] = []
     waits: Annotated[list[Wait], doc("What it waits for, by reason.")] = []
+    expected_end: Annotated[
+        w.Moment | None,
+        doc(
+            "When it is expected to be over; null if that is not known, because it waits for an"
+            " operator or would not complete, or if it was not asked for."
+        ),
+    ] = None
 
 
 class EventHolds(msgspec.Struct, kw_only=True):

@@ -30,7 +30,7 @@ def rollout(summary: RolloutSummary) -> r.Rollout:
     return r.Rollout(**_fields(summary))
 
 
-def report(report: RolloutReport) -> r.RolloutReport:
+def report(report: RolloutReport, expected_end: Time | None = None) -> r.RolloutReport:
     return r.RolloutReport(
         **_fields(report.summary),
         wave=report.next.wave + 1,
@@ -42,6 +42,7 @@ def report(report: RolloutReport) -> r.RolloutReport:
             islice((e.id for lane in report.next.lanes for e in lane.active), SHOWN_EVENTS)
         ),
         waits=[r.Wait(**_wait(group)) for group in by_reason(report.next.waits)],
+        expected_end=_time(expected_end),
     )
 
 

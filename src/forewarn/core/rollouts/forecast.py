@@ -1,4 +1,4 @@
-"""A forecast of a rollout: `next_step` over simulated events.
+"""A forecast of a rollout that is planned or under way: `next_step` over simulated events.
 
 It assumes that nobody approves early, that nothing else holds an event, that every gate passes at
 once, and that each event stays Started for a given time.
@@ -6,7 +6,7 @@ once, and that each event stays Started for a given time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -14,7 +14,12 @@ import msgspec
 from forewarn.core.events import Event, Source, Status
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.next_step import EXPIRED, GateAnswer, Next, appointment, decide
-from forewarn.core.rollouts.progress import Configurations, RolloutProgress
+from forewarn.core.rollouts.progress import (
+    Configurations,
+    LaneProgress,
+    RolloutProgress,
+    StepState,
+)
 from forewarn.core.time import DAY, MINUTE, Duration, Now, Time
 
 FORECAST_AHEAD: Duration = 3_650 * DAY
@@ -36,14 +41,19 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(
-    rollout: Rollout, now: Now, configurations: Mapping[str, Configurations] = MappingProxyType({})
+    rollout: Rollout,
+    now: Now,
+    configurations: Mapping[str, Configurations] = MappingProxyType({}),
+    lanes: Sequence[LaneProgress] = (),
 ) -> Forecast:
     """Return the plan of a rollout, with times. Each event stays Started for as long as the rollout
     expects, and whenever the rollout would pause itself after a wave, it is resumed at once.
-    `configurations` are those that steps have to obey, by cause."""
+    `configurations` are those that steps have to obey, by cause; `lanes` are its progress, if it
+    is under way: then the plan is of what remains."""
     lasts = TYPICAL_DURATION if rollout.lasts is None else rollout.lasts
     resumed = msgspec.structs.replace(rollout, pause_after=())
-    simulation = _Simulation(resumed, now, lasts, configurations)
+    undisturbed = msgspec.structs.replace(now, untrusted=None, unwarned={})
+    simulation = _Simulation(resumed, undisturbed, lasts, configurations, lanes)
     done_at, message = simulation.run()
     return Forecast(steps=tuple(simulation.planned.values()), done_at=done_at, message=message)
 
@@ -55,13 +65,18 @@ class _Simulation:
         now: Now,
         event_duration: Duration,
         configurations: Mapping[str, Configurations],
+        lanes: Sequence[LaneProgress],
     ) -> None:
         self.rollout, self.now, self.event_duration = rollout, now, event_duration
+        known = {step.step.cause: step for lane in lanes for step in lane.steps}
+        empty = {cause for cause, step in known.items() if step.state is StepState.NOTHING}
+        skipped = {cause for cause, step in known.items() if step.state is StepState.SKIPPED}
         self.progress = RolloutProgress(
             rollout,
-            {},
-            lambda step: step.machines,
+            {cause: step.events for cause, step in known.items()},
+            lambda step: () if step.cause in empty else step.machines,
             lambda step: configurations.get(step.cause, ()),
+            lambda step: step.cause in skipped,
         )
         self.gate_answers: dict[str, GateAnswer] = {}
         self.planned: dict[str, Planned] = {}
@@ -78,11 +93,15 @@ class _Simulation:
                 return self.now.at, ""
             if upcoming.pause:
                 return None, upcoming.pause
+            for event in upcoming.withdraw:
+                self._become(
+                    event, Status.WITHDRAWN, ended_at=self.now.at, cancelled_by=self.rollout.name
+                )
             for wanted in upcoming.announce:
                 self._announce(wanted)
             for cause in upcoming.ask:
                 self.gate_answers[cause] = GateAnswer(at=self.now.at, passed=True)
-            if not upcoming.announce and not upcoming.ask:
+            if not upcoming.announce and not upcoming.ask and not upcoming.withdraw:
                 at = self._pass_time(upcoming)
                 if at is None:
                     return None, "it would wait for an operator"
@@ -116,7 +135,7 @@ class _Simulation:
     def _pass_time(self, upcoming: Next) -> Time | None:
         """Advance to the next instant at which something happens by itself, if there is one."""
         active = list(self.progress.active)
-        ends = {e.id: self.planned[e.cause].ends_at for e in active}
+        ends = {event.id: self._ends_at(event) for event in active}
         instants = [upcoming.wake] if upcoming.wake is not None else []
         instants += ends.values()
         if not instants:
@@ -130,5 +149,13 @@ class _Simulation:
                 self._become(event, Status.STARTED, started_at=event.not_before)
         return at
 
-    def _become(self, event: Event, status: Status, **fields: Time) -> None:
+    def _ends_at(self, event: Event) -> Time:
+        if event.cause in self.planned:
+            return self.planned[event.cause].ends_at
+        starts = (
+            max(event.not_before, self.now.at) if event.started_at is None else event.started_at
+        )
+        return max(self.now.at, starts + self.now.rules.paced(self.event_duration))
+
+    def _become(self, event: Event, status: Status, **fields: object) -> None:
         self.progress.put(msgspec.structs.replace(event, status=status, **fields))

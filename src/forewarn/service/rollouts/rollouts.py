@@ -20,6 +20,7 @@ from forewarn.core.rollouts.model import Rollout, Switch
 from forewarn.core.rollouts.next_step import Next, ending
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.summary import WaitGroup, by_reason
+from forewarn.core.time import Time
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.platform import Platform
@@ -123,6 +124,18 @@ class Rollouts:
         now = self._writer.now()
         configurations = self._reconciler.configurations_by_cause(draft.rollout)
         return draft, await asyncio.to_thread(forecast, draft.rollout, now, configurations)
+
+    async def expected_end(self, report: RolloutReport) -> Time | None:
+        """Forecast when a rollout that is under way ends, from what it has done so far; None if it
+        waits for an operator, or would not complete."""
+        if report.state != "running":
+            return None
+        rollout, now = report.rollout, self._writer.now()
+        configurations = self._reconciler.configurations_by_cause(rollout)
+        remaining = await asyncio.to_thread(
+            forecast, rollout, now, configurations, report.next.lanes
+        )
+        return remaining.done_at
 
     async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
         drafted = self.draft(wanted)

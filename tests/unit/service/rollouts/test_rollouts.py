@@ -563,6 +563,26 @@ def test_a_plan_is_what_happens(service: Service) -> None:
     assert happened == planned
 
 
+def test_while_it_runs_the_end_is_expected_when_the_plan_said(service: Service) -> None:
+    fields: dict[str, Any] = {"groups": ("web", "db"), "bake": 5 * MINUTE}
+    _, forecast = planned(service, **fields)
+    id = start(service, **fields)
+    rollouts = service._session.node.rollouts
+
+    def expected() -> Any:
+        return service._session.run(rollouts.expected_end(report_of(service, id)))
+
+    for _ in range(9):  # announced, started, over, baking
+        assert expected() == forecast.done_at
+        service.clock.advance("11m")
+    early = active(service)[0]
+    service._session.run(service._session.node.platform.approve(early.id, "test"))
+    assert forecast.done_at is not None
+    assert forecast.done_at - 15 * MINUTE < expected() < forecast.done_at
+    do(service, "pause", id)
+    assert expected() is None
+
+
 def test_the_oldest_that_are_over_are_forgotten_and_too_many_are_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
