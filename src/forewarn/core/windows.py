@@ -28,6 +28,9 @@ from forewarn.support.text import DAY, MINUTE, SECOND, Duration
 LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
 LONGEST_SPAN: Duration = 35 * DAY  # adjacent windows count as one, up to this length
 SPAN_CACHE_SIZE = 256  # results that are cached: all steps of a rollout ask for the same one
+# A search that fails looks this much further ahead, so that it does not have to be repeated sooner:
+# it takes a hundred times as long as one that succeeds.
+FAILURE_HOLDS: Duration = DAY
 
 MAX_CONFIGURATIONS = 100  # maintenance configurations of a fleet
 
@@ -117,7 +120,29 @@ class MaintenanceConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_d
 def next_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> Span | None:
     """Return the span in which all configurations allow maintenance at `at`, or the next one; None
     if there is none within LOOK_AHEAD."""
-    return _next_open(tuple(configurations), at, at + LOOK_AHEAD)
+    key = tuple(configurations)
+    known = _searched.get(key)
+    if known is not None and known.asked <= at < known.holds_until:
+        span = known.span
+    else:
+        span = _next_open(key, at, at + LOOK_AHEAD + FAILURE_HOLDS)
+        if span is not None and span.opens <= at:
+            return span
+        if len(_searched) >= SPAN_CACHE_SIZE:
+            _searched.clear()
+        _searched[key] = _Searched(at, at + FAILURE_HOLDS if span is None else span.opens, span)
+    return span if span is not None and span.opens <= at + LOOK_AHEAD else None
+
+
+class _Searched(NamedTuple):
+    """What was found for an instant, and until when the same is found for later ones."""
+
+    asked: Time
+    holds_until: Time
+    span: Span | None
+
+
+_searched: dict[tuple[MaintenanceConfiguration, ...], _Searched] = {}
 
 
 def is_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from forewarn.core import windows
 from forewarn.core.may_postpone import MayPostpone, parse_may_postpone
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Time
 from forewarn.core.window_syntax import parse_blackout, parse_window
@@ -70,6 +72,38 @@ def test_a_blackout_ends_a_window_early_and_a_window_opens_when_it_is_over() -> 
     assert next_open((limited,), at("2027-01-17 00:00")) == Span(
         at("2027-01-18 00:00"), at("2027-01-18 04:00")
     )
+
+
+def test_a_search_that_fails_is_not_repeated_until_something_could_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Time] = []
+    search = windows._next_open
+
+    def counted(configurations: Any, at: Time, until: Time) -> Span | None:
+        asked.append(at)
+        return search(configurations, at, until)
+
+    monkeypatch.setattr(windows, "_next_open", counted)
+    monkeypatch.setattr(windows, "_searched", {})
+    begin = at("2027-01-15 12:00")
+    for instant in (begin, begin + HOUR, begin + DAY - 1):
+        assert next_open((NIGHTS, NOON), instant) is None
+    assert asked == [begin]
+    assert next_open((NIGHTS, NOON), begin + DAY) is None
+    assert next_open((NIGHTS, NOON), begin) is None  # earlier than what was asked for
+    assert asked == [begin, begin + DAY, begin]
+
+
+@pytest.mark.parametrize("late", [0, SECOND, DAY, DAY + SECOND])
+def test_an_opening_counts_up_to_the_end_of_the_look_ahead_exactly(late: Time) -> None:
+    begin = at("2027-01-15 12:00")
+    long = Blackout(begins=0, ends=begin + LOOK_AHEAD + late)
+    dark = MaintenanceConfiguration(name="c", blackouts=(long,))
+    for instant in (begin, begin + HOUR, begin + DAY, begin + 2 * DAY):
+        span = next_open((dark,), instant)
+        assert (span is not None) == (long.ends <= instant + LOOK_AHEAD)
+        assert span is None or span.opens == long.ends
 
 
 def test_a_blackout_beyond_the_look_ahead_leaves_no_time() -> None:

@@ -17,6 +17,7 @@ from forewarn.cli.output import (
     print_clock,
     print_fields,
     print_json,
+    print_notes,
     print_table,
     say,
     service,
@@ -259,6 +260,7 @@ def policy(
             print_json(group)
             return
         print_fields([("group", group.name), *_policy(group)])
+        print_notes(group.notes)
         print_clock(client)
 
 

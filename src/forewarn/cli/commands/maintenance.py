@@ -13,6 +13,7 @@ from forewarn.cli.output import (
     print_clock,
     print_fields,
     print_json,
+    print_notes,
     print_table,
     say,
     service,
@@ -100,6 +101,7 @@ def set_(
                 ("blackouts", "; ".join(configuration.blackouts) or "none"),
             ]
         )
+        print_notes(configuration.notes)
         print_clock(client)
 
 

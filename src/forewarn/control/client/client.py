@@ -133,9 +133,9 @@ class ControlClient:
     def maintenance(self) -> list[m.Maintenance]:
         return list(self._pages("/v1/maintenance", m.Maintenance, {}))
 
-    def set_maintenance(self, name: str, request: m.MaintenanceRequest) -> m.Maintenance:
+    def set_maintenance(self, name: str, request: m.MaintenanceRequest) -> m.MaintenanceOutcome:
         path = f"/v1/maintenance/{_segment(name)}"
-        return self._call("PUT", path, m.Maintenance, body=request)
+        return self._call("PUT", path, m.MaintenanceOutcome, body=request)
 
     def remove_maintenance(self, name: str) -> m.Maintenance:
         return self._call("DELETE", f"/v1/maintenance/{_segment(name)}", m.Maintenance)
@@ -158,8 +158,9 @@ class ControlClient:
         path = f"/v1/groups/{_segment(name)}/scale-in"
         return self._call("POST", path, s.Outcomes, body=request)
 
-    def set_policy(self, name: str, request: s.PolicyRequest) -> s.Group:
-        return self._call("PATCH", f"/v1/groups/{_segment(name)}/policy", s.Group, body=request)
+    def set_policy(self, name: str, request: s.PolicyRequest) -> s.GroupOutcome:
+        path = f"/v1/groups/{_segment(name)}/policy"
+        return self._call("PATCH", path, s.GroupOutcome, body=request)
 
     def hosts(self, **filters: Filter) -> list[s.Host]:
         return self._call("GET", "/v1/hosts", list[s.Host], query=filters)

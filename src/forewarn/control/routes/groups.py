@@ -40,6 +40,7 @@ from forewarn.control.http.preconditions import group_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core, maintenance
 from forewarn.core import EventType, Group, GroupKind, Policy
+from forewarn.core.deciding.configurations import never_maintained
 from forewarn.core.may_postpone import parse_may_postpone
 from forewarn.core.window_syntax import parse_blackout, parse_window
 from forewarn.support.text import either_of
@@ -214,16 +215,19 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
         example={"terminate_notice": 300},
     ).options,
 )
-async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) -> s.Group:
-    """Fields that are omitted keep their values."""
+async def set_policy(call: Call, name: Name, data: JSONBody[s.PolicyRequest]) -> s.GroupOutcome:
+    """Fields that are omitted keep their values. If windows or blackouts leave no time at which
+    maintenance may start, a note says so."""
     authorization.require_group(call, name)
     if any(getattr(data, key) is not msgspec.UNSET for key in PLATFORM_RULES):
         authorization.require_no_limit(call, f"{either_of(PLATFORM_RULES)} of a group")
     _changed_policy(Policy(), data)  # refuses invalid values before the transaction
-    group = await call.platform.set_policy(
-        name, lambda policy: _changed_policy(policy, data), call.by
+    group = unwrap(
+        await call.platform.set_policy(name, lambda policy: _changed_policy(policy, data), call.by)
     )
-    return group_view(unwrap(group))
+    limits = data.windows is not msgspec.UNSET or data.blackouts is not msgspec.UNSET
+    notes = never_maintained([group], call.platform.writer.now()) if limits else ()
+    return s.GroupOutcome(**msgspec.structs.asdict(group_view(group)), notes=list(notes))
 
 
 def _changed_policy(policy: Policy, request: s.PolicyRequest) -> Policy:

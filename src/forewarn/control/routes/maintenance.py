@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from litestar import Request, delete, get, put
 from litestar.params import JSONBody
 
@@ -67,9 +68,10 @@ def list_maintenance(
 )
 async def set_maintenance(
     call: Call, name: Name, data: JSONBody[m.MaintenanceRequest]
-) -> m.Maintenance:
+) -> m.MaintenanceOutcome:
     """It applies at once, also to events that have been announced: these keep their `not_before`,
-    and start when it allows them to."""
+    and start when it allows them to. A note names groups for which no time is left at which
+    maintenance may start."""
     entry = MaintenanceEntry(
         name=name, select=data.select, windows=data.windows, blackouts=data.blackouts
     )
@@ -77,7 +79,9 @@ async def set_maintenance(
         configuration = configuration_of(entry, ())
     except FleetError as error:
         raise RefusedError(invalid(error.message, field=error.field)) from error
-    return views.configuration(unwrap(await context().configurations.set(configuration, call.by)))
+    notes = unwrap(await context().configurations.set(configuration, call.by))
+    view = msgspec.structs.asdict(views.configuration(configuration))
+    return m.MaintenanceOutcome(**view, notes=list(notes))
 
 
 @delete(

@@ -129,6 +129,12 @@ class Group(msgspec.Struct, kw_only=True):
     ] = None
 
 
+class GroupOutcome(Group, kw_only=True):
+    """A group as it is after a request."""
+
+    notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
+
+
 class GroupWindows(msgspec.Struct, kw_only=True):
     """When maintenance of a group may start."""
 

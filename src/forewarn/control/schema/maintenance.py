@@ -29,3 +29,9 @@ class Maintenance(msgspec.Struct, kw_only=True):
     ] = ""
     windows: w.Windows = []
     blackouts: w.Blackouts = []
+
+
+class MaintenanceOutcome(Maintenance, kw_only=True):
+    """A maintenance configuration as it is after a request."""
+
+    notes: Annotated[list[str], doc("What the caller should know about the result.")] = []

@@ -15,30 +15,64 @@ from forewarn.core.events import Event
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches, parse
 from forewarn.core.time import Now, Time
-from forewarn.core.windows import LOOK_AHEAD, MaintenanceConfiguration, Window
+from forewarn.core.windows import LOOK_AHEAD, MaintenanceConfiguration, Window, next_open
 from forewarn.support.text import in_words, listing, utc
 
 SELECTORS = 256  # parsed selectors that are kept
+MAX_CLOSED = 5  # sets of configurations that `never_maintained` names: finding one takes a while
 
 
 def configurations_for(
     group: Group, machines: Iterable[str], now: Now
 ) -> tuple[MaintenanceConfiguration, ...]:
     """Return the configurations that maintenance of these machines of the group has to obey."""
+    labels: list[Mapping[str, str]] = []
+    if any(configuration.select for configuration in now.configurations):
+        labels = [labels_of(group, machine) for machine in group.named(machines).values()]
+    return _for_labels(group, labels, now)
+
+
+def _for_labels(
+    group: Group, labels: Iterable[Mapping[str, str]], now: Now
+) -> tuple[MaintenanceConfiguration, ...]:
     applying: list[MaintenanceConfiguration] = []
     if own := group.policy.configuration:
         applying.append(msgspec.structs.replace(own, name=f"group {group.name}"))
-    labels: list[Mapping[str, str]] | None = None
     for configuration in now.configurations:
-        if configuration.select:
-            if labels is None:
-                named = group.named(machines).values()
-                labels = [labels_of(group, machine) for machine in named]
-            selector = _selector(configuration.select)
-            if not any(matches(selector, of_machine) for of_machine in labels):
-                continue
-        applying.append(configuration)
+        selector = _selector(configuration.select) if configuration.select else ()
+        if not selector or any(matches(selector, of_machine) for of_machine in labels):
+            applying.append(configuration)
     return tuple(applying)
+
+
+def never_maintained(groups: Iterable[Group], now: Now, name: str = "") -> tuple[str, ...]:
+    """Return a note for each set of configurations that leaves machines of these groups no time at
+    which maintenance may start; the first few of them. With a name, only for sets that have a
+    configuration of this name."""
+    closed: dict[tuple[MaintenanceConfiguration, ...], list[str]] = {}
+    for group in groups:
+        for configurations in _all_for(group, now):
+            named = not name or any(c.name == name for c in configurations)
+            if named and next_open(configurations, now.at) is None:
+                closed.setdefault(configurations, []).append(f"'{group.name}'")
+        if len(closed) >= MAX_CLOSED:
+            break
+    return tuple(
+        f"group {listing(names)}: {never_open(configurations)}"
+        for configurations, names in closed.items()
+    )
+
+
+def _all_for(group: Group, now: Now) -> set[tuple[MaintenanceConfiguration, ...]]:
+    """Return the sets of configurations that apply to machines of a group."""
+    if not now.configurations and group.policy.configuration is None:
+        return set()
+    labels = {
+        tuple(machine.labels.items()): labels_of(group, machine)
+        for machine in group.machines
+        if machine.alive
+    }
+    return {_for_labels(group, [of_machine], now) for of_machine in labels.values()}
 
 
 def configurations_of(group: Group, event: Event, now: Now) -> tuple[MaintenanceConfiguration, ...]:

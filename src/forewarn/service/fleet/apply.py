@@ -14,6 +14,7 @@ import msgspec
 
 from forewarn.core import Group, Refused, apply, decide
 from forewarn.core.commands import Define
+from forewarn.core.deciding.configurations import never_maintained
 from forewarn.core.fleet import Host, Placement
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.windows import MaintenanceConfiguration
@@ -267,6 +268,7 @@ class FleetApply:
             hosts = states.registry.hosts
             planned = self._host_index.maintained()
             warnings = recheck.arrival_warnings(fresh, states, hosts, planned)
+            warnings = (*warnings, *comparison.warnings)
             difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
             puts = recheck.with_current_hosts(comparison.puts, hosts, by)
             return CommitPlan(tuple(fresh.items()), puts, {} if stale else decided)
@@ -328,8 +330,28 @@ class FleetApply:
         if comparison.stranded:
             return recheck.stranded(comparison.stranded)
         warnings = recheck.arrival_warnings(comparison.defines, groups, hosts, planned)
-        difference = msgspec.structs.replace(comparison.difference, warnings=warnings)
-        return msgspec.structs.replace(comparison, difference=difference)
+        closed = self._never_maintained(fleet, comparison, configurations)
+        difference = msgspec.structs.replace(comparison.difference, warnings=(*warnings, *closed))
+        return msgspec.structs.replace(comparison, difference=difference, warnings=closed)
+
+    def _never_maintained(
+        self,
+        fleet: Fleet,
+        comparison: Comparison,
+        stored: Mapping[str, MaintenanceConfiguration],
+    ) -> tuple[str, ...]:
+        """Return warnings about groups for which a fleet leaves no time for maintenance, among
+        those that it changes."""
+        configurations = tuple(stored.values())
+        changed: Mapping[str, Define] = comparison.defines
+        if fleet.configurations is not None and set(fleet.configurations) != set(configurations):
+            configurations, changed = fleet.configurations, fleet.groups
+        now = msgspec.structs.replace(self._writer.now(), configurations=configurations)
+        groups = (
+            Group(name=name, machines=wanted.machines, policy=wanted.policy, labels=wanted.labels)
+            for name, wanted in changed.items()
+        )
+        return never_maintained(groups, now)
 
     def _decided(self, commands: Mapping[str, Define], groups: Groups) -> dict[str, Decided]:
         """Decide the commands for groups without events, which do not depend on the time."""

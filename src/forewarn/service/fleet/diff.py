@@ -123,6 +123,7 @@ class Comparison(msgspec.Struct, frozen=True):
     moved: dict[str, str]  # machines that change groups, and their old groups
     stranded: tuple[str, ...]  # machines that are on a host that is removed
     removals: Removals = Removals()
+    warnings: tuple[str, ...] = ()  # that do not depend on what happens until the commit
 
 
 def compare(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from forewarn.core import Refused
+from forewarn.core.deciding.configurations import never_maintained
 from forewarn.core.refusal import conflict, unknown_name
 from forewarn.core.registry import ConfigurationPut, ConfigurationRemoved
 from forewarn.core.windows import MAX_CONFIGURATIONS, MaintenanceConfiguration
@@ -21,8 +24,8 @@ class Configurations:
 
     async def set(
         self, configuration: MaintenanceConfiguration, by: str
-    ) -> MaintenanceConfiguration | Refused:
-        """Add a configuration, or replace the one of this name."""
+    ) -> tuple[str, ...] | Refused:
+        """Add a configuration, or replace the one of this name. Return notes for the caller."""
 
         def plan(states: States) -> CommitPlan | Refused:
             known = states.registry.configurations
@@ -36,7 +39,12 @@ class Configurations:
             return CommitPlan(puts=[ConfigurationPut(configuration, by)])
 
         done = await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else configuration
+        if isinstance(done, Refused):
+            return done
+        groups = list(self._store.groups.values())
+        # In a thread: it looks at the labels of all machines, and guests are answered meanwhile.
+        now = self._writer.now()
+        return await asyncio.to_thread(never_maintained, groups, now, configuration.name)
 
     async def remove(self, name: str, by: str) -> MaintenanceConfiguration | Refused:
         removed: list[MaintenanceConfiguration] = []

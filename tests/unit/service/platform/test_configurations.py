@@ -229,6 +229,27 @@ def test_a_blackout_is_waited_for(service: Service) -> None:
     assert event(service, announced.id).not_before == today.ends
 
 
+def test_whoever_leaves_a_group_no_time_for_maintenance_is_told(service: Service) -> None:
+    node = service._session.node
+    policy(service, "web", windows=(parse_window("20:00-22:00"),))
+    nights = MaintenanceConfiguration(name="nights", windows=(parse_window("22:00-04:00"),))
+    says = (
+        "group 'web': maintenance cannot start within 400 d: there is no time that the windows and"
+        " blackouts of 'group web', 'nights' allow",
+    )
+    assert run(service, Configurations(node.store, node.writer).set(nights, "ops")) == says
+    other = MaintenanceConfiguration(name="others", select="tier=db")
+    assert run(service, Configurations(node.store, node.writer).set(other, "ops")) == ()
+    windows = 'policy: {may_postpone: "2h, twice", windows: ["10:00-12:00"]}'
+    fleet = FLEET.replace('policy: {may_postpone: "2h, twice"}', windows)
+    difference = run(service, node.fleet_apply.text(fleet, by="ops", plan=True))
+    assert difference.warnings == says
+    assert run(service, node.fleet_apply.text(fleet, by="ops")).warnings == says
+    changed = f'maintenance: [{{name: noon, windows: ["12:00-14:00"]}}]{fleet}'
+    (noon,) = run(service, node.fleet_apply.text(changed, by="ops")).warnings
+    assert "'group web', 'noon'" in noon
+
+
 def test_a_service_starts_with_a_window_whose_time_zone_is_no_longer_known(
     tmp_path: Path,
 ) -> None:
