@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -54,6 +55,12 @@ undo = ["/bin/sh", "-c", "echo undoing"]
 [hook.bad]
 started = ["/bin/sh", "-c", "echo it is no use; exit 3"]
 """
+
+
+def only_here(monkeypatch: pytest.MonkeyPatch, **replaced: object) -> None:
+    """Replace functions of `guard` for the status server alone: the other threads of this process,
+    a service among them, keep the real ones."""
+    monkeypatch.setattr(http, "guard", SimpleNamespace(**vars(guard) | replaced))
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +283,7 @@ def test_a_picture_that_takes_long_to_see_is_shown_for_longer(
                 counts.append(seen)
         return counts
 
-    monkeypatch.setattr(guard, "monotonic", lambda: now[0])
+    only_here(monkeypatch, monotonic=lambda: now[0])
     assert asyncio.run(asked()) == [1, 1, 1, 2]
 
 
@@ -311,7 +318,6 @@ def test_however_many_ask_they_are_answered_at_a_pace_that_leaves_time_for_the_r
         async with faced() as ask:
             await asyncio.gather(*(ask(get()) for _ in range(5)))
 
-    monkeypatch.setattr(guard, "pause", pause)
-    monkeypatch.setattr(guard, "monotonic", lambda: 100.0)
+    only_here(monkeypatch, pause=pause, monotonic=lambda: 100.0)
     asyncio.run(asked())
     assert [round(one * http.RESPONSES_PER_SECOND) for one in paused] == [1, 2, 3, 4]
