@@ -82,7 +82,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the machine saw it before it started; None if it had no notice, or the machine is
     not affected."""
     excuse: str = ""
-    """Why it is not held against the machine that it did not see it in time; or empty."""
+    """Why the machine is excused for not having seen it in time; empty if it is not."""
 
 
 class Unannounced(msgspec.Struct, frozen=True, kw_only=True):

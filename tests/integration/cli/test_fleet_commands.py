@@ -153,7 +153,7 @@ def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Ser
 
 def test_only_spot_machines_are_evicted(service: Service) -> None:
     says = refused(service, "machine", "evict", "web_0", "--yes")
-    assert "not spot" in says
+    assert "not a spot machine" in says
     assert "event schedule Preempt web_0" in says
     assert "no spot machine" in refused(service, "group", "evict", "web", "--yes")
     assert events(service, "web_0") == []

@@ -317,7 +317,7 @@ def test_a_file_that_makes_planned_maintenance_doubtful_is_warned_about(
     moved_away(service)
     printed(service, "host", "maintain", "h1", "--type", "Reboot")
     answer = printed(service, "apply", fleet)
-    assert "has not been announced to db-0, which the file has there" in answer
+    assert "has not been announced to db-0, which the file puts there" in answer
     service.clock.advance("1d")
     assert "db-0 may be on host 'h1'" in printed(service, "host", "explain", "h1")
     printed(service, "machine", "moved", "db-0", "--to", "h3")

@@ -248,7 +248,7 @@ def test_an_issuer_that_is_down_locks_out_nobody_whose_key_is_known(
         ({"broken": "x" * 600_000}, "is longer than 524,288 bytes"),
         ({"calls_itself": "https://other"}, "calls itself 'https://other'"),
         ({"keys": []}, "has no key"),
-        ({"keys": [SimpleNamespace(jwk={"kty": "RSA", "use": "enc"})]}, "no key that signatures"),
+        ({"keys": [SimpleNamespace(jwk={"kty": "RSA", "use": "enc"})]}, "no key that can be used"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

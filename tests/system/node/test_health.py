@@ -204,7 +204,7 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
         until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
         found = wrong(service, "healthz")
         assert found["store"].startswith("the store has not answered for ")
-        assert found["scheduler"].startswith("a deadline is overdue for ")
+        assert found["scheduler"].startswith("a deadline has been overdue for ")
     finally:
         stuck.set()
     until(lambda: wrong(service, "healthz") == {})

@@ -109,7 +109,7 @@ EXAMPLES = {  # one for each way of telling something, so that we notice when we
     "… expires in … days",  # of the machine around
     "note: these machines have no address and cannot poll: …",  # beside what is printed
     "the notice is only …: clients may not see it in time",  # beside what is done
-    "a deadline is overdue for … s",  # of /healthz
+    "a deadline has been overdue for … s",  # of /healthz
     "the program cannot tell (exit code …)",  # of a driver
 }
 KINDS = (ast.Call, ast.Return, ast.Yield, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.NamedExpr)

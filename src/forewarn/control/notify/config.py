@@ -206,7 +206,7 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             else:
                 yield (
                     "at_most_every",
-                    f"is for mail and apprise; {targets[0]} sends every change on its own",
+                    f"is only for mail and apprise; {targets[0]} sends every change separately",
                 )
 
     def _filter_problems(self) -> Iterator[tuple[str, str]]:
@@ -214,7 +214,7 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if kind not in KINDS:
                 yield "kinds", f"unknown kind '{kind[:80]}'; {instead_of(kind, KINDS)}"
         if self.kinds == []:
-            yield "kinds", "is empty, so that nothing would be sent; name kinds, or leave it out"
+            yield "kinds", "is empty, so nothing would be sent; name kinds, or leave it out"
         if self.severity not in SEVERITIES:
             yield "severity", f"'{self.severity[:80]}': {instead_of(self.severity, SEVERITIES)}"
         for key, text in (("label", self.label), ("owner", f"owner={self.owner}")):

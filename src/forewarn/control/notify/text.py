@@ -21,25 +21,25 @@ SHOWN_NAMES = 3  # machines in a subject; others are counted
 
 _ABOUT_EVENT = {
     K.RAISED.value: "{what}: announced, not before {when}",
-    K.STRUCK.value: "{what}: failed without notice",
+    K.STRUCK.value: "{what}: started without notice, after a failure",
     K.LISTED.value: "{what}: now visible to its machines, not before {when}",
     K.APPROVED.value: "{what}: approved",
     K.POSTPONED.value: "{what}: postponed, not before {when}",
-    K.READY.value: "{what}: readiness was reported",
+    K.READY.value: "{what}: a machine has changed its readiness",
     K.LEFT.value: "{what}: machines have moved away",
-    K.STARTED.value: "{what}: has started",
-    K.ATTEMPTED.value: "{what}: is tried again",
-    K.ANSWERED.value: "{what}: is not done yet",
-    K.FINISHED.value: "{what}: is over",
-    K.WITHDRAWN.value: "{what}: will not happen",
-    K.RETIMED.value: "{what}: its times were corrected",
+    K.STARTED.value: "{what}: started",
+    K.ATTEMPTED.value: "{what}: being tried again",
+    K.ANSWERED.value: "{what}: not done yet",
+    K.FINISHED.value: "{what}: finished",
+    K.WITHDRAWN.value: "{what}: withdrawn, will not happen",
+    K.RETIMED.value: "{what}: times corrected",
 }
 _ABOUT_HOST = {
     K.HOST_DEGRADED.value: "{what} is degraded",
     K.HOST_FAILED.value: "{what} has failed",
     K.HOST_REPAIRED.value: "{what} is healthy again",
-    K.HOST_CORDONED.value: "{what} takes no machines any more",
-    K.HOST_UNCORDONED.value: "{what} takes machines again",
+    K.HOST_CORDONED.value: "{what} can no longer receive machines",
+    K.HOST_UNCORDONED.value: "{what} can receive machines again",
 }
 _ABOUT_ROLLOUT = {
     K.ROLLOUT_STARTED.value: "{what} has started",
@@ -49,8 +49,8 @@ _ABOUT_ROLLOUT = {
     K.ROLLOUT_ENDED.value: "{what} has ended",
 }
 _ABOUT_HALT = {
-    K.HALT_PLACED.value: "A halt keeps events from starting",
-    K.HALT_RELEASED.value: "A halt was released: events may start again",
+    K.HALT_PLACED.value: "A halt was placed: events do not start until it is released",
+    K.HALT_RELEASED.value: "A halt was released: events can start again",
 }
 # What readers can do, by kind, with the id of the event or rollout, or the name of the host.
 _ACTIONS = {
@@ -58,9 +58,9 @@ _ACTIONS = {
         ("Start it before that time", "forewarn event approve {id}"),
         ("See what it waits for", "forewarn event explain {id}"),
     ),
-    K.STRUCK.value: (("See its course", "forewarn history --event {id}"),),
+    K.STRUCK.value: (("See what happened", "forewarn history --event {id}"),),
     K.ANSWERED.value: (("See what it waits for", "forewarn event explain {id}"),),
-    K.WITHDRAWN.value: (("See its course", "forewarn history --event {id}"),),
+    K.WITHDRAWN.value: (("See what happened", "forewarn history --event {id}"),),
     K.HOST_DEGRADED.value: (("See what is on it", "forewarn host show {id}"),),
     K.HOST_FAILED.value: (("See what is on it", "forewarn host show {id}"),),
     K.ROLLOUT_PAUSED.value: (
@@ -102,7 +102,7 @@ def visible_lines(lines: Iterator[str]) -> str:
 
 def _body(message: Message, zone: tzinfo) -> Iterator[str]:
     if message.what == k.TEST:
-        yield "Notifications of forewarn arrive here: this is a test, and nothing has happened."
+        yield "This is a test: notifications from forewarn arrive here. Nothing has happened."
         yield f"It was sent at {in_zone(message.at, zone)}."
         return
     if message.skipped is not None:

@@ -35,7 +35,7 @@ from forewarn.verdict.verdict import Verdict
 REFERENCE = "#/components/schemas/{name}"
 NULL = {"type": "null"}
 VERDICT_TYPES = (Complaint, Conduct, Course, Unannounced, Verdict)  # described for editors
-IGNORED = "As GET shows it; ignored."
+IGNORED = "Returned by GET; ignored in a request."
 FLEET_MEDIA_TYPES = ("application/json", "application/yaml")
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
@@ -190,6 +190,9 @@ _PATH_PARAMETERS = {
     "/v1/events": "Id of the event, or the beginning of it.",
     "/v1/rollouts": "Id of the rollout, or the beginning of it.",
     "/v1/tokens": "Id or name of the token.",
+    "/v1/halts": "Id of the halt, or the beginning of it.",
+    "/v1/maintenance": "Name of the maintenance configuration.",
+    "/v1/notify": "Name of the notification.",
 }
 
 
@@ -322,7 +325,7 @@ def _refine(components: dict[str, Any], body_types: Mapping[Any, None]) -> None:
     }
     components["MachineChangeFile"] = machine | {
         "title": "MachineChangeFile",
-        "description": "What is changed of a machine; null sets the default.",
+        "description": "Changes to a machine; null sets the default.",
         "properties": {
             name: {"description": schema["description"], "anyOf": [schema, NULL]}
             for name, schema in machine["properties"].items()

@@ -26,7 +26,7 @@ MEDIA_TYPE = "text/calendar"
     **Operation(
         id="getCalendar",
         tag="events",
-        summary="Get planned events as an iCalendar",
+        summary="Get planned events as a calendar (iCalendar)",
         respects_limits=True,
         tagged=True,
         refuses=(404,),
@@ -39,9 +39,10 @@ async def get_calendar(
     host: ByHost = None,
     label: ByLabel = None,
 ) -> Response[bytes]:
-    """Events that are Scheduled or Started, as calendar programs subscribe to it. A program that
-    cannot send a Bearer token sends the token as the password of HTTP Basic, with any user name;
-    only this path accepts that. `label` selects events that affect a machine with these labels."""
+    """The events that are Scheduled or Started, for calendar programs to subscribe to. A program
+    that cannot send a Bearer token sends the token as the password of HTTP Basic, with any user
+    name; only this path accepts that. `label` selects events that affect a machine with these
+    labels."""
     require_visible(call, group, machine, host)
     require_known(group, machine, host)
     selector = parse_selector(label) or ()

@@ -296,9 +296,9 @@ async def cancel_event(
     ).options,
 )
 async def cancel_events(call: Call, data: JSONBody[s.CancelEventsRequest]) -> s.CancelledEvents:
-    """In one commit. Events that have started, and ids that are unknown or ambiguous, are reported
-    and left alone. With the maintenance of a host, its events of all groups are cancelled. With
-    `plan`, nothing is changed: the response says what would be cancelled."""
+    """Cancels them in one commit. Events that have started, and ids that are unknown or ambiguous,
+    are reported and left alone. With the maintenance of a host, its events of all groups are
+    cancelled. With `plan`, nothing is changed: the response says what would be cancelled."""
     named = s.CancelEventsRequest(ids=data.ids, reason=data.reason, plan=data.plan)
     if bool(data.ids) is (data != named):
         raise RefusedError(

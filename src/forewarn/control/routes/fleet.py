@@ -119,8 +119,8 @@ async def put_fleet(
     ).options,
 )
 async def get_fleet(call: Call) -> Response[bytes]:
-    """Each machine is on the host that it is known to be on. Applying the response again changes
-    nothing, except that the inventory then knows of moves."""
+    """For each machine, the response names the host that it is known to be on. Applying the
+    response changes nothing, except that moves become part of the inventory."""
     current = context().fleet_apply.current()
     encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
     call.headers["ETag"] = bytes_tag(encoded)

@@ -56,8 +56,8 @@ def _view(report: HaltReport) -> h.Halt:
     ).options,
 )
 async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
-    """No event starts on what the halt covers, whoever has announced, approved or requested it,
-    until the halt is released. Events that have started continue, and failures are still recorded.
+    """Until the halt is released, no event that it covers starts, no matter who has announced,
+    approved or requested it. Events that have started continue, and failures are still recorded.
     If there already is such a halt, it is returned."""
     parse_selector(data.label)
     placed = await context().halts.place(
@@ -83,7 +83,8 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 def list_halts(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None
 ) -> list[h.Halt]:
-    """The oldest first. A token that is limited to groups sees the halts that cover any of them."""
+    """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
+    any of them."""
     cursor = parse_time_cursor(after)
     standing = context().halts.list(call.sees)
     page, more = take_page((r for r in standing if cursor is None or _key(r) > cursor), limit)

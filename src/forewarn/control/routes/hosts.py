@@ -228,7 +228,7 @@ async def repair_host(call: Call, name: Name) -> s.Outcomes:
     **Operation(
         id="cordonHost",
         tag="hosts",
-        summary="Let no machine be moved to a host",
+        summary="Cordon a host",
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         commands=("host cordon",),
@@ -246,7 +246,7 @@ async def cordon_host(call: Call, name: Name, data: JSONBody[s.CordonRequest]) -
     **Operation(
         id="uncordonHost",
         tag="hosts",
-        summary="Let machines be moved to a host again",
+        summary="Uncordon a host",
         keyed_response=KeyedResponse.OUTCOMES,
         conditional=True,
         commands=("host uncordon",),

@@ -81,8 +81,9 @@ async def list_machines(
     coverage: Annotated[
         str | None,
         query(
-            "Only machines that have polled in the last hour, only before that, or never; or that"
-            " were shown events of their own and have never approved one.",
+            "Only machines with this coverage: those that have polled in the last hour"
+            " (`listening`), before that (`silent`) or never (`never-asked`), or those that were"
+            " shown events of their own and have never approved one (`never-approves`).",
             enum="CoverageFilter",
         ),
     ] = None,
@@ -240,7 +241,7 @@ async def restore_machine(call: Call, name: Name) -> s.MachineOutcome:
     **Operation(
         id="recordMove",
         tag="machines",
-        summary="Record on which host a machine is",
+        summary="Record which host a machine is on",
         keyed_response=KeyedResponse.MACHINE,
         conditional=True,
         refuses=(404,),

@@ -18,7 +18,7 @@ from forewarn.core.refusal import unknown_name
     **Operation(
         id="getNotifications",
         tag="feed",
-        summary="Get the notifications of the settings, and how far each has come",
+        summary="List notifications, and how far each has been delivered",
         respects_limits=True,
         commands=("notify list", "status"),
         command_example="notify list",

@@ -39,7 +39,7 @@ class Machine(msgspec.Struct, kw_only=True):
     spot: Annotated[
         bool, doc("Whether it is a spot machine, which can be evicted at any time.")
     ] = False
-    computer_name: Annotated[str, doc("Host name inside the guest; empty: by default.")] = ""
+    computer_name: Annotated[str, doc("Host name inside the guest; empty: the default.")] = ""
     vm_id: Annotated[str, doc("The `vmId` of its instance metadata.")] = ""
     tags: Annotated[dict[str, str], doc("Tags of its instance metadata.")] = {}
     gone: Annotated[str, doc("Why the machine no longer exists; empty if it exists.")] = ""
@@ -50,7 +50,7 @@ class Machine(msgspec.Struct, kw_only=True):
     api_version: Annotated[str, doc("The api-version of its last poll.")] = ""
     coverage: Annotated[
         w.CoverageName,
-        doc("Whether it has polled in the last hour, only before that, or never."),
+        doc("Whether it has polled in the last hour, only earlier, or never."),
     ] = "never-asked"
     ignored_events: Annotated[
         int, doc("How many of its events it was shown, and started without any approval.")
@@ -103,7 +103,7 @@ class Group(msgspec.Struct, kw_only=True):
     resource_group: Annotated[str, doc("Resource group in the instance metadata.")] = ""
     subscription: Annotated[str, doc("Subscription in the instance metadata.")] = ""
     scale_set: Annotated[
-        str, doc("Scale set of which it is a placement group; empty: it is no scale set.")
+        str, doc("Scale set of which it is a placement group; empty if it is not a scale set.")
     ] = ""
     events: Annotated[list[str], doc("Ids of its active events.")] = []
     user_event_limit: Annotated[
@@ -155,13 +155,13 @@ class Approval(msgspec.Struct, kw_only=True):
 
 
 class Postponement(msgspec.Struct, kw_only=True):
-    """That an event was postponed."""
+    """A postponement of an event."""
 
     by: Annotated[
         str,
         doc("Who postponed it; empty if another group has postponed the maintenance of its host."),
     ]
-    group: Annotated[str, doc("Group that asked for it; empty if it was another group.")]
+    group: Annotated[str, doc("Group that requested it; empty if it was another group.")]
     at: Annotated[w.Moment, doc("When.")]
     before: Annotated[w.Moment, doc("`not_before` until then.")]
     after: Annotated[w.Moment, doc("`not_before` since then.")]
@@ -226,7 +226,7 @@ class Outcomes(msgspec.Struct, kw_only=True):
 class CancelRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Why an event is cancelled."""
 
-    reason: Annotated[w.Text, doc("Why; it is recorded in the history.")] = ""
+    reason: Annotated[w.Text, doc("Reason; recorded in the history.")] = ""
 
 
 class CancelEventsRequest(CancelRequest, kw_only=True, forbid_unknown_fields=True):
@@ -244,7 +244,9 @@ class CancelEventsRequest(CancelRequest, kw_only=True, forbid_unknown_fields=Tru
     type: Annotated[w.TypeName | None, doc("Only events of this type.")] = None
     source: Annotated[w.SourceName | None, doc("Only events from this source.")] = None
     rollout: Annotated[str | None, doc("Only events of this rollout.")] = None
-    plan: Annotated[bool, doc("Whether to only return what would be cancelled.")] = False
+    plan: Annotated[
+        bool, doc("Whether to return what would be cancelled, without changing anything.")
+    ] = False
 
 
 class CancelledEvents(msgspec.Struct, kw_only=True):
@@ -296,7 +298,7 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class PostponeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """To which time an event is postponed."""
+    """The time to which an event is postponed."""
 
     extra_schema: ClassVar = w.exactly_one_of("by", "until")
 
@@ -336,7 +338,9 @@ class Host(msgspec.Struct, kw_only=True):
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
     since: Annotated[w.Moment | None, doc("When its health last changed.")] = None
     note: Annotated[str, doc("Note by the operator.")] = ""
-    cordoned: Annotated[bool, doc("Whether no machine is moved to it.")] = False
+    cordoned: Annotated[bool, doc("Whether it is cordoned, so that no machine is moved to it.")] = (
+        False
+    )
     cordon_note: Annotated[str, doc("Why it is cordoned.")] = ""
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     events: Annotated[
@@ -394,13 +398,13 @@ class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CordonRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """That no machine is to be moved to a host."""
+    """Why a host is cordoned."""
 
-    note: Annotated[str, doc("Why; it is recorded in the history.")] = ""
+    note: Annotated[str, doc("Reason; recorded in the history.")] = ""
 
 
 class DrainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """That the machines on a host are to be moved away."""
+    """How a host is drained."""
 
     notice: Annotated[
         w.Notice | None,
@@ -415,7 +419,7 @@ class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class MachinesRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Machines of which something is done to each, or to none."""
+    """Machines for an operation that is carried out for all of them, or for none."""
 
     machines: Annotated[w.Names, doc("Names of the machines, of any groups.")]
 
@@ -480,7 +484,7 @@ class ReadyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class MovedRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Where a machine is."""
+    """The host that a machine is on."""
 
     host: Annotated[str, doc("Name of the host.")]
 
@@ -565,8 +569,8 @@ class Status(msgspec.Struct, kw_only=True):
     unknown_callers: Annotated[
         int,
         doc(
-            "How many addresses that belong to no machine have asked in the last hour; 0 if the"
-            " token is limited."
+            "How many addresses that belong to no machine have sent requests in the last hour; 0 if"
+            " the token is limited."
         ),
     ] = 0
     certificate_expires: Annotated[
@@ -579,11 +583,11 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 class UnknownCaller(msgspec.Struct, kw_only=True):
-    """An address from which the metadata endpoint was asked, and that belongs to no machine."""
+    """An address that has sent requests to the metadata endpoint and belongs to no machine."""
 
     address: Annotated[str, doc("The address.")]
-    first: Annotated[w.Moment, doc("When it first asked.")]
-    last: Annotated[w.Moment, doc("When it last asked.")]
+    first: Annotated[w.Moment, doc("When it first sent a request.")]
+    last: Annotated[w.Moment, doc("When it last sent a request.")]
     requests: Annotated[int, doc("How many requests it has sent.")]
     machine: Annotated[
         str, doc("Machine that had the address and no longer exists; empty: none.")

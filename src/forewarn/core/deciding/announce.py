@@ -150,7 +150,7 @@ def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         notes.append(f"the notice is only {in_words(notice)}: clients may not see it in time")
     if event.traits.spot_only and not all(machine.spot for machine in machines):
         regular = listing([machine.name for machine in machines if not machine.spot])
-        notes.append(f"{regular} is not spot; in a cloud, only spot machines are evicted")
+        notes.append(f"{regular} is not a spot machine; in a cloud, only spot machines are evicted")
     if event.traits.scale_set_only and (
         group.kind is not GroupKind.SCALE_SET or any(machine.spot for machine in machines)
     ):

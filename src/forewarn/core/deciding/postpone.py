@@ -29,7 +29,10 @@ def postponed_until(
         return problem
     allowed = group.policy.may_postpone
     if allowed is None:
-        return conflict(f"the policy of group '{group.name}' does not allow it to postpone events")
+        return conflict(
+            f"the policy of group '{group.name}' does not allow events to be postponed; an operator"
+            " can change that (may_postpone)"
+        )
     own = [p for p in event.postponed if p.group == group.name]
     if len(own) >= allowed.times:
         return conflict(
@@ -54,8 +57,8 @@ def postponed_until(
     most = f"the policy of group '{group.name}' allows {in_words(left)} more"
     if latest is None:
         return conflict(
-            f"event {event.id} cannot be postponed: {most}, and there is no later time until then"
-            " at which it may start"
+            f"event {event.id} cannot be postponed: {most}, and there is no later time within"
+            " that limit at which it may start"
         )
     return conflict(
         f"event {event.id} cannot be postponed until {utc(until)}: {most}; the latest possible time"
@@ -68,8 +71,8 @@ def _problem(event: Event) -> Refused | None:
         return conflict(f"event {event.id} has started and cannot be postponed")
     if not event.waits_for_domain:
         return conflict(
-            f"event {event.id} cannot be postponed: only maintenance by the platform can, not what"
-            " a user has asked for or what cannot wait"
+            f"event {event.id} cannot be postponed: only maintenance by the platform can be, not"
+            " what a user has requested, nor evictions, deletions and failures"
         )
     if event.approved is not None:
         return conflict(

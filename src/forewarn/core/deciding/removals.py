@@ -37,7 +37,8 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
         return machine
     if not machine.spot:
         return conflict(
-            f"machine '{machine.name}' is not spot, and only spot machines are evicted",
+            f"machine '{machine.name}' is not a spot machine, and only spot machines can be"
+            " evicted",
             hint=Hint.SCHEDULE_PREEMPT,
             about=machine.name,
         )

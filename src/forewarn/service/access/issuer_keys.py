@@ -132,7 +132,7 @@ def fetch_keys(config: Oidc) -> Keys:
         raise IssuerUnavailable(f"jwks_uri of the issuer: {problem}")
     keys = parse_keys(_get(config, document.jwks_uri, _KeySet).keys)
     if not keys.by_id and not keys.unnamed:
-        raise IssuerUnavailable(f"{document.jwks_uri} has no key that signatures can be made with")
+        raise IssuerUnavailable(f"{document.jwks_uri} has no key that can be used for signatures")
     return keys
 
 

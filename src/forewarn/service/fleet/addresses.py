@@ -29,12 +29,12 @@ def guest_addresses(endpoint: Collection[str]) -> AddressProblem:
         if address == WELL_KNOWN or (address in own and not tried_out):
             return (
                 f"'{address}' is the address of the endpoint itself; give the address from which"
-                " the machine asks"
+                " the machine sends its requests"
             )
         if _is_loopback(address) and not tried_out:
             return (
-                f"'{address}' is a loopback address, from which no other machine can ask; give the"
-                " address from which the machine asks"
+                f"'{address}' is a loopback address, from which no other machine can send requests;"
+                " give the address from which the machine sends its requests"
             )
         return ""
 

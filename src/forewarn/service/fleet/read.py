@@ -211,7 +211,7 @@ def _named_entry(raw: Raw, name: str, kind: Any, problems: Problems) -> Any:
         raise _NothingElse
     if entry.name != name:
         raise FleetError(
-            f"this request is for '{name}'; leave the name out or give the same", ("name",)
+            f"this request is for '{name}'; leave the name out, or give this one", ("name",)
         )
     return entry
 

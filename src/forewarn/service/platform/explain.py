@@ -76,7 +76,7 @@ def under_way(event: Event) -> tuple[Hold, ...]:
         )
         return (_driver(message, attempt.at, operator),)
     if attempt.note:
-        message = f"attempt {attempt.number} failed ({attempt.note}); the next one comes by itself"
+        message = f"attempt {attempt.number} failed ({attempt.note}); it is repeated automatically"
     else:
         message = "it is being carried out; the driver will check again whether it is done"
     return (_driver(message, attempt.at, operator, attempt.next_at),)
@@ -109,7 +109,7 @@ def state_hold(holds: Iterable[Hold], since: Time) -> tuple[Hold, ...]:
         " out, until it can",
         since=since,
         unblocked_by="whoever frees disk space or repairs what the service's log reports; it then"
-        " continues by itself",
+        " continues automatically",
     )
     return behind(state, holds, "nobody before the state can be written again")
 

@@ -222,6 +222,6 @@ def uncertain_warning(host: str, machines: Sequence[str]) -> str:
     """Warn a caller whose file names a host for which maintenance is planned."""
     return (
         f"maintenance of host '{host}' is planned or under way, and has not been announced to"
-        f" {listing(machines)}, which the file has there: record where they are, and if they are"
-        " there, cancel the maintenance and plan it again"
+        f" {listing(machines)}, which the file puts there: record where each of them is, and if one"
+        " is there, cancel the maintenance and plan it again"
     )

@@ -355,8 +355,8 @@ class Platform:
         to_cancel = _cancelled_with(events, self._store.groups)
         if (count := len(to_cancel.events)) > MAX_CANCELLED:
             return conflict(
-                f"{count:,} events would be cancelled, and at most {MAX_CANCELLED:,} can be at"
-                " once; select fewer of them"
+                f"{count:,} events would be cancelled, but at most {MAX_CANCELLED:,} can be"
+                " cancelled at once; select fewer"
             )
 
         def commit_plan(states: States) -> CommitPlan:

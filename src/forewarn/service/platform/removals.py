@@ -52,10 +52,12 @@ class Removals:
         spot = [(g.name, m.name) for g in groups for m in g.machines if m.alive and m.spot]
         not_spot = [m.name for g in groups for m in g.machines if m.alive and not m.spot]
         if not spot:
-            return conflict(f"'{name}' has no spot machine, and only those are evicted")
+            return conflict(f"'{name}' has no spot machines, and only spot machines can be evicted")
         cause = f"evict/{self._platform.new_id()}"
         notes = (
-            (f"not evicted, because they are not spot: {listing(not_spot)}",) if not_spot else ()
+            (f"not evicted, because they are not spot machines: {listing(not_spot)}",)
+            if not_spot
+            else ()
         )
         return await self._platform.announce_all(
             [

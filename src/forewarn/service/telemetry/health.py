@@ -130,7 +130,7 @@ class ServiceHealth:
         late = now - self._late[1]
         if late <= OVERDUE_PATIENCE:
             return OK
-        return Problem(f"a deadline is overdue for {late:.0f} s", "overdue")
+        return Problem(f"a deadline has been overdue for {late:.0f} s", "overdue")
 
     def _store_problem(self, now: float) -> Problem:
         waited = 0.0 if self._store_asked_at is None else now - self._store_asked_at

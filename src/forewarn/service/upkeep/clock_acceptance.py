@@ -22,7 +22,7 @@ from forewarn.store.port import Batch, Entry, States, Store, StoreFailed
 from forewarn.support.logs import logger
 from forewarn.support.text import listing
 
-TRUSTED = "the wall clock is trusted already; there is nothing to accept"
+TRUSTED = "the wall clock is already trusted; there is nothing to accept"
 
 log = logger("forewarn")
 

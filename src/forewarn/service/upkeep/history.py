@@ -177,6 +177,8 @@ class History:
             unknown_names.append((refused, HistoryQuery(host=host, limit=1)))
         for refused, name_query in unknown_names:
             if not await self._store.history(name_query):
-                message = f"the history has no entry, and there is {refused.message}"
+                message = (
+                    f"the history has no entries for this name, and there is {refused.message}"
+                )
                 return unknown(message, suggestion=refused.suggestion)
         return None

@@ -295,7 +295,7 @@ def test_the_example_can_be_used_as_it_is() -> None:
 def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text()
     section = text.partition("### Reloading")[2].partition("\n## ")[0]
-    taken, _, left = section.partition("Only a restart")
+    taken, _, left = section.partition("only by a restart")
     left = left.partition(".")[0]
     every = {f.name for f in msgspec.structs.fields(Settings)} - {"driver_options"}
     of_driver = {f"command.{f.name}" for f in msgspec.structs.fields(CommandOptions)}

@@ -298,7 +298,7 @@ def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> 
         ("machine", "added", "x"),
     ]
     assert change(edit.put_group("g", "name: h\nkind: standalone\nmachines: []")) == (
-        "line 1: name: this request is for 'g'; leave the name out or give the same"
+        "line 1: name: this request is for 'g'; leave the name out, or give this one"
     )
     assert change(edit.remove_machine("x")) == [
         ("group", "removed", "g"),

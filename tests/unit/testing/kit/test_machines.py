@@ -61,7 +61,7 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
     with pytest.raises(RefusedError, match="at least 15 min of notice, not 1 min"):
         web.schedule("Reboot", notice="1m")
     assert web.schedule("Reboot", notice="1m", short_notice=True).status == "Scheduled"
-    with pytest.raises(RefusedError, match="not spot"):
+    with pytest.raises(RefusedError, match="not a spot machine"):
         web.evict()
 
 
