@@ -133,7 +133,9 @@ def _check_columns(path: Path) -> None:
         for column in check.missing_columns(connection):
             raise StoreUnusable(
                 f"{path} claims to have schema {s.SCHEMA_VERSION}, but has no column {column}:"
-                " it was written by a development version; choose another file"
+                " it was written by a development version. Restore a backup of a release"
+                " (forewarn restore), or move it away, start with a new state and apply the fleet"
+                " file"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = "0001"  # the newest revision in migrations/versions
+SCHEMA_VERSION = "0002"  # the newest revision in migrations/versions
 
 metadata = sa.MetaData()
 

@@ -66,11 +66,15 @@ def verify(connection: sqlite3.Connection, path: Path) -> Contents:
         summary = contents(connection, path)
         check.check_parts(connection, path)
         missing = check.missing_columns(connection)
-        if summary.schema == s.SCHEMA_VERSION and missing:
+        current = summary.schema == s.SCHEMA_VERSION
+        if current and missing:
             raise StoreUnusable(
                 f"{path} claims to have schema {summary.schema}, but has no column {missing[0]}"
             )
-        _check_replay(connection, path, _decode_all(connection, path))
+        stored = _decode_all(connection, path)
+        replayed = replay(connection, path)
+        if current and replayed is not None:  # an older version may replay differently
+            _check_replay(path, stored, *replayed)
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"{path} is damaged ({error})") from error
     return summary
@@ -84,7 +88,10 @@ def check_pages(connection: sqlite3.Connection, path: Path) -> None:
 
 def _decode_all(connection: sqlite3.Connection, path: Path) -> Stored:
     stored: Stored = {name: [] for name in BODIES}
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     for name, type in BODIES.items():
+        if name not in tables:
+            continue  # an older schema does not have all of them
         decoder = msgspec.json.Decoder(type)
         order = " ORDER BY ordinal" if name in ("machines", "events") else ""
         columns = "group_name, body" if order else "'', body"
@@ -110,8 +117,8 @@ def _commits(connection: sqlite3.Connection, path: Path) -> Iterator[Commit]:
         yield commit
 
 
-def _check_replay(connection: sqlite3.Connection, path: Path, stored: Stored) -> None:
-    """Compare the stored state with what the commits lead to, unless some were pruned."""
+def replay(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, Group], Registry] | None:
+    """Decode all commits, and return what they lead to; None if some were pruned."""
     groups: dict[str, Group] = {}
     registry = Registry({}, {}, {}, {})
     complete, last = True, 0
@@ -127,8 +134,11 @@ def _check_replay(connection: sqlite3.Connection, path: Path, stored: Stored) ->
             registry.put(put)
             if isinstance(put, GroupForgotten):
                 groups.pop(put.name, None)
-    if not complete:
-        return
+    return (groups, registry) if complete else None
+
+
+def _check_replay(path: Path, stored: Stored, groups: dict[str, Group], registry: Registry) -> None:
+    """Compare the stored state with what the commits lead to."""
     groups = {name: _sorted(group) for name, group in groups.items()}
     stored_groups = _groups(stored)
     differing = [

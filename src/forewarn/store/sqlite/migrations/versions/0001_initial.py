@@ -37,13 +37,7 @@ def upgrade() -> None:
     )
     op.create_index("events_by_group", "events", ["group_name", "over", "ordinal"])
     op.create_index("events_by_cause", "events", ["cause", "ordinal"])
-    for table, key in (
-        ("hosts", "name"),
-        ("rollouts", "id"),
-        ("halts", "id"),
-        ("tokens", "id"),
-        ("configurations", "name"),
-    ):
+    for table, key in (("hosts", "name"), ("rollouts", "id"), ("tokens", "id")):
         op.create_table(
             table,
             sa.Column(key, sa.Text, primary_key=True),
@@ -73,8 +67,6 @@ def upgrade() -> None:
         sa.Column("type", sa.Text),
         sa.Column("cause", sa.Text),
         sa.Column("note", sa.Text, nullable=False),
-        sa.Column("output", sa.Text),
-        sa.Column("answer", sa.Text),
         sqlite_autoincrement=True,
     )
     op.create_index("history_by_time", "history", ["at"])
@@ -100,24 +92,9 @@ def upgrade() -> None:
         sa.Column("seen", sa.BigInteger, nullable=False),
     )
     op.create_table(
-        "machine_sightings",
-        sa.Column("machine", sa.Text, primary_key=True),
-        sa.Column("polled", sa.BigInteger, nullable=False),
-        sa.Column("version", sa.Text, nullable=False),
-        sa.Column("polls", sa.Integer, nullable=False),
-        sa.Column("ignored", sa.Integer, nullable=False),
-        sa.Column("answered", sa.BigInteger),
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
         "token_uses",
         sa.Column("id", sa.Text, primary_key=True),
         sa.Column("used", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "notify_positions",
-        sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_table(
         "service",
