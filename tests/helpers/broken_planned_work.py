@@ -18,6 +18,10 @@ JUMP = event(B, resources=["jump"])
 ROLE = event(C, resources=["Front_IN_0"])
 
 
+# What a user has asked for.
+USERS = event(type="Reboot", EventSource="User", DurationInSeconds=-1)
+
+
 def hosted(**changed: Any) -> Recording:
     """The host's work was announced to both of its groups, and both have asked."""
     recording = Recording(**changed).joint(T0 - 1, web=A, jump=B)
@@ -41,6 +45,15 @@ def idle(recording: Recording, *times: float, jump: Event = JUMP) -> Recording:
 
 def windowed(opens: float, closes: float | None = None) -> Recording:
     return Recording().window(opens, closes).see(T0, 5, event())
+
+
+def halted(**scope: Any) -> Recording:
+    return Recording().halts(T0 - 60, scope).see(T0, 5, event())
+
+
+def limited(*open: tuple[float, float], **scope: Any) -> Recording:
+    """Maintenance may start at these times only."""
+    return Recording().maintenance(T0 - 60, *open, **scope).see(T0, 5, event())
 
 
 def wait(answer: str, **changed: Any) -> Build:
@@ -123,6 +136,24 @@ PLANNED: dict[str, list[Build]] = {
         lambda: hosted().impact(T0 + 2).impact(T0 + 2, B, ["jump"]),
     ],
     "late-start": [
+        # A halt was released, a window is open again, a machine has left, for long enough.
+        lambda: halted().halts(DUE + 60).see(DUE + 65, 5, event()).see(DUE + 300, 5, event()),
+        lambda: limited((DUE + 60, DUE + 900)).see(DUE + 65, 5, event()).see(DUE + 300, 5, event()),
+        lambda: idle(
+            hosted().hosts(T0 - 9, web_1="h").placement(DUE + 60, web_1="g"), DUE + 65, DUE + 300
+        ),
+        # Another group is halted, or may not be maintained.
+        lambda: halted(groups=["jump"]).see(DUE + 1, 5, event()).see(DUE + 200, 5, event()),
+        lambda: limited(machines=["web_1"]).see(DUE + 1, 5, event()).see(DUE + 200, 5, event()),
+        # What a user has asked for waits for no window.
+        lambda: (
+            Recording()
+            .maintenance(T0 - 60)
+            .see(T0, 5, USERS)
+            .see(DUE + 1, 5, USERS)
+            .see(DUE + 200, 5, USERS)
+        ),
+        lambda: limited().ignores_windows(DUE).see(DUE + 5, 5, event()).see(DUE + 200, 5, event()),
         lambda: idle(hosted(), DUE + 1, DUE + 200),
         third_withdrawn,
         # In its window, for long enough.
@@ -175,6 +206,88 @@ PLANNED: dict[str, list[Build]] = {
             windowed(T0 - 1, DUE - 60).see(DUE - 30, 5, event()).see(DUE + 1, 6, started(event()))
         ),
         lambda: windowed(T0 - 1, DUE - 60).see(DUE - 30, 5, event()).impact(DUE + 1),
+    ],
+    "started-while-halted": [
+        lambda: halted().see(T0 + 60, 5, event()).see(DUE + 5, 6, started(event())),
+        # Approved meanwhile, or of one of the machines that it covers.
+        lambda: halted().approve(T0 + 60, A).see(T0 + 70, 6, started(event())),
+        lambda: (
+            halted(groups=["web"], machines=["web_0"])
+            .see(T0 + 60, 5, event())
+            .impact(DUE + 5)
+            .halts(DUE + 60)
+        ),
+        # Its time came long after the halt was placed; another halt was released.
+        lambda: (
+            Recording()
+            .see(T0, 5, event())
+            .halts(T0 + 60, {}, {"groups": ["jump"]})
+            .halts(T0 + 90, {})
+            .see(DUE + 5, 6, started(event()))
+        ),
+        # An eviction waits as well, and so does what nobody is told of.
+        lambda: (
+            Recording()
+            .halts(T0 - 60, {})
+            .see(T0, 5, event(type="Preempt", not_before=T0 + 30))
+            .see(T0 + 60, 6, started(event(type="Preempt")))
+        ),
+        lambda: Recording().halts(T0, {}).unannounced(T0 + 9, C).impact(T0 + 20, C, ["web_1"]),
+        # Another group on the host is halted.
+        lambda: begun(hosted().halts(T0 + 60, {"groups": ["jump"]}), DUE + 1),
+        # Nobody asked, but the service has recorded when it was.
+        lambda: halted().moved(T0, "raise").moved(DUE + 5, "start"),
+    ],
+    "started-outside-window": [
+        lambda: limited((DUE + 600, DUE + 900)).see(DUE + 5, 6, started(event())),
+        lambda: (
+            limited((T0 - 60, T0 + 60))
+            .see(T0 + 90, 5, event())
+            .approve(T0 + 100, A)
+            .see(T0 + 110, 6, started(event()))
+        ),
+        lambda: limited(groups=["web"]).see(DUE + 5, 5, event()).impact(DUE + 30),
+        # It was open, and is not any more.
+        lambda: (
+            limited((T0, T0 + 9_000))
+            .maintenance(T0 + 60, (T0 + 8_000, T0 + 9_000))
+            .see(DUE + 5, 6, started(event()))
+        ),
+        # Of one of its machines, or of another group on its host.
+        lambda: limited(machines=["web_0"]).moved(T0, "raise").moved(DUE + 5, "start"),
+        lambda: begun(hosted().maintenance(T0 - 60, groups=["jump"]), DUE + 1),
+        # An operator has let it ignore them later, or another one.
+        lambda: limited().ignores_windows(DUE + 60).see(DUE + 5, 6, started(event())),
+        lambda: limited().ignores_windows(T0, B).see(DUE + 5, 6, started(event())),
+    ],
+    "started-unwarned": [
+        lambda: begun(idle(hosted().hosts(T0 - 9, web_1="h"), T0 + 60), DUE + 1),
+        lambda: begun(idle(hosted().hosts(T0 - 9).placement(T0 + 60, web_1="h"), T0 + 90), DUE + 1),
+        lambda: (
+            Recording()
+            .hosts(T0 - 9, web_0="h", jump="h")
+            .note({"kind": "joint", "t": T0, "id": "j", "host": "h", "events": {A: "web"}})
+            .see(T0, 5, event())
+            .moved(T0, "raise")
+            .moved(DUE, "start")
+        ),
+        # Its turn has come, as the update domain of the machine that was not warned.
+        lambda: (
+            Recording()
+            .hosts(T0 - 9, web_0="h", web_2="h")
+            .note(
+                {
+                    "kind": "joint",
+                    "t": T0,
+                    "id": "j",
+                    "host": "h",
+                    "events": {A: "web"},
+                    "domain": 0,
+                }
+            )
+            .see(T0, 5, event())
+            .see(DUE + 5, 6, started(event()))
+        ),
     ],
     "unannounced-shown": [
         lambda: (

@@ -234,6 +234,38 @@ class Recording:
         line = {"kind": "window", "t": T0 - 1, "event": id, "opens": opens, "closes": closes}
         return self.note(line)
 
+    def halts(self, t: float, *halts: Mapping[str, Any]) -> "Recording":
+        """The halts that stand from then on."""
+        halts_now = [{"id": str(number), **halt} for number, halt in enumerate(halts)]
+        return self.note({"kind": "halts", "t": t, "halts": halts_now})
+
+    def maintenance(self, t: float, *open: tuple[float, float], **scope: Any) -> "Recording":
+        """One configuration, which allows maintenance at these times."""
+        configuration = {"name": "nights", "open": [list(times) for times in open], **scope}
+        line = {"kind": "maintenance", "t": t, "until": t + 86_400}
+        return self.note({**line, "configurations": [configuration]})
+
+    def ignores_windows(self, t: float, id: str = A, since: float | None = None) -> "Recording":
+        return self.note({"kind": "ignores-windows", "t": t, "event": id, "from": since})
+
+    def hosts(self, t: float, **hosts: str) -> "Recording":
+        """The fleet, with machines on these hosts."""
+        machines = {
+            name: {**machine, **({"hosts": [hosts[name]]} if name in hosts else {})}
+            for name, machine in FLEET["machines"].items()
+        }
+        return self.fleet(t, machines=machines)
+
+    def placement(self, t: float, **hosts: str) -> "Recording":
+        machines = {name: [host] if host else [] for name, host in hosts.items()}
+        return self.note({"kind": "placement", "t": t, "machines": machines})
+
+    def moved(self, t: float, move: str, id: str = A, **changed: Any) -> "Recording":
+        """A step in the life of an event, as the service has recorded it."""
+        line = {"kind": "event", "t": t, "event": id, "move": move, "group": "web"}
+        facts = {"type": "Freeze", "source": "Platform", "machines": ["web_0"]}
+        return self.note({**line, **facts, **changed})
+
     def unannounced(
         self, t: float, id: str, machines: Sequence[str] = ("web_1",), **changed: Any
     ) -> "Recording":

@@ -8,6 +8,9 @@ from typing import Any
 
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows import Blackout, MaintenanceConfiguration
+from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
@@ -30,10 +33,9 @@ class Script:
             await self.survive(self.poll(machine))
         for _ in range(steps):
             await self.survive(self.something())
-            await self.survive(self.call_off_maintenance())
         for _ in range(40):  # let everything that is under way come to its end
-            await self.survive(sim.advance(10 * MINUTE))
-            await self.survive(self.call_off_maintenance())
+            await self.survive(self.let_go())
+            await self.survive(sim.advance(HOUR))
             for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
                 await self.survive(self.poll(machine))
             if not sim.node.platform.active():
@@ -53,8 +55,14 @@ class Script:
             away = sim.chance.choice([0, SECOND, MINUTE, 20 * MINUTE, 2 * HOUR])
             await sim.restart(away)
 
-    async def call_off_maintenance(self) -> None:
-        """As an operator does if a machine has come to a host and was not warned."""
+    async def let_go(self) -> None:
+        """As operators do in the end: halts are released, windows are no longer needed, and the
+        maintenance of a host to which a machine has come that was not warned is called off."""
+        node = self.sim.node
+        for halt in list(self.sim.store.registry.halts):
+            await self.operate(node.halts.release(halt, "operator"))
+        for name in list(self.sim.store.registry.configurations):
+            await self.operate(self.configurations.remove(name, "operator"))
         for host in list(self.sim.node.host_index.unwarned):
             planned = self.sim.node.hosts.events_about(host)
             joint = next((event.id for event in planned if event.joint is not None), None)
@@ -63,7 +71,7 @@ class Script:
 
     async def something(self) -> None:
         sim, chance = self.sim, self.sim.chance
-        weights = [40, 20, 14, 5, 4, 12, 2, 2, 4, 2, 2, 5, 5, 2]
+        weights = [40, 20, 14, 5, 4, 12, 2, 2, 4, 2, 2, 5, 5, 2, 3, 4, 4, 6, 5]
         match chance.choices(range(len(weights)), weights=weights)[0]:
             case 0:
                 await self.poll(chance.choice(NAMES))
@@ -104,6 +112,63 @@ class Script:
                 await self.lose_a_machine()
             case 13:
                 await self.turn_on_a_host()
+            case 14:
+                await self.halt()
+            case 15:
+                for halt in list(sim.store.registry.halts)[:1]:
+                    await self.operate(sim.node.halts.release(halt, "operator"))
+            case 16:
+                await self.postpone()
+            case 17:
+                machine = chance.choice(NAMES)
+                await self.operate(
+                    sim.node.platform.record_move(machine, chance.choice(HOSTS), "operator")
+                )
+            case 18:
+                await self.change_windows()
+
+    @property
+    def configurations(self) -> Configurations:
+        return Configurations(self.sim.store, self.sim.node.writer)
+
+    async def halt(self) -> None:
+        """The whole fleet, a group, or some machines of it."""
+        scopes: list[dict[str, Any]] = [{}, {"groups": ["web", "shop"]}, {"label": "tier=data"}]
+        scope = self.sim.chance.choice(scopes)
+        await self.operate(self.sim.node.halts.place(by="operator", **scope))
+
+    async def postpone(self) -> None:
+        sim, chance = self.sim, self.sim.chance
+        coming = [e for e in sim.node.platform.active() if e.status is Status.SCHEDULED]
+        if coming:
+            event = chance.choice(coming)
+            later = chance.choice([10 * MINUTE, HOUR, 3 * HOUR])
+            await self.operate(sim.node.platform.postpone(event.id, "tenant", duration=later))
+
+    async def change_windows(self) -> None:
+        """A window, a blackout, none of them any more, or an operator who does not care."""
+        sim, chance = self.sim, self.sim.chance
+        name, select = chance.choice([("nights", ""), ("data", "tier=data"), ("web", "tier=web")])
+        match chance.randrange(4):
+            case 0:
+                hour = sim.at // HOUR % 24 + chance.randrange(2)
+                window = parse_window(f"{hour % 24:02}:10-{(hour + 1) % 24:02}:40")
+                wanted = MaintenanceConfiguration(name=name, select=select, windows=(window,))
+                await self.operate(self.configurations.set(wanted, "operator"))
+            case 1:
+                begins = sim.at + chance.choice([0, 10 * MINUTE])
+                blackout = Blackout(begins=begins, ends=begins + chance.choice([HOUR, 6 * HOUR]))
+                wanted = MaintenanceConfiguration(name=name, select=select, blackouts=(blackout,))
+                await self.operate(self.configurations.set(wanted, "operator"))
+            case 2:
+                await self.operate(self.configurations.remove(name, "operator"))
+            case 3:
+                active = sim.node.platform.active()
+                if active:
+                    id = chance.choice(active).id
+                    await self.operate(
+                        sim.node.platform.approve(id, "operator", ignore_windows=True)
+                    )
 
     async def delete_two(self) -> None:
         """Two machines of one group, due together, and only one of the deletes approved."""
@@ -148,6 +213,10 @@ class Script:
                 evacuate=chance.random() < 0.2,
             )
         )
+        if chance.random() < 0.3:  # a machine comes there behind our back
+            await self.operate(
+                sim.node.platform.record_move(chance.choice(NAMES), host, "operator")
+            )
         for machine in sim.node.hosts.machines_on(host):
             ids = await self.poll(machine.name, NEWEST.name)
             if ids and chance.random() < 0.7:

@@ -317,6 +317,19 @@ def starts_a_hosts_groups_one_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joint, "_settled", first_only)
 
 
+def starts_what_is_halted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(holds.HaltedMachines, "stop", lambda *_: False)
+
+
+def starts_outside_of_windows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(holds, "is_open", lambda *_: True)
+    patch.setattr(joint, "is_open", lambda *_: True)
+
+
+def starts_a_host_with_a_machine_that_was_not_warned(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joint, "_unwarned", lambda *_: ())
+
+
 BROKEN: list[tuple[Break, set[str]]] = [
     (starts_without_waiting, {"early-start", "impact-early"}),
     (forgets_approvals, {"lost-approval"}),
@@ -343,6 +356,9 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (deletes_one_without_the_other, {"coupling"}),
     (starts_a_host_without_asking_everybody, {"joint-approval"}),
     (starts_a_hosts_groups_one_by_one, {"joint-start"}),
+    (starts_what_is_halted, {"started-while-halted"}),
+    (starts_outside_of_windows, {"started-outside-window"}),
+    (starts_a_host_with_a_machine_that_was_not_warned, {"started-unwarned"}),
 ]
 
 
@@ -352,7 +368,7 @@ def test_a_service_is_caught_that(
 ) -> None:
     broken(monkeypatch)
     found: set[str] = set()
-    for seed in range(12):
+    for seed in range(24):  # most are caught by the first
         script = Script(seed, Kill(20, often=True))
         sim = asyncio.run(script.run(300))
         found |= {finding.rule for finding in judge(sim.trace).findings}

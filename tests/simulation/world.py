@@ -13,8 +13,11 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from forewarn.core import Durations, Group
-from forewarn.core.time import DAY, SECOND, Time
+from forewarn.core.may_postpone import MayPostpone
+from forewarn.core.time import DAY, HOUR, SECOND, Time
 from forewarn.drivers.port import Checked, Driver, Impact, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
@@ -22,14 +25,26 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.fleet.build import Fleet
 from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Commit
 from forewarn.testing.kit.inprocess import exchange
 
+
+def _with_postponing(fleet: Fleet) -> Fleet:
+    """The owners of two groups may postpone what is announced to them."""
+    groups = dict(fleet.groups)
+    for name in ("sql", "web"):
+        allowed = MayPostpone(total=2 * HOUR, times=2)
+        policy = msgspec.structs.replace(groups[name].policy, may_postpone=allowed)
+        groups[name] = msgspec.structs.replace(groups[name], policy=policy)
+    return msgspec.structs.replace(fleet, groups=groups)
+
+
 START: Time = 1_800_000_000 * SECOND
-FLEET = on_loopback(sample_fleet())
+FLEET = _with_postponing(on_loopback(sample_fleet()))
 MACHINES = {machine.name: machine.addresses[0] for machine in FLEET.machines}
 GROUP_OF = {m.name: name for name, define in FLEET.groups.items() for m in define.machines}
 RULES = Durations(silence=DAY)
@@ -142,11 +157,15 @@ class Simulation:
         self.trace.append({"kind": kind, "t": self.stamp(), **fields})
 
     def _tracing(self) -> EventTrace:
-        return EventTrace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
+        def emit(record: dict[str, Any]) -> None:
+            self._stamps += 1
+            self.trace.append({**record, "t": record["t"] + self._stamps / SECOND})
+
+        return EventTrace(emit, RULES)
 
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
-        trace = self._tracing()
+        trace = self._recorder = self._tracing()
         for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
             trace.on_commit(commit, self.disk.groups)
         self._told = len(self.disk.commits)
@@ -178,7 +197,7 @@ class Simulation:
                 await self.bury()
         self.see_time()
         self.note("up")
-        self._tracing().fleet(self.store, self.at)
+        self._recorder.state(self.store, self.at)
 
     async def bury(self) -> None:
         """The process is gone: nothing of it runs on, and nothing is put in order."""

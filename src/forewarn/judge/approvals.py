@@ -18,6 +18,7 @@ from .joints import JointProgress
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
+from .standing_holds import StandingHolds
 from .unannounced import UnannouncedEvents
 from .windows import Windows
 
@@ -88,6 +89,7 @@ class Holds:
     joint_progress: JointProgress
     windows: Windows
     unannounced: UnannouncedEvents
+    standing: StandingHolds
 
 
 class WaitingEvents:
@@ -156,7 +158,7 @@ class WaitingEvents:
                 continue
             if event.source != "User" and self._holds.windows.may_hold(sighting.caller.group):
                 continue
-            clear_since = self._unannounced_until(event, sighting)
+            clear_since = self._held_until(event, sighting)
             if due:
                 free_events.append((("due", event.id), clear_since))
                 self._judge_due(event, clear_since, sighting)
@@ -180,6 +182,7 @@ class WaitingEvents:
             or not self._holds.windows.open(event.id, sighting.exchange.asked, math.inf)
             or (event.source != "User" and self._holds.windows.may_hold(sighting.caller.group))
             or self._unannounced_until(event, sighting) > -math.inf
+            or self._holds.standing.until(event.id, math.inf) > -math.inf
         )
 
     def _judge_due(self, event: Event, clear_since: float, sighting: Sighting) -> None:
@@ -254,8 +257,13 @@ class WaitingEvents:
         domains = self._fleets.domain(event.resources)
         return domains is None or domains != self._fleets.domain(machines)
 
-    def _unannounced_until(self, event: Event, sighting: Sighting) -> float:
+    def _held_until(self, event: Event, sighting: Sighting) -> float:
         """When the last thing was certainly over that no document shows and that may hold it."""
+        standing = self._holds.standing.until(event.id, sighting.exchange.t)
+        return max(standing, self._unannounced_until(event, sighting))
+
+    def _unannounced_until(self, event: Event, sighting: Sighting) -> float:
+        """When the last unannounced event was certainly over that may hold it."""
         if event.type not in WAITING_TYPES:
             return -math.inf
         return self._holds.unannounced.until(

@@ -17,6 +17,7 @@ from .facts import Facts
 from .failed_polls import judge_failed
 from .findings import Findings, Judgement
 from .fleet import Caller, Fleets
+from .held_starts import HeldStarts
 from .host_maintenance import HostMaintenance
 from .impacts import Timing
 from .incarnation import judge_complete, judge_unchanged
@@ -26,6 +27,7 @@ from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
 from .sightings import Sightings
+from .standing_holds import StandingHolds
 from .trace import read_lines, read_trace
 from .unannounced import UnannouncedEvents, judge_shown
 from .windows import Windows
@@ -70,7 +72,8 @@ class _TraceJudge:
             couplings.add(sighting)
         sightings.finish()
         facts.finish(sightings.first_scheduled, trace.short_notices)
-        holds = Holds(JointProgress(joints), windows, unannounced)
+        standing = StandingHolds(trace, facts)
+        holds = Holds(JointProgress(joints), windows, unannounced, standing)
         course = EventCourse(
             trace, self._order, self._fleets, facts, holds, approvals, sightings, findings
         )
@@ -89,6 +92,7 @@ class _TraceJudge:
         host_maintenance.judge(joints, sightings, trace.impacts, facts)
         couplings.judge(trace.impacts)
         windows.judge(sightings, trace.impacts, findings)
+        HeldStarts(trace, standing, approvals, sightings, facts, findings).judge()
         judge_shown(unannounced, facts, findings)
         return Judgement(
             findings.all(),

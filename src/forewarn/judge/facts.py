@@ -168,6 +168,11 @@ class Facts:
         whichever was first and even if they started in the same commit.
         """
 
+        for id, times in self._postponed.items():  # perhaps when nobody asked any more
+            facts = self.events.get(id)
+            if facts is not None and facts.not_before is not None:
+                facts.facts["not_before"] = max(facts.not_before, *times)
+
         def waits(event: Event) -> bool:
             announced = event.id in scheduled or event.type in ALWAYS_ANNOUNCED
             return event.type in WAITING_TYPES and announced and event.id not in sudden

@@ -40,6 +40,7 @@ class FleetMachine:
     group: str
     domain: object | None
     addresses: tuple[str, ...]
+    hosts: tuple[str, ...] = ()  # on which it is, or may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,75 @@ class Joint:
     t: float
     id: str
     events: Mapping[str, str]  # event -> group
+    host: str | None = None
+    domain: object | None = None  # only machines of this update domain
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Machines that have come to other hosts."""
+
+    t: float
+    hosts: Mapping[str, tuple[str, ...]]  # by machine
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What something applies to: machines, groups, or both; None: to all of them."""
+
+    groups: frozenset[str] | None
+    machines: frozenset[str] | None
+
+    def applies(self, group: str | None, machines: tuple[str, ...] | None) -> bool | None:
+        """Return whether it applies to one of these machines; None if that is not known."""
+        if self.groups is not None and group is not None and group not in self.groups:
+            return False
+        known = self.groups is None or group is not None
+        if self.machines is None:
+            return True if known else None
+        if machines is None:
+            return None
+        if self.machines.isdisjoint(machines):
+            return False
+        return True if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class HaltsLine:
+    """All halts that stand from then on, until the next line."""
+
+    t: float
+    halts: tuple[Scope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """When maintenance of some machines may start."""
+
+    name: str
+    scope: Scope
+    open: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceLine:
+    """All configurations that are valid from then on, until the next line. `until` is the time up
+    to which it says when maintenance may start."""
+
+    t: float
+    until: float
+    configurations: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """What the lines of the service say about an event."""
+
+    group: str | None = None
+    machines: tuple[str, ...] | None = None
+    type: str | None = None
+    source: str | None = None
+    started: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +221,12 @@ class Trace:
     changes: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
     partial: bool = False  # other clients may have approved at any time
     postponed: Mapping[str, frozenset[int]] = field(default_factory=dict)  # NotBefore by event
+    placements: tuple[Placement, ...] = ()
+    halts: tuple[HaltsLine, ...] = ()
+    maintenance: tuple[MaintenanceLine, ...] = ()
+    # By event: from when on no window or blackout holds it, as an operator wants it.
+    ignores_windows: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, RecordedEvent] = field(default_factory=dict)
 
     @property
     def grace(self) -> float | None:

@@ -6,23 +6,31 @@ Nothing is judged here.
 
 import base64
 import binascii
+import contextlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
 from .records import (
     Approval,
+    Configuration,
     Disabled,
     Exchange,
     FleetLine,
     FleetMachine,
+    HaltsLine,
     Impact,
     Joint,
+    MaintenanceLine,
     Over,
     Pairs,
+    Placement,
+    RecordedEvent,
+    Scope,
     Step,
     Trace,
     Unannounced,
@@ -43,6 +51,11 @@ _NOT_APPROVALS = frozenset(
         "disabled",
         "joint",
         "window",
+        "placement",
+        "halts",
+        "maintenance",
+        "ignores-windows",
+        "postponed",
         "unannounced",
         "over",
         "event",
@@ -106,6 +119,11 @@ def read_trace(records: Iterable[object]) -> Trace:
     changes: dict[str | None, list[float]] = {}
     partial = False
     postponed: dict[str, set[int]] = {}
+    placements: list[Placement] = []
+    halts: list[HaltsLine] = []
+    maintenance: list[MaintenanceLine] = []
+    ignores_windows: dict[str, float] = {}
+    recorded: dict[str, RecordedEvent] = {}
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -118,7 +136,7 @@ def read_trace(records: Iterable[object]) -> Trace:
                     if exchange.status is None and not exchange.fault:
                         interruptions.append(t)
                 case "fleet":
-                    fleets.append(_fleet(t, record))
+                    fleets.append(_fleet(t, record, shared))
                 case "impact":
                     impacts.append(_impact(t, record))
                 case "approval":
@@ -137,6 +155,19 @@ def read_trace(records: Iterable[object]) -> Trace:
                     joints.append(_joint(t, record))
                 case "window":
                     windows.append(_window(record))
+                case "placement":
+                    placements.append(_placement(t, record))
+                case "halts":
+                    halts.append(_halts(t, record))
+                case "maintenance":
+                    maintenance.append(_maintenance(t, record))
+                case "ignores-windows":
+                    since = t if record.get("from") is None else _number(record, "from")
+                    event = _text(record, "event").upper()
+                    ignores_windows[event] = min(since, ignores_windows.get(event, since))
+                case "postponed":
+                    later = postponed.setdefault(_text(record, "event").upper(), set())
+                    later.add(round(_number(record, "not_before")))
                 case "unannounced":
                     unannounced.append(_unannounced(t, record))
                 case "over":
@@ -153,6 +184,8 @@ def read_trace(records: Iterable[object]) -> Trace:
                     group = record.get("group")
                     group_name = group if isinstance(group, str) else None
                     changes.setdefault(group_name, []).append(t)
+                    event = _text(record, "event").upper()
+                    recorded[event] = _recorded(recorded.get(event, RecordedEvent()), t, record)
                 case "partial":
                     partial, approvals_uncertain_from = True, -math.inf
                 case _:
@@ -185,6 +218,11 @@ def read_trace(records: Iterable[object]) -> Trace:
         {group: tuple(sorted(times)) for group, times in changes.items()},
         partial,
         {event: frozenset(times) for event, times in postponed.items()},
+        tuple(sorted(placements, key=lambda line: line.t)),
+        tuple(sorted(halts, key=lambda line: line.t)),
+        tuple(sorted(maintenance, key=lambda line: line.t)),
+        ignores_windows,
+        recorded,
     )
 
 
@@ -221,7 +259,7 @@ def _exchange(
     )
 
 
-def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
+def _fleet(t: float, record: Mapping[str, object], shared: dict[object, object]) -> FleetLine:
     kinds: dict[str, str] = {}
     for name, group in _mapping(record.get("groups", {})).items():
         kind = _mapping(group).get("kind")
@@ -234,9 +272,10 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
         if not isinstance(addresses, list | tuple):
             raise _UnreadableError
         machines[name] = FleetMachine(
-            _text(machine, "group"),
+            _share(_text(machine, "group"), shared),
             machine.get("update_domain"),
-            tuple(str(address) for address in addresses),
+            _share(tuple(str(address) for address in addresses), shared),
+            () if machine.get("hosts") is None else _share(_names(machine, "hosts"), shared),
         )
     grace = None if record.get("grace") is None else _number(record, "grace")
     speed = 1.0 if record.get("speed") is None else _number(record, "speed")
@@ -253,7 +292,58 @@ def _impact(t: float, record: Mapping[str, object]) -> Impact:
 
 def _joint(t: float, record: Mapping[str, object]) -> Joint:
     events = _mapping(record.get("events"))
-    return Joint(t, _text(record, "id"), {id.upper(): _text(events, id) for id in events})
+    groups = {id.upper(): _text(events, id) for id in events}
+    host = _optional(record, "host")
+    return Joint(t, _text(record, "id"), groups, host, record.get("domain"))
+
+
+def _placement(t: float, record: Mapping[str, object]) -> Placement:
+    machines = _mapping(record.get("machines"))
+    return Placement(t, {name: _names(machines, name) for name in machines})
+
+
+def _halts(t: float, record: Mapping[str, object]) -> HaltsLine:
+    return HaltsLine(t, tuple(_scope(halt) for halt in _list(record, "halts")))
+
+
+def _maintenance(t: float, record: Mapping[str, object]) -> MaintenanceLine:
+    configurations = tuple(
+        Configuration(
+            _text(configuration, "name"),
+            _scope(configuration),
+            tuple(_span(times) for times in _items(configuration, "open")),
+        )
+        for configuration in _list(record, "configurations")
+    )
+    return MaintenanceLine(t, _number(record, "until"), configurations)
+
+
+def _scope(record: Mapping[str, object]) -> Scope:
+    groups = None if record.get("groups") is None else frozenset(_names(record, "groups"))
+    machines = None if record.get("machines") is None else frozenset(_names(record, "machines"))
+    return Scope(groups, machines)
+
+
+def _span(value: object) -> tuple[float, float]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise _UnreadableError
+    opens, closes = ({"time": time} for time in value)
+    return _number(opens, "time"), _number(closes, "time")
+
+
+def _recorded(before: RecordedEvent, t: float, record: Mapping[str, object]) -> RecordedEvent:
+    """Return what is known about an event after another line of the service about it."""
+    if before == RecordedEvent():
+        with contextlib.suppress(_UnreadableError):
+            before = RecordedEvent(
+                _optional(record, "group"),
+                None if record.get("machines") is None else _names(record, "machines"),
+                _optional(record, "type"),
+                _optional(record, "source"),
+            )
+    if record.get("move") == "start" and before.started is None:
+        return replace(before, started=t)
+    return before
 
 
 def _window(record: Mapping[str, object]) -> Window:
@@ -289,6 +379,17 @@ def _names(record: Mapping[str, object], key: str) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise _UnreadableError
     return tuple(names)
+
+
+def _items(record: Mapping[str, object], key: str) -> Sequence[object]:
+    value = record.get(key)
+    if not isinstance(value, list | tuple):
+        raise _UnreadableError
+    return value
+
+
+def _list(record: Mapping[str, object], key: str) -> Iterator[Mapping[str, object]]:
+    return (_mapping(item) for item in _items(record, key))
 
 
 def _optional(record: Mapping[str, object], key: str) -> str | None:

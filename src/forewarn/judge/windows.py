@@ -15,6 +15,7 @@ from .sightings import Sightings
 class Windows:
     def __init__(self, trace: Trace) -> None:
         self._margin = TOLERANCE + trace.backstep
+        self._ignoring = trace.ignores_windows.keys()
         self._by_event: dict[str, tuple[Window, ...]] = {}
         for window in trace.windows:
             windows = self._by_event.get(window.event, ())
@@ -58,7 +59,7 @@ class Windows:
 
     def _problem(self, id: str, t: float, sightings: Sightings) -> str:
         """Return how an event that had started by `t` missed its windows; empty if not proven."""
-        windows = self._by_event.get(id, ())
+        windows = () if id in self._ignoring else self._by_event.get(id, ())
         if windows and all(t + self._margin < window.opens for window in windows):
             return "before its window opened"
         scheduled = sightings.last_scheduled.get(id)

@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from forewarn.judge import judge
-from helpers.broken_planned_work import JUMP, ROLE, WEB, approved, begun, hosted, idle, windowed
+from helpers.broken_planned_work import (
+    JUMP,
+    ROLE,
+    USERS,
+    WEB,
+    approved,
+    begun,
+    halted,
+    hosted,
+    idle,
+    limited,
+    windowed,
+)
 from helpers.judge_traces import DUE, T0, A, B, C, Recording, document, event, started
 
 
@@ -297,3 +309,149 @@ def test_lines_that_cannot_be_read_are_counted() -> None:
         {"kind": "over", "t": T0},
     ):
         assert judge([line]).unreadable == 1
+
+
+# Halts.
+
+
+def test_what_is_halted_waits_until_the_halt_is_released() -> None:
+    recording = halted().approve(T0 + 1, A)
+    for t in (T0 + 2, T0 + 60, DUE + 1, DUE + 300, DUE + 900):
+        recording.see(t, 5, event())
+    silent(recording.halts(DUE + 1000).see(DUE + 1001, 6, started(event())).impact(DUE + 1001))
+
+
+def test_every_halt_that_covers_an_event_has_to_be_released() -> None:
+    recording = Recording().halts(T0 - 60, {}, {"machines": ["web_0"]}).see(T0, 5, event())
+    recording.halts(DUE + 60, {"machines": ["web_0"]})
+    silent(recording.see(DUE + 70, 5, event()).see(DUE + 400, 5, event()))
+
+
+def test_a_halt_of_one_group_holds_the_whole_host() -> None:
+    recording = approved().halts(T0 + 0.5, {"groups": ["jump"]})
+    silent(idle(recording, T0 + 2, T0 + 60, DUE + 1, DUE + 300))
+
+
+def test_what_started_before_a_halt_continues() -> None:
+    recording = Recording().see(T0, 5, event()).approve(T0 + 1, A).see(T0 + 2, 6, started(event()))
+    silent(recording.halts(T0 + 3, {}).see(T0 + 60, 6, started(event())).impact(T0 + 60))
+
+
+def test_a_start_that_may_have_been_before_the_halt_is_not_reported() -> None:
+    recording = Recording().see(T0, 5, event()).halts(T0 + 60, {}).approve(T0 + 30, A)
+    silent(recording.see(T0 + 90, 6, started(event())))
+
+
+def test_a_failure_has_happened_whatever_is_halted() -> None:
+    broken = event(type="Redeploy", Description="", DurationInSeconds=-1)
+    recording = Recording().halts(T0 - 60, {}).see(T0 - 30, 4).moved(T0, "strike", type="Redeploy")
+    silent(recording.see(T0 + 1, 5, started(broken)).impact(T0 + 2, type="Redeploy"))
+
+
+def test_a_halt_of_others_covers_nothing_here() -> None:
+    for scope in (
+        {"groups": ["jump"]},
+        {"machines": ["web_1"]},
+        {"groups": ["web"], "machines": []},
+    ):
+        silent(halted(**scope).see(DUE + 1, 6, started(event())))
+
+
+# Windows and blackouts of the fleet.
+
+
+def test_maintenance_waits_for_the_windows_of_the_fleet() -> None:
+    recording = limited((DUE + 600, DUE + 900)).approve(T0 + 1, A)
+    for t in (T0 + 2, T0 + 60, DUE + 1, DUE + 300, DUE + 599):
+        recording.see(t, 5, event())
+    silent(recording.see(DUE + 601, 6, started(event())))
+
+
+def test_windows_that_opened_in_between_were_not_open_all_the_time() -> None:
+    recording = limited((DUE, DUE + 60), (DUE + 300, DUE + 360))
+    silent(recording.see(DUE + 50, 5, event()).see(DUE + 310, 5, event()))
+
+
+def test_all_configurations_have_to_allow_it() -> None:
+    recording = Recording().see(T0, 5, event())
+    names = (("nights", [[DUE, DUE + 900]]), ("year-end", [[DUE + 600, DUE + 9000]]))
+    configurations = [{"name": name, "open": open} for name, open in names]
+    line = {"kind": "maintenance", "t": T0 - 60, "until": T0 + 86_400}
+    recording.note({**line, "configurations": configurations})
+    recording.see(DUE + 1, 5, event()).see(DUE + 590, 5, event())
+    silent(recording.see(DUE + 605, 6, started(event())))
+
+
+def test_what_a_user_has_asked_for_starts_outside_of_windows() -> None:
+    recording = Recording().maintenance(T0 - 60).see(T0, 5, USERS)
+    silent(recording.see(DUE + 1, 6, started(USERS)))
+
+
+def test_an_operator_may_let_an_event_ignore_windows() -> None:
+    recording = limited().ignores_windows(T0 + 60).approve(T0 + 60, A)
+    silent(recording.see(T0 + 70, 6, started(event())))
+    own = windowed(DUE + 3600).ignores_windows(T0 + 60).approve(T0 + 60, A)
+    silent(own.see(T0 + 70, 6, started(event())))
+
+
+def test_windows_hold_nothing_once_hardware_is_about_to_fail() -> None:
+    recording = limited().ignores_windows(T0, since=DUE + 600)
+    silent(recording.see(DUE + 595, 5, event()).see(DUE + 605, 6, started(event())))
+
+
+def test_what_a_recording_does_not_say_about_windows_is_not_judged() -> None:
+    later = event(not_before=T0 + 90_000)
+    recording = Recording().maintenance(T0 - 60, (T0, T0 + 60)).see(T0 + 1, 5, later)
+    silent(recording.see(T0 + 90_001, 6, started(later)))
+
+
+# Machines on a host that were not warned.
+
+
+def test_a_host_waits_while_a_machine_there_was_not_warned() -> None:
+    recording = approved().hosts(T0 - 9, web_0="h", jump="h").placement(T0 + 0.5, web_1="h")
+    recording = idle(recording, T0 + 2, T0 + 60, DUE + 1, DUE + 300)
+    silent(begun(recording.placement(DUE + 310, web_1="g"), DUE + 311))
+
+
+def test_a_machine_that_came_back_may_be_waited_for() -> None:
+    recording = hosted().hosts(T0 - 9, web_0="h", jump="h")
+    recording.placement(T0 + 60, web_0="g").placement(T0 + 600, web_0="h")
+    silent(idle(recording, DUE + 1, DUE + 300))
+
+
+def test_a_machine_that_comes_when_a_host_has_started_was_not_there_before() -> None:
+    recording = begun(approved().hosts(T0 - 9), T0 + 2)
+    silent(recording.placement(T0 + 3, web_1="h"))
+
+
+def test_only_the_update_domain_whose_turn_it_is_has_to_be_warned() -> None:
+    recording = Recording().hosts(T0 - 9, web_0="h", web_1="h").see(T0, 5, event())
+    joint = {"kind": "joint", "t": T0, "id": "j", "host": "h", "events": {A: "web"}, "domain": 0}
+    silent(recording.note(joint).see(DUE + 1, 6, started(event())))
+
+
+def test_a_machine_that_is_being_deleted_needs_no_warning() -> None:
+    recording = idle(hosted().hosts(T0 - 9, web_1="h"), T0 + 60)
+    silent(begun(recording.unannounced(T0 + 30, C), DUE + 1))
+
+
+# Postponed events.
+
+
+def test_events_that_are_postponed_together_have_one_not_before() -> None:
+    later = DUE + 3600
+    recording = hosted()
+    for id, group in ((A, "web"), (B, "jump")):
+        recording.moved(T0 + 60, "postpone", id, group=group, not_before=later)
+    web, jump = event(not_before=later), event(B, resources=["jump"], not_before=later)
+    recording.see(T0 + 61, 6, web).see(DUE + 300, 6, web)
+    recording.see(later + 1, 7, started(web))
+    silent(recording.see(later + 1.1, 5, started(jump), machine="jump"))
+
+
+def test_what_was_postponed_before_a_recording_went_on_is_known_from_its_own_line() -> None:
+    later = event(not_before=DUE + 3600)
+    recording = Recording().see(T0, 5, event())
+    recording.note({"kind": "postponed", "t": T0 + 60, "event": A, "not_before": DUE + 3600})
+    silent(recording.see(T0 + 61, 6, later).see(DUE + 3601, 7, started(later)))

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.core import Event, Group, Now, Time
+from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.changes import (
     Disabled,
     EventMoved,
@@ -21,10 +21,17 @@ from forewarn.core.changes import (
     MachinePut,
     MachineRemoved,
 )
-from forewarn.core.deciding.configurations import configurations_for
+from forewarn.core.halts import Halt
+from forewarn.core.labels import labels_of, matches, parse
 from forewarn.core.lifecycle import SHOWN, Move
-from forewarn.core.registry import ConfigurationPut, ConfigurationRemoved
-from forewarn.core.time import SECOND, Durations
+from forewarn.core.registry import (
+    ConfigurationPut,
+    ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
+)
+from forewarn.core.time import DAY, SECOND, Duration, Durations
+from forewarn.core.windows import MaintenanceConfiguration, next_open
 from forewarn.drivers.port import Impact
 from forewarn.drivers.simulated import private
 from forewarn.service.engine.clock import Clock, Interruption
@@ -38,6 +45,8 @@ log = logger("forewarn")
 Sink: TypeAlias = Callable[[dict[str, Any]], None]
 
 STAGES = SHOWN | {Move.LIST}  # the moves that are recorded: what a guest could see, and since when
+WINDOWS_AHEAD: Duration = 35 * DAY  # for which a line says when maintenance may start
+WINDOWS_AGAIN: Duration = DAY  # before the end of which the next line is written
 
 
 class EventTrace:
@@ -46,6 +55,10 @@ class EventTrace:
     def __init__(self, emit: Sink, rules: Durations | None = None) -> None:
         self._sinks = [emit]
         self._rules = rules
+        self._machines: dict[str, tuple[str, Machine]] = {}  # as recorded, with their groups
+        self._groups: dict[str, Group] = {}  # as recorded
+        self._windows: list[tuple[Any, ...]] = []  # as recorded
+        self._windows_until: Time | None = None  # None: there are none
 
     def add_sink(self, sink: Sink) -> None:
         """Pass every line from now on to this function as well."""
@@ -60,24 +73,84 @@ class EventTrace:
         """Record what commits contain that no request shows, beginning with the current state."""
         if store.groups:
             at = clock.now(self._rules or Durations()).at
-            self.fleet(store, at)
+            self.state(store, at)
             self._planned([event for g in store.groups.values() for event in g.events], at)
 
         def on_commit(commit: Commit, changed: Mapping[str, Group]) -> None:
             self.on_commit(commit, changed)
-            configured = (ConfigurationPut, ConfigurationRemoved)
-            if any(isinstance(put, configured) for put in commit.puts) or any(
-                isinstance(item, MachinePut | MachineRemoved | GroupDefined)
-                for entry in commit.entries
-                for item in entry.items
-            ):
-                self.fleet(store, commit.at)
+            self._state_changed(store, commit, changed)
 
         def interrupted(interruption: Interruption) -> None:
             self.write("step", interruption.at, seconds=interruption.lost / SECOND)
 
         store.on_commit(on_commit)
         clock.on_interruption(interrupted)
+
+    def state(self, store: Store, at: Time) -> None:
+        """Record the fleet, and what keeps events from starting in it."""
+        self.fleet(store, at)
+        self._halts(store, at)
+        self._write_windows(_windows(store), at)
+
+    def _state_changed(self, store: Store, commit: Commit, changed: Mapping[str, Group]) -> None:
+        """Record what a commit has changed of that. The whole fleet is written only if a machine
+        is another one to its guests: it may have many."""
+        fleet = groups = labels = False
+        moved: dict[str, list[str]] = {}
+        for entry in commit.entries:
+            for item in entry.items:
+                match item:
+                    case MachinePut(machine=machine):
+                        group, before = self._machines.get(machine.name, ("", None))
+                        if (group, before and _identity(before)) != (
+                            entry.group,
+                            _identity(machine),
+                        ):
+                            fleet = True
+                        elif before is not None and _hosts(before) != _hosts(machine):
+                            moved[machine.name] = _hosts(machine)
+                        labels = labels or before is None or before.labels != machine.labels
+                        self._machines[machine.name] = entry.group, machine
+                    case MachineRemoved():
+                        fleet = True
+                    case GroupDefined():
+                        old, new = self._groups.get(entry.group), changed[entry.group]
+                        fleet = fleet or old is None or old.kind is not new.kind
+                        labels = labels or old is None or old.labels != new.labels
+                        groups = True
+                        self._groups[entry.group] = new
+        if fleet:
+            self.fleet(store, commit.at)
+        elif moved:
+            self.write("placement", commit.at, machines=moved)
+        halts = store.registry.halts.values()
+        if any(isinstance(put, HaltPut | HaltReleased) for put in commit.puts) or (
+            labels and any(halt.label for halt in halts)
+        ):
+            self._halts(store, commit.at)
+        configured = any(
+            isinstance(put, ConfigurationPut | ConfigurationRemoved) for put in commit.puts
+        )
+        selected = any(c.select for c in store.registry.configurations.values())
+        ending = self._windows_until is not None and commit.at > self._windows_until - WINDOWS_AGAIN
+        if configured or groups or ending or ((fleet or labels) and selected):
+            windows = _windows(store)
+            if ending or windows != self._windows:
+                self._write_windows(windows, commit.at)
+
+    def _halts(self, store: Store, at: Time) -> None:
+        halts = [_halt(halt, store.groups) for halt in store.registry.halts.values()]
+        self.write("halts", at, halts=halts)
+
+    def _write_windows(self, windows: list[tuple[Any, ...]], at: Time) -> None:
+        self._windows = windows
+        until = at + WINDOWS_AHEAD
+        self._windows_until = until if windows else None
+        configurations = [
+            {"name": configuration.name, **scope, "open": _open_times(configuration, at, until)}
+            for configuration, scope in windows
+        ]
+        self.write("maintenance", at, until=until / SECOND, configurations=configurations)
 
     def on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         raised: list[Event] = []
@@ -92,6 +165,8 @@ class EventTrace:
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
                             raised.append(event)
+                        elif event.ignore_windows:
+                            self.write("ignores-windows", commit.at, event=event.id)
                         if event.unannounced:
                             continue  # guests are neither asked nor shown it
                         if event.approved and event.approved.by not in names:
@@ -126,7 +201,8 @@ class EventTrace:
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
         """Write what no document says about events: which go together, when they may start, which
-        are not announced, and which deliberately have less notice than their type promises."""
+        are not announced, which were postponed, and which deliberately have less notice than their
+        type promises."""
         joints: dict[str, list[Event]] = {}
         for event in events:
             if event.joint is not None:
@@ -135,6 +211,14 @@ class EventTrace:
                 closes = None if event.span.closes is None else event.span.closes / SECOND
                 opens = event.span.opens / SECOND
                 self.write("window", at, event=event.id, opens=opens, closes=closes)
+            if event.ignore_windows:
+                self.write("ignores-windows", at, event=event.id)
+            elif event.deadline is not None:
+                deadline = event.deadline / SECOND
+                self.write("ignores-windows", at, event=event.id, **{"from": deadline})
+            for postponement in event.postponed:
+                later = postponement.after / SECOND
+                self.write("postponed", at, event=event.id, not_before=later)
             if event.short_notice or (event.failure and not event.traits.sudden):
                 self.write("short-notice", at, event=event.id)
             if event.unannounced:
@@ -149,7 +233,9 @@ class EventTrace:
                 )
         for id, members in joints.items():
             groups = {event.id: event.group for event in members}
-            self.write("joint", at, id=id, host=members[0].host, events=groups)
+            joint = members[0].joint
+            domain = {} if joint is None or joint.domain is None else {"domain": joint.domain}
+            self.write("joint", at, id=id, host=members[0].host, events=groups, **domain)
 
     def impact(self, impact: Impact) -> None:
         """Record what a simulation did to machines."""
@@ -190,23 +276,22 @@ class EventTrace:
         self.write("responsive", at, real=guard.monotonic(), machine=machine, client=caller_id)
 
     def fleet(self, store: Store, at: Time) -> None:
-        now = Now(at=at, configurations=tuple(store.registry.configurations.values()))
-        groups = {
-            group.name: {
-                "kind": group.kind.value,
-                **({"windows": True} if configurations_for(group, group.alive, now) else {}),
-            }
-            for group in store.groups.values()
-        }
-        machines = {
-            machine.name: {
-                "group": group.name,
-                "update_domain": machine.update_domain,
-                "addresses": machine.addresses,
-                **({"spot": True} if machine.spot else {}),
-            }
+        self._groups = dict(store.groups)
+        self._machines = {
+            machine.name: (group.name, machine)
             for group in store.groups.values()
             for machine in group.machines
+        }
+        groups = {group.name: {"kind": group.kind.value} for group in store.groups.values()}
+        machines = {
+            name: {
+                "group": group,
+                "update_domain": machine.update_domain,
+                "addresses": machine.addresses,
+                **({"hosts": hosts} if (hosts := _hosts(machine)) else {}),
+                **({"spot": True} if machine.spot else {}),
+            }
+            for name, (group, machine) in self._machines.items()
             if machine.alive
         }
         pace = {}
@@ -215,6 +300,60 @@ class EventTrace:
             if self._rules.speed != 1.0:
                 pace["speed"] = self._rules.speed
         self.write("fleet", at, groups=groups, machines=machines, **pace)
+
+
+def _identity(machine: Machine) -> tuple[Any, ...]:
+    """Return what a fleet line says about a machine, except for its hosts."""
+    return machine.update_domain, machine.addresses, machine.spot, machine.alive
+
+
+def _hosts(machine: Machine) -> list[str]:
+    """Return the host that a machine is on, and another one on which it may be as well."""
+    return [host for host in (machine.host, machine.disputed) if host]
+
+
+def _halt(halt: Halt, groups: Mapping[str, Group]) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": halt.id}
+    if halt.groups:
+        line["groups"] = halt.groups
+    if halt.label:
+        line["machines"] = _selected(halt.label, groups)
+    return line
+
+
+def _selected(selector: str, groups: Mapping[str, Group]) -> list[str]:
+    """Return the machines whose labels match a selector."""
+    terms = parse(selector)
+    return [m.name for g in groups.values() for m in g.machines if matches(terms, labels_of(g, m))]
+
+
+def _windows(store: Store) -> list[tuple[Any, ...]]:
+    """Return everything that limits when maintenance may start, and to what it applies."""
+    windows: list[tuple[Any, ...]] = [
+        (configuration, {"groups": [group.name]})
+        for group in store.groups.values()
+        if (configuration := group.policy.configuration)
+    ]
+    for configuration in store.registry.configurations.values():
+        select = configuration.select
+        scope = {"machines": _selected(select, store.groups)} if select else {}
+        windows.append((configuration, scope))
+    return windows
+
+
+def _open_times(
+    configuration: MaintenanceConfiguration, begin: Time, until: Time
+) -> list[tuple[float, float]]:
+    """Return when a configuration allows maintenance to start, between two times."""
+    times: list[tuple[float, float]] = []
+    at = begin
+    while at < until and (span := next_open((configuration,), at)) is not None:
+        closes = until if span.closes is None else min(span.closes, until)
+        if span.opens >= until:
+            break
+        times.append((max(span.opens, begin) / SECOND, closes / SECOND))
+        at = closes
+    return times
 
 
 def _approval(event: Event) -> dict[str, Any]:

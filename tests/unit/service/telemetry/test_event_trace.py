@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from forewarn.core import EventType, Refused
 from forewarn.core import commands as c
 from forewarn.core.events import Joint
-from forewarn.core.time import MINUTE, SECOND
-from forewarn.core.windows import Span
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows import Blackout, MaintenanceConfiguration, Span
 from forewarn.judge import judge_files
 from forewarn.service.engine.writer import CommitPlan
+from forewarn.service.platform.configurations import Configurations
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import FaultKind, Service
@@ -135,6 +138,88 @@ def test_what_stands_already_is_recorded_when_a_recording_begins(tmp_path: Path)
     assert [line["event"] for line in said(path, "window")] == [A, B]
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
+
+
+HOSTS = """
+hosts: [h1, h2]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web}
+    policy: {may_postpone: 2h}
+    machines:
+      - {name: web_0, host: h1}
+      - {name: web_1, host: h2}
+  - name: jump
+    kind: standalone
+    machines:
+      - {name: jump, host: h1}
+"""
+
+
+def run(service: Service, work: Any) -> Any:
+    outcome = service._session.run(work)
+    assert not isinstance(outcome, Refused), outcome.message
+    service._session.settle()
+    return outcome
+
+
+def test_what_operators_keep_from_starting_is_recorded_and_recorded_again(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "trace"
+    with Service(HOSTS, store=MemoryStore(disk), record=path) as service:
+        node = service._session.node
+        service.get("web_0")
+        event = service.schedule("Freeze", "web_0").id
+        run(service, node.platform.postpone(event, "tenant", duration=HOUR))
+        halt = run(service, node.halts.place(by="test", label="tier=web")).halt
+        nights = MaintenanceConfiguration(
+            name="nights", blackouts=(Blackout(begins=START + DAY, ends=START + 2 * DAY),)
+        )
+        run(service, Configurations(node.store, node.writer).set(nights, "test"))
+        run(service, node.platform.record_move("web_1", "h1", "test"))
+        run(service, node.platform.approve(event, "test", ignore_windows=True))
+    at = START / SECOND
+    halts = {"kind": "halts", "t": at, "halts": [{"id": halt.id, "machines": ["web_0", "web_1"]}]}
+    day = DAY / SECOND
+    limits = {
+        "kind": "maintenance",
+        "t": at,
+        "until": at + 35 * day,
+        "configurations": [
+            {"name": "nights", "open": [[at, at + day], [at + 2 * day, at + 35 * day]]}
+        ],
+    }
+    placement = {"kind": "placement", "t": at, "machines": {"web_1": ["h1"]}}
+    ignores = {"kind": "ignores-windows", "t": at, "event": event}
+    kinds = ("halts", "maintenance", "placement", "ignores-windows", "postponed")
+    assert said(path, *kinds) == [halts, limits, placement, ignores]
+    assert said(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h2"]
+    with Service(HOSTS, store=MemoryStore(disk), record=path) as service:
+        run(service, service._session.node.halts.release(halt.id, "test"))
+        service.document("web_0")
+    again = said(path, *kinds)[4:]
+    later = {"kind": "postponed", "t": at, "event": event, "not_before": at + 15 * 60 + 3600}
+    assert again == [halts, limits, ignores, later, {**halts, "halts": []}]
+    assert said(path, "fleet")[-1]["machines"]["web_1"]["hosts"] == ["h1"]
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+
+
+def test_times_at_which_maintenance_may_start_are_recorded_again_before_they_end(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trace"
+    with Service(HOSTS, record=path) as service:
+        node = service._session.node
+        nights = MaintenanceConfiguration(name="nights", windows=(parse_window("01:00-02:00"),))
+        run(service, Configurations(node.store, node.writer).set(nights, "test"))
+        for _ in range(2):
+            service.clock.advance("34d12h")
+            service.get("web_0")
+            service.schedule("Freeze", "web_0")
+    lines = said(path, "maintenance")
+    assert [len(line["configurations"][0]["open"]) for line in lines] == [35, 35, 35]
+    assert all(earlier["until"] > later["t"] for earlier, later in pairwise(lines))
 
 
 def announce(service: Service, id: str, type: EventType, **more: Any) -> None:
