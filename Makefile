@@ -11,7 +11,8 @@
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
 #   make docs    the documentation as a site, in site/
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
-#   make deb     a Debian package of the service, in dist/
+#   make deb     Debian packages of the service and of the agent alone, in dist/
+#   make rpm     an RPM package of the agent alone, in dist/
 #   make lock    write the requirement locks anew
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test portable packages collected lint fuzz bench docs dist deb lock clean
+.PHONY: dev check conformance test portable packages collected lint fuzz bench docs dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -89,10 +90,15 @@ dist: $(VENV)/.ready
 	tools/build-dist $(VENV) dist
 	FOREWARN_DIST=dist $(BIN)/pytest tests/system/packaging
 
-# For the distribution's own Python, whatever the environment above was made with.
+# The service is for the distribution's own Python, whatever the environment above was made with; the
+# agent is for all that are listed in packaging/agent/pythons.
 DEB_PYTHON ?= /usr/bin/python3
 deb: $(VENV)/.ready
 	tools/build-deb $(VENV) $(DEB_PYTHON) dist
+	tools/build-agent $(VENV) dist deb
+
+rpm: $(VENV)/.ready
+	tools/build-agent $(VENV) dist rpm
 
 # What the service needs to run, and nothing else.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
@@ -104,9 +110,10 @@ $(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VE
 	@touch $@
 
 # What tests, linters and packaging need besides.
-$(VENV)/.ready: $(VENV)/.server
+$(VENV)/.ready: $(VENV)/.server requirements/agent.lock tools/agent-wheels
 	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
 	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
+	@tools/agent-wheels $(VENV)
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
@@ -131,6 +138,9 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --extra server --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/server.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --constraints requirements/dev.lock \
+		pyproject.toml --output-file requirements/agent.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock requirements/build.in \
 		--output-file requirements/build.lock

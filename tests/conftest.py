@@ -51,6 +51,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
     "system/deploy/test_deb.py",
+    "system/deploy/test_agent_packages.py",
     "system/deploy/test_container.py",
     "system/docs/test_example_clients.py",
     "system/packaging/test_install_lines.py",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.clean_root import CleanRoot, needed
+from helpers.next_deb import make_next
 from helpers.paths import ROOT
 from helpers.process import Running
 from helpers.serve_process import ServeProcess
@@ -21,12 +22,12 @@ SETTINGS = "/etc/forewarn/forewarn.toml"
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed("dpkg-deb", "systemd-sysusers", "systemd-analyze", "python3", "unshare", "nsenter")
     out = tmp_path_factory.mktemp("deb")
     built = subprocess.run(
         [ROOT / "tools/build-deb", Path(sys.executable).parents[1], PYTHON, out],
-        env={**os.environ, "DEB_COMPRESSION": "1"},  # it goes nowhere
+        env={**os.environ, "FOREWARN_WHEEL": str(wheel), "DEB_COMPRESSION": "1"},  # it goes nowhere
         capture_output=True,
         text=True,
         timeout=300,
@@ -133,11 +134,12 @@ def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
 
 
 def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
-    root: CleanRoot, package: Path
+    root: CleanRoot, package: Path, tmp_path: Path
 ) -> None:
     root.done("sh", "-c", f"echo '#mine' >> {SETTINGS}; touch /var/lib/forewarn/kept")
-    said = root.done("dpkg", "--install", root.bring(package))
+    said = root.done("dpkg", "--install", root.bring(make_next(package, tmp_path)))
     assert "what runs is still the old" in said
+    assert "upgraded from 0." in said
     assert root.done("tail", "-n", "1", SETTINGS) == "#mine\n"
     root.done("test", "-e", "/var/lib/forewarn/kept")
 

@@ -24,12 +24,6 @@ TARGET = re.compile(r"\]\(([^)\s]+)\)")
 
 
 @pytest.fixture(scope="module")
-def wheel(dist: Path) -> Path:
-    (wheel,) = dist.glob("forewarn-*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
 def sdist(dist: Path) -> Path:
     (sdist,) = dist.glob("forewarn-*.tar.gz")
     return sdist

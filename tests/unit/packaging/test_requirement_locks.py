@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
+import pytest
+
 from helpers.paths import ROOT
 
 LOCKS = ROOT / "requirements"
@@ -15,8 +17,9 @@ def pinned(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
-def test_the_service_is_installed_with_the_versions_that_the_tests_run_with() -> None:
-    tested, installed = pinned("dev.lock"), pinned("server.lock")
+@pytest.mark.parametrize("lock", ["server.lock", "agent.lock"])
+def test_packages_contain_the_versions_that_the_tests_run_with(lock: str) -> None:
+    tested, installed = pinned("dev.lock"), pinned(lock)
     assert installed
     assert {name: tested.get(name) for name in installed} == installed
 
@@ -31,13 +34,22 @@ def test_an_image_is_built_with_what_builds_everything_else() -> None:
     assert [step for step in installs if not re.search("--require-hashes|--no-index", step)] == []
 
 
-def test_all_that_the_server_needs_is_in_its_lock_and_nothing_that_only_tests_need() -> None:
+def test_all_that_is_needed_is_in_a_lock_and_nothing_that_others_need() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["server"]]
-    names = {re.split(r"[<>=!;\[ ]", need)[0].lower() for need in needed}
-    installed = pinned("server.lock")
-    assert names <= set(installed)
-    assert not {"pytest", "hypothesis", "mypy", "ruff"} & set(installed)
+    base, server = (
+        {re.split(r"[<>=!;\[ ]", need)[0].lower() for need in needed}
+        for needed in (project["dependencies"], project["optional-dependencies"]["server"])
+    )
+    assert base | server <= set(pinned("server.lock"))
+    assert not {"pytest", "hypothesis", "mypy", "ruff"} & set(pinned("server.lock"))
+    assert base <= set(pinned("agent.lock"))
+    assert not server & set(pinned("agent.lock"))
+
+
+def test_the_agents_packages_run_on_every_python_that_the_project_supports() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    supported = {c.rpartition(" ")[2] for c in classifiers if "Python :: 3." in c}
+    assert set((ROOT / "packaging/agent/pythons").read_text().split()) == supported
 
 
 def test_every_lock_has_hashes_and_no_address() -> None:

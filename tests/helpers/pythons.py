@@ -1,0 +1,20 @@
+"""Other versions of Python that this machine has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def find_python(minor: str) -> Path | None:
+    """Return a Python of this version, such as 3.12: the distribution's, or one that is installed
+    beside the one that runs the tests (pyenv, tool caches)."""
+    own = Path(sys.base_prefix)
+    beside = [
+        place / "bin" / f"python{minor}"
+        for parent in (own.parent, own.parent.parent)
+        for pattern in (f"{minor}.*", f"{minor}.*/*")
+        for place in sorted(parent.glob(pattern))
+    ]
+    candidates = [Path(f"/usr/bin/python{minor}"), Path(f"/usr/local/bin/python{minor}"), *beside]
+    return next((path for path in candidates if path.is_file()), None)
