@@ -437,7 +437,8 @@ def _rollout_note(put: RolloutPut, what: RecordKind) -> str:
     rollout = put.rollout
     match what:
         case RecordKind.ROLLOUT_STARTED:
-            return _with_ticket(rollout.selection, rollout.ticket)
+            override = IGNORES_WINDOWS if rollout.ignore_windows else ""
+            return _joined(_with_ticket(rollout.selection, rollout.ticket), override)
         case RecordKind.ROLLOUT_PAUSED:
             return rollout.paused.why if rollout.paused else ""
         case RecordKind.ROLLOUT_RESUMED:

@@ -44,6 +44,8 @@ VERBS = {
     f" ignore the {WINDOWS}",
     ("host", "degrade", "h1", "--ignore-windows"): "emptying of host h1 (machines web_0) would"
     f" ignore the {WINDOWS}",
+    ("rollout", "start", "--type", "Reboot", "--group", "web", "--ignore-windows"): "the rollout"
+    f" would ignore the {WINDOWS}",
     ("host", "fail", "h1"): "host h1 would be reported as failed, and 1 machine redeployed at once,"
     " without notice: web_0",
 }

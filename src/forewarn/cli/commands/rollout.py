@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from forewarn.cli import completion
-from forewarn.cli.commands.event import Ticket, parse_time, type_names
+from forewarn.cli.commands.event import WOULD_IGNORE_WINDOWS, Ticket, parse_time, type_names
 from forewarn.cli.commands.rollout_output import (
     SHOWN_HOLDS,
     SHOWN_STEPS,
@@ -23,6 +23,7 @@ from forewarn.cli.commands.rollout_output import (
     wait_text,
 )
 from forewarn.cli.commands.rollout_watch import watch_rollout
+from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
     Json,
     Url,
@@ -184,6 +185,13 @@ MaxFailures = Annotated[
     int | None,
     typer.Option("--max-failures", help="Pause if more steps than this have failed.", min=0),
 ]
+IgnoreStandingWindows = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-windows",
+        help="Ignore the windows and blackouts of groups and maintenance configurations.",
+    ),
+]
 MustEnd = Annotated[
     bool,
     typer.Option(
@@ -268,6 +276,7 @@ def _request(
     short_notice: ShortNotice = False,
     at_once: AtOnce = 1,
     window: Windows = None,
+    ignore_windows: IgnoreStandingWindows = False,
     must_end_in_window: MustEnd = False,
     deadline: Deadline = None,
     lasts: Lasts = None,
@@ -299,6 +308,7 @@ def _request(
         waves=[size for size in (waves or "").split(",") if size],
         pause_after=pause_after,
         max_failures=max_failures,
+        ignore_windows=ignore_windows,
         must_end_in_window=must_end_in_window,
         deadline=parsed(parse_time, deadline, "--deadline"),
         lasts=_seconds("--lasts", lasts),
@@ -365,8 +375,10 @@ def plan(
 
 @app.command()
 @_takes_request
-def start(request: r.RolloutRequest, json: Json = False, url: Url = None) -> None:
+def start(request: r.RolloutRequest, yes: Yes = False, json: Json = False, url: Url = None) -> None:
     """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
+    if request.ignore_windows and not yes:
+        confirm(f"the rollout {WOULD_IGNORE_WINDOWS}")
     with service(url) as client:
         try:
             report = client.start_rollout(request)

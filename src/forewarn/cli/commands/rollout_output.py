@@ -67,6 +67,7 @@ def _fields(report: r.RolloutReport) -> list[tuple[str, str]]:
         ("at once", str(report.at_once)),
         ("notice", _duration(report.notice)),
         ("windows", "; ".join(report.windows)),
+        ("standing windows", "ignored, by an operator" if report.ignore_windows else ""),
         ("ends in window", "yes" if report.must_end_in_window else ""),
         ("deadline", time_text(report.deadline)),
         ("max failures", "" if report.max_failures is None else str(report.max_failures)),

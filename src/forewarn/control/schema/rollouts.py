@@ -67,6 +67,13 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, w.documented(minimum=0, maximum="MAX_FAILURES")] | None,
         doc("The rollout pauses itself if more steps than this have failed."),
     ] = None
+    ignore_windows: Annotated[
+        bool,
+        doc(
+            "Ignore the windows and blackouts of groups and maintenance configurations. The"
+            " rollout's own windows apply."
+        ),
+    ] = False
     must_end_in_window: Annotated[
         bool, doc("Start no step that would not end in its window; needs `lasts`.")
     ] = False
@@ -206,6 +213,10 @@ class Rollout(msgspec.Struct, kw_only=True):
     gate_timeout: Annotated[float | None, doc("Seconds to wait for the gate.")] = None
     bake: Annotated[float, doc("Seconds to wait after each step.")] = 0
     lasts: Annotated[float | None, doc("Seconds that an event is expected to last.")] = None
+    ignore_windows: Annotated[
+        bool,
+        doc("Whether it ignores the windows and blackouts of groups and configurations."),
+    ] = False
     must_end_in_window: Annotated[
         bool, doc("Whether no step starts that would not end in its window.")
     ] = False

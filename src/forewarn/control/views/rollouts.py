@@ -146,6 +146,7 @@ def _fields(summary: RolloutSummary) -> dict[str, Any]:
         "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
         "bake": rollout.bake / SECOND,
         "lasts": None if rollout.lasts is None else rollout.lasts / SECOND,
+        "ignore_windows": rollout.ignore_windows,
         "must_end_in_window": rollout.must_end_in_window,
         "deadline": _time(rollout.deadline),
         "max_failures": rollout.max_failures,

@@ -103,6 +103,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gate: Gate | None = None
     bake: Duration = 0
     lasts: Duration | None = None  # time that an event is expected to stay Started
+    ignore_windows: bool = False  # of groups and of the fleet; its own apply
     must_end_in_window: bool = False  # nothing starts that would not end in its window
     deadline: Time | None = None  # what has not started by then does not start
     pause_after: tuple[int, ...] = ()  # waves after which it pauses itself

@@ -80,7 +80,7 @@ class Announcer:
         self, rollout: Rollout, on_read: Callable[[str, Sequence[str]], None] | None = None
     ) -> StepMachines:
         index = self._platform.machine_index
-        return StepMachines(self._store, self._hosts, index, rollout.exclusions, on_read)
+        return StepMachines(self._store, self._hosts, index, rollout, on_read)
 
     def configurations_of(self, rollout: Rollout, step: Step) -> Configurations:
         """Return the configurations that a step has to obey now."""
@@ -154,6 +154,7 @@ class _Attempt:
             notice=when.notice,
             not_before=when.not_before,
             span=when.span,
+            ignore_windows=rollout.ignore_windows,
         )
         commands = [(self._step.group, command)]
         return await self._platform.announce_all(commands, unless=self._check)
@@ -173,5 +174,6 @@ class _Attempt:
             notice=when.notice,
             not_before=when.not_before,
             span=when.span,
+            ignore_windows=rollout.ignore_windows,
             unless=self._check,
         )

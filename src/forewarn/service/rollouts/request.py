@@ -78,6 +78,7 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     pause_after: PauseAfter = PauseAfter.NOTHING
     max_failures: int | None = None
     lasts: Duration | None = None
+    ignore_windows: bool = False
     must_end_in_window: bool = False
     deadline: Time | None = None
 
@@ -139,6 +140,7 @@ def draft_rollout(
         gate=wanted.gate,
         bake=wanted.bake,
         lasts=wanted.lasts,
+        ignore_windows=wanted.ignore_windows,
         must_end_in_window=wanted.must_end_in_window,
         deadline=wanted.deadline,
         pause_after=tuple(range(wanted.pause_after.waves(last_wave))),
@@ -176,7 +178,8 @@ def never_allowed(
             windows = "its windows and " if draft.windows else ""
             return conflict(
                 f"some steps could not start within {in_words(LOOK_AHEAD)}: there is no time that"
-                f" {windows}the windows and blackouts of {names} allow"
+                f" {windows}the windows and blackouts of {names} allow",
+                hint=Hint.IGNORE_WINDOWS,
             )
     return None
 

@@ -14,7 +14,7 @@ from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.registry import HostPut
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import Configurations
-from forewarn.core.rollouts.selection import Excluded, Exclusions
+from forewarn.core.rollouts.selection import Excluded
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
@@ -28,12 +28,13 @@ class StepMachines:
         store: Store,
         hosts: Hosts,
         machine_index: MachineIndex,
-        exclusions: Exclusions,
+        rollout: Rollout,
         on_read: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
         """`on_read` is told which machines were found on a host."""
         self._store, self._hosts, self._machine_index = store, hosts, machine_index
-        self._excluded = Excluded(exclusions) if exclusions else None
+        self._excluded = Excluded(rollout.exclusions) if rollout.exclusions else None
+        self._ignore_windows = rollout.ignore_windows
         self._on_read = on_read
         self._staying: dict[str, frozenset[str]] = {}
 
@@ -81,6 +82,8 @@ class StepMachines:
 
     def configurations(self, machines: Iterable[str], now: Now) -> Configurations:
         """Return the configurations that maintenance of these machines has to obey."""
+        if self._ignore_windows:
+            return ()
         by_group: dict[str, list[str]] = {}
         for machine in machines:
             by_group.setdefault(self._machine_index.group_of(machine) or "", []).append(machine)

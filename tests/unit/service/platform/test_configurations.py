@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from forewarn.core import EventType, Policy, Refused, Status
 from forewarn.core.events import Event
+from forewarn.core.history import RecordKind
 from forewarn.core.may_postpone import parse_may_postpone
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE, Time
@@ -20,6 +21,7 @@ from forewarn.core.windows import Blackout, MaintenanceConfiguration, Window, is
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
+from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import Service
 
@@ -384,6 +386,33 @@ def test_a_rollout_obeys_its_windows_and_those_that_stand_and_goes_as_planned(
     assert starts == planned
     allowed = (*node.store.registry.configurations.values(),)
     assert all(is_open(allowed, e.started_at) for e in past if e.group == "web")
+
+
+@pytest.mark.parametrize("selection", [Selection(groups=("web",)), Selection(hosts=("h1",))])
+def test_a_rollout_may_ignore_windows_that_stand_but_not_its_own(
+    service: Service, selection: Selection
+) -> None:
+    configure(service, "22:00-02:00")
+    wanted = RolloutRequest(
+        type=EventType.REBOOT,
+        selection=selection,
+        by="ops",
+        windows=(parse_window("12:00-13:00"),),
+        ignore_windows=True,
+    )
+    node = service._session.node
+    _, plan = run(service, node.rollouts.plan(wanted))
+    assert plan.steps[0].not_before == now(service) + 4 * HOUR
+    report = run(service, node.rollouts.start(wanted))
+    noon = now(service) + 4 * HOUR
+    first = node.platform.active()[0]
+    assert (first.ignore_windows, first.not_before) == (True, noon)
+    service.clock.advance("4h")
+    assert event(service, first.id).started_at == noon
+    started = HistoryQuery(what=(RecordKind.ROLLOUT_STARTED,), limit=10)
+    (record,) = run(service, node.history.page(started)).records
+    assert (record.cause, record.by) == (report.rollout.id, "ops")
+    assert record.note.endswith("it ignores windows and blackouts")
 
 
 def test_a_rollout_that_could_never_start_is_refused(service: Service) -> None:
