@@ -68,7 +68,6 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
 
 @get(
     "/v1/halts",
-    sync_to_thread=False,
     **Operation(
         id="listHalts",
         tag="halts",
@@ -80,13 +79,13 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
         command_example="halt list",
     ).options,
 )
-def list_halts(
+async def list_halts(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: TimedAfter = None
 ) -> list[h.Halt]:
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
     cursor = parse_time_cursor(after)
-    standing = context().halts.list(call.sees)
+    standing = await context().halts.list(call.sees)
     page, more = take_page((r for r in standing if cursor is None or _key(r) > cursor), limit)
     if more:
         last = _key(page[-1])
@@ -100,7 +99,6 @@ def _key(report: HaltReport) -> tuple[bool, int, str]:
 
 @get(
     "/v1/halts/{id:str}",
-    sync_to_thread=False,
     **Operation(
         id="getHalt",
         tag="halts",
@@ -109,8 +107,8 @@ def _key(report: HaltReport) -> tuple[bool, int, str]:
         command_example="halt list",
     ).options,
 )
-def get_halt(id: Id) -> h.Halt:
-    return _view(unwrap(context().halts.report(id)))
+async def get_halt(id: Id) -> h.Halt:
+    return _view(unwrap(await context().halts.report(id)))
 
 
 @post(

@@ -110,29 +110,34 @@ def in_restore_grace(event: Event, now: Now) -> bool:
 
 
 class HaltedMachines:
-    """The halts that cover machines of a group, computed once for several events."""
+    """The halts that cover machines of a group. Which machines these are is computed once for
+    several events, and not at all if nothing is asked."""
 
     def __init__(self, group: Group, now: Now) -> None:
-        self._halts = [
-            (halt, _matching(group, halt.label) if halt.label else None)
-            for halt in now.halts
-            if not halt.groups or group.name in halt.groups
-        ]
+        self._group = group
+        self._halts = [h for h in now.halts if not h.groups or group.name in h.groups]
+        self._machines: dict[str, frozenset[str]] = {}  # by the id of a halt
 
     def covering(self, event: Event) -> Iterator[Halt]:
         """Yield the halts because of which the event does not start."""
-        for halt, machines in self._halts:
-            if machines is None or not machines.isdisjoint(event.resources):
+        for halt in self._halts:
+            if not halt.label or not self.machines(halt).isdisjoint(event.resources):
                 yield halt
+
+    def machines(self, halt: Halt) -> frozenset[str]:
+        """Return the machines of the group that a halt covers, if it covers any of the group."""
+        if halt.id not in self._machines:
+            selector = _selector(halt.label)
+            self._machines[halt.id] = frozenset(
+                machine.name
+                for machine in self._group.machines
+                if matches(selector, labels_of(self._group, machine))
+            )
+        return self._machines[halt.id]
 
     def stop(self, event: Event) -> bool:
         """Is there such a halt?"""
         return any(True for _ in self.covering(event))
-
-
-def _matching(group: Group, label: str) -> frozenset[str]:
-    selector = _selector(label)
-    return frozenset(m.name for m in group.machines if matches(selector, labels_of(group, m)))
 
 
 _selector = lru_cache(maxsize=256)(parse)  # of halts, which are read for every decision

@@ -59,12 +59,14 @@ def joints(group: Group) -> dict[str, Joint]:
 
 
 class JointState:
-    """Events and occupancy of groups, computed once per group for several joints."""
+    """Events, occupancy and halts of groups at one instant, computed once per group for several
+    joints."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
         self._events: dict[str, dict[str, Event]] = {}  # by group and joint
         self._occupancies: dict[str, Occupancy] = {}
+        self._halted: dict[str, HaltedMachines] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
         events = {name: self._by_joint(name).get(joint.id) for name in joint.groups}
@@ -78,6 +80,7 @@ class JointState:
     def changed(self, name: str) -> None:
         self._events.pop(name, None)
         self._occupancies.pop(name, None)
+        self._halted.pop(name, None)
 
     def _by_joint(self, name: str) -> dict[str, Event]:
         if name not in self._events:
@@ -89,8 +92,13 @@ class JointState:
     def halted(self, active: Mapping[str, Event], now: Now) -> bool:
         """Has an operator halted one of the events of a joint?"""
         return bool(now.halts) and any(
-            HaltedMachines(self.groups[name], now).stop(event) for name, event in active.items()
+            self.halted_machines(name, now).stop(event) for name, event in active.items()
         )
+
+    def halted_machines(self, name: str, now: Now) -> HaltedMachines:
+        if name not in self._halted:
+            self._halted[name] = HaltedMachines(self.groups[name], now)
+        return self._halted[name]
 
     def configurations(
         self, active: Mapping[str, Event], now: Now
@@ -198,7 +206,7 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     halts = {
         hold.unblocked_by: hold
         for name, event in active.items()
-        for hold in halt_holds(event, HaltedMachines(groups[name], now))
+        for hold in halt_holds(event, state.halted_machines(name, now))
     }  # each of them once, although it may cover several groups
     result = list(halts.values())
     if unwarned := _unwarned(active, now):

@@ -6,16 +6,18 @@ decided where something might start (`core/deciding/holds.py`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from forewarn.core import Refused, Status
+from forewarn.core import Group, Refused, Status
 from forewarn.core.deciding.holds import HaltedMachines
 from forewarn.core.halts import Halt
-from forewarn.core.labels import labels_of, matches, parse
+from forewarn.core.labels import parse
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import PLACED, HaltPut, HaltReleased
+from forewarn.core.time import Now
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.platform import Platform
 from forewarn.store.port import States, Store
@@ -55,7 +57,7 @@ class Halts:
             groups=names,
             label=selector,
         )
-        if refused := self._covers_nothing(halt):
+        if refused := await self._covers_nothing(halt):
             return refused
         standing: list[Halt] = []
 
@@ -76,15 +78,15 @@ class Halts:
             return done
         if standing:
             already = f"it was already halted by {standing[0].by}; nothing has changed"
-            return msgspec.structs.replace(self._report(standing[0]), notes=(already,))
-        return self._report(halt)
+            return msgspec.structs.replace(await self._report(standing[0]), notes=(already,))
+        return await self._report(halt)
 
     async def release(self, id: str, by: str, note: str = "") -> HaltReport | Refused:
         """Release a halt: events start that waited only for it."""
         halt = self.find(id)
         if isinstance(halt, Refused):
             return halt
-        report = self._report(halt)
+        report = await self._report(halt)
 
         def plan(states: States) -> CommitPlan | Refused:
             if halt.id not in states.registry.halts:
@@ -106,52 +108,46 @@ class Halts:
         standing = listing([halt.id for halt in halts]) if halts else "none"
         return unknown(f"no halt '{id}'; active halts: {standing}")
 
-    def report(self, id: str) -> HaltReport | Refused:
+    async def report(self, id: str) -> HaltReport | Refused:
         halt = self.find(id)
-        return halt if isinstance(halt, Refused) else self._report(halt)
+        return halt if isinstance(halt, Refused) else await self._report(halt)
 
-    def list(self, sees: Callable[[str], bool] = lambda _: True) -> list[HaltReport]:
+    async def list(self, sees: Callable[[str], bool] = lambda _: True) -> list[HaltReport]:
         """Return the active halts that cover groups that the caller sees, the oldest first. Of the
         groups, only those are named and counted."""
         halts = sorted(self._store.registry.halts.values(), key=lambda halt: (halt.at, halt.id))
         reports = [
-            self._report(msgspec.structs.replace(halt, groups=groups), sees)
+            await self._report(msgspec.structs.replace(halt, groups=groups), sees)
             for halt in halts
             if (groups := tuple(filter(sees, halt.groups))) or not halt.groups
         ]
         return [report for report in reports if report.machines or not report.halt.partial]
 
-    def _report(self, halt: Halt, sees: Callable[[str], bool] = lambda _: True) -> HaltReport:
-        index = self._platform.machine_index
-        selector = parse(halt.label)
+    async def _report(self, halt: Halt, sees: Callable[[str], bool] = lambda _: True) -> HaltReport:
+        """Count what a halt covers: in a thread, because all machines may have to be looked at."""
         groups = [
             group
-            for group in index.groups()
+            for group in self._platform.machine_index.groups()
             if (not halt.groups or group.name in halt.groups) and sees(group.name)
         ]
         now = msgspec.structs.replace(self._writer.now(), halts=(halt,))
-        return HaltReport(
-            halt=halt,
-            machines=sum(
-                not selector or matches(selector, labels_of(group, machine))
-                for group in groups
-                for machine in group.machines
-            ),
-            events=sum(
-                event.status is Status.SCHEDULED and halted.stop(event)
-                for group in groups
-                if group.events
-                for halted in (HaltedMachines(group, now),)
-                for event in group.events
-            ),
-        )
+        return await asyncio.to_thread(_counted, halt, groups, now)
 
-    def _covers_nothing(self, halt: Halt) -> Refused | None:
+    async def _covers_nothing(self, halt: Halt) -> Refused | None:
         """Refuse a halt that protects nobody, since a name or a label is probably misspelt."""
         index = self._platform.machine_index
         for name in halt.groups:
             if index.group(name) is None:
                 return index.unknown_group(name)
-        if halt.partial and not self._report(halt).machines:
+        if halt.partial and not (await self._report(halt)).machines:
             return unknown(f"no machine matches this halt ({halt.scope}); check the label")
         return None
+
+
+def _counted(halt: Halt, groups: Iterable[Group], now: Now) -> HaltReport:
+    machines = events = 0
+    for group in groups:
+        halted = HaltedMachines(group, now)
+        machines += len(halted.machines(halt))
+        events += sum(e.status is Status.SCHEDULED and halted.stop(e) for e in group.events)
+    return HaltReport(halt=halt, machines=machines, events=events)

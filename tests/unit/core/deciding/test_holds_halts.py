@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.core import Machine, Now, Status, apply, commands, why
 from forewarn.core.commands import Raise
-from forewarn.core.deciding import joint
+from forewarn.core.deciding import holds, joint
 from forewarn.core.deciding.decide import decide_all
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import EventType, Joint
@@ -190,3 +190,44 @@ def test_whoever_asks_for_something_that_is_halted_is_told() -> None:
     assert "the event cannot start yet: the whole fleet is halted by ops: fire in row 7" in str(
         made.do(asked).notes
     )
+
+
+def test_the_machines_that_a_halt_covers_are_looked_for_once_for_all_joints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = tuple(f"m{number}" for number in range(3))
+    machines = tuple(Machine(name=name, host=f"h-{name}") for name in names)
+    now = Now(at=START, halts=(Halt(id="H", by="ops", at=START, label="!other"),))
+    raises = [
+        (
+            "web",
+            Raise(
+                id=f"E-{name}",
+                type=EventType.FREEZE,
+                machines=(name,),
+                by="ops",
+                host=f"h-{name}",
+                joint=Joint(name, ("web",)),
+            ),
+        )
+        for name in names
+    ]
+    groups = changed({"web": Group(name="web", machines=machines)}, raises, now)
+    looked: list[str] = []
+
+    def labels(group: Group, machine: Machine) -> dict[str, str]:
+        looked.append(machine.name)
+        return group.labels
+
+    monkeypatch.setattr(holds, "labels_of", labels)
+    assert joint.joint_due(groups, groups["web"], now) is None
+    assert looked == list(names)
+
+
+def test_no_machine_is_looked_at_while_there_is_nothing_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = world()
+    made.halt(label="tier=web")
+    monkeypatch.setattr(holds, "labels_of", None)
+    made.run(HOUR)
