@@ -44,8 +44,18 @@ class ChangeTracker:
             elif key not in current:
                 changes.append(self._end(key, event, at))
         for key, event in current.items():
-            if key not in self._events:  # it may have started already
+            before = self._events.get(key)
+            if before is None:  # it may have started already
                 changes.append(Change(kind=ChangeKind.APPEARED, event=event, at=at))
+            elif _is_rescheduled(event, before):
+                changes.append(
+                    Change(
+                        kind=ChangeKind.RESCHEDULED,
+                        event=event,
+                        at=at,
+                        earlier_not_before=before.not_before,
+                    )
+                )
             if event.started and key not in self._started:
                 changes.append(Change(kind=ChangeKind.STARTED, event=event, at=at))
                 self._started.add(key)
@@ -61,3 +71,8 @@ class ChangeTracker:
         if due or key in self._approved:
             return Change(kind=ChangeKind.FINISHED, event=event, at=at, presumed=True)
         return Change(kind=ChangeKind.WITHDRAWN, event=event, at=at)
+
+
+def _is_rescheduled(event: Event, before: Event) -> bool:
+    times = before.not_before, event.not_before
+    return not event.started and None not in times and times[0] != times[1]

@@ -94,6 +94,9 @@ class ChangeKind(StrEnum):
     APPEARED = "appeared"
     """The event is listed for the first time; it may have started already."""
 
+    RESCHEDULED = "rescheduled"
+    """The event has another NotBefore than before: it was postponed."""
+
     STARTED = "started"
     """The event has started: the impact happens now."""
 
@@ -116,6 +119,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     """When the client learned of it, by the service's clock."""
+
+    earlier_not_before: datetime | None = None
+    """NotBefore until then, if the event was rescheduled."""
 
     presumed: bool = False
     """Whether the event ended unobserved: it was never listed as started, but its NotBefore had

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,22 @@ documents = st.lists(
     st.builds(Document, st.none() | st.integers(), st.lists(events, max_size=4).map(tuple)),
     max_size=12,
 )
+
+
+def test_an_event_whose_not_before_moves_is_rescheduled_until_it_starts() -> None:
+    following = ChangeTracker()
+    later = msgspec.structs.replace(event(), not_before=DUE + timedelta(hours=1))
+    for shown, kinds in (
+        (event(), ["appeared"]),
+        (later, ["rescheduled"]),
+        (later, []),
+        (event(), ["rescheduled"]),
+        (event(status="Started"), ["started"]),
+    ):
+        changes = following.update(Document(1, (shown,)), NOON)
+        assert [change.kind for change in changes] == kinds
+        if kinds == ["rescheduled"]:
+            assert {changes[0].earlier_not_before, shown.not_before} == {DUE, later.not_before}
 
 
 @settings(max_examples=examples(60))

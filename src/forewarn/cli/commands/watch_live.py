@@ -25,7 +25,13 @@ BY_IMPORTANCE = (
 LEAST_WIDTH = {"MACHINES": 10, "DESCRIPTION": 20}  # of columns that may be truncated
 GAP = 3  # blanks between two columns
 
-_STYLES = {"appeared": "yellow", "started": "red", "finished": "green", "withdrawn": "green"}
+_STYLES = {
+    "appeared": "yellow",
+    "rescheduled": "yellow",
+    "started": "red",
+    "finished": "green",
+    "withdrawn": "green",
+}
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,8 +37,11 @@ class ChangeLine(msgspec.Struct, frozen=True):
         change, event = self.change, self.change.event
         parts = [f"{moment(change.at)}  {change.kind:9}  {_name(event, self.mine)}"]
         left = event.seconds_left(change.at)
-        if change.kind == "appeared" and event.not_before is not None and left is not None:
+        timed = change.kind in ("appeared", "rescheduled")
+        if timed and event.not_before is not None and left is not None:
             parts.append(f"not before {moment(event.not_before)} ({starts(event, change.at)})")
+        if change.earlier_not_before is not None:
+            parts.append(f"instead of {moment(change.earlier_not_before)}")
         if change.kind == "appeared" and event.duration is not None:
             parts.append(f"for {event.duration} s")
         if change.presumed:

@@ -74,6 +74,9 @@ def test_a_change_in_a_line() -> None:
         " before 2027-01-15 08:15:00Z (in 14 min 59 s), for 9 s, Platform, Host \x1b[2J"
     )
     assert str(told("started", STARTED)) == "2027-01-15 08:00:00Z  started    Freeze B of web_1"
+    assert str(told("rescheduled", earlier_not_before=NOW)).endswith(
+        "not before 2027-01-15 08:15:00Z (in 14 min 59 s), instead of 2027-01-15 08:00:00Z"
+    )
     assert "presumably" in str(told("finished", presumed=True))
 
 
