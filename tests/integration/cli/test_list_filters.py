@@ -11,8 +11,8 @@ from helpers import write_man_page
 
 # Parameters for which a command has another option, or follows the pages of the list itself.
 OTHER_OPTIONS = {"past": "all", "raised_since": "since"}
-PAGING = {"limit", "after", "before", "oldest_first", "wait"}
-DETAILS = {"expected_end"}  # not filters: the commands ask for them by themselves
+# Not filters: of the pages of a list, and details that a command asks for by itself.
+NO_FILTERS = {"limit", "after", "before", "oldest_first", "wait", "expected_end"}
 
 
 def test_every_filter_of_a_list_is_an_option_of_its_command() -> None:
@@ -27,7 +27,7 @@ def test_every_filter_of_a_list_is_an_option_of_its_command() -> None:
         if "get" not in entry:
             continue
         parameters = [p["name"] for p in entry["get"].get("parameters", ()) if p["in"] == "query"]
-        filters = {OTHER_OPTIONS.get(name, name) for name in parameters if name not in PAGING | DETAILS}
+        filters = {OTHER_OPTIONS.get(name, name) for name in parameters if name not in NO_FILTERS}
         lists += bool(filters)
         known = [options[command] for command in declared[f"GET {path}"].commands]
         if known:
