@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -16,6 +15,8 @@ from helpers.paths import ROOT
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory that contains both."""
+    import fcntl  # which Windows does not have, and tests that run there do not need
+
     if built := os.environ.get("FOREWARN_DIST"):
         return ROOT / built
     run = tmp_path_factory.getbasetemp()
