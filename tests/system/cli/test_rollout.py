@@ -165,11 +165,11 @@ def test_a_rollout_over_many_hosts_is_one_screen_and_drills_down() -> None:
         lines = refused.stderr.splitlines()
         assert len(lines) == 1 + 6 + 1
         assert lines[1].split()[:2] == ["h0", "web"]
-        assert "6 hosts of this rollout hold machines of several update domains" in lines[-1]
+        assert "this rollout includes 6 hosts with machines of several" in lines[-1]
         assert "pass --conflicts split" in lines[-1]
         plan = typed(service, "plan", *hosts).stdout
         assert "180 machines, 2 groups, 60 hosts" in plan
-        assert "it would be refused: 6 hosts" in plan
+        assert "it would be refused: this rollout includes 6 hosts" in plan
         assert len(plan.splitlines()) < 20
 
         hosts += ("--conflicts", "split", "--at-once", "30", "--canary", "h7", "--ticket", "CHG-7")
@@ -239,7 +239,9 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     assert "2/7" in lines[1]
     assert lines[2] == "3 waiting, 2 announced, 2 done"
     assert any(line.startswith("2 (web, sql): announced") for line in lines)
-    assert any("shop: waiting for their turn; at most 2 at once" in line for line in lines)
+    assert any(
+        "shop: waiting, because at most 2 may be in progress at once" in line for line in lines
+    )
 
 
 @pytest.mark.parametrize(

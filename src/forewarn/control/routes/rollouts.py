@@ -262,7 +262,8 @@ async def list_rollout_steps(
     ).options,
 )
 async def skip_rollout_steps(call: Call, id: Id, data: JSONBody[r.SkipRequest]) -> r.RolloutReport:
-    """The steps are left out if they have not started. What is announced of them is cancelled."""
+    """Steps that have not started are left out. Events that were announced for them are
+    withdrawn."""
     skipped = await call.rollouts.skip(id, call.by, data.reason, lanes=data.lanes, steps=data.steps)
     return views.report(unwrap(skipped))
 

@@ -78,7 +78,8 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         bool, doc("Start no step that would not end in its window; needs `lasts`.")
     ] = False
     deadline: Annotated[
-        w.Moment | None, doc("What has not started by then is not started; the rollout is over.")
+        w.Moment | None,
+        doc("Steps that have not started by then are not started; the rollout ends."),
     ] = None
     notice: Annotated[
         w.Notice | None,
@@ -220,7 +221,9 @@ class Rollout(msgspec.Struct, kw_only=True):
     must_end_in_window: Annotated[
         bool, doc("Whether no step starts that would not end in its window.")
     ] = False
-    deadline: Annotated[w.Moment | None, doc("What has not started by then is not started.")] = None
+    deadline: Annotated[
+        w.Moment | None, doc("Steps that have not started by then are not started.")
+    ] = None
     max_failures: Annotated[
         int | None, doc("The rollout pauses itself if more steps than this have failed.")
     ] = None

@@ -70,7 +70,7 @@ def lanes(
         return scope
     if moves and not selection.hosts_alone:
         return invalid(
-            "a rollout of live migrations is about hosts: select hosts or host labels only"
+            "live migrations are rolled out host by host: select only hosts or host labels"
         )
     if moves and conflicts is Conflicts.REFUSE:
         conflicts = Conflicts.SPLIT
@@ -94,8 +94,8 @@ def conflicts_problem(conflicts: Sequence[Conflict]) -> Refused | None:
         return None
     hosts = len({conflict.host for conflict in conflicts})
     return conflict(
-        f"{counted(hosts, 'host')} of this rollout hold machines of several update domains of one"
-        " group, which must not be disturbed at the same time: split the maintenance of these"
+        f"this rollout includes {counted(hosts, 'host')} with machines of several update domains of"
+        " one group, which must not be disturbed at the same time: split the maintenance of such"
         " hosts by update domain, skip them, or move machines away first",
         hint=Hint.CONFLICTS,
         others=tuple(conflict(str(found), field=found.host) for found in conflicts),

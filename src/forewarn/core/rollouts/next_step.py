@@ -299,7 +299,7 @@ class _Decision:
         if len(failed) > allowed:
             names = dict.fromkeys(self.rollout.lanes[number].name for number in failed)
             self._pause = self._pause or (
-                f"{counted(len(failed), 'step')} failed, and at most {allowed} may:"
+                f"{counted(len(failed), 'step')} failed, which is more than the {allowed} allowed:"
                 f" {listing(list(names))}"
             )
 
@@ -319,7 +319,7 @@ class _Decision:
         if any(rollout.confirmed <= number < wave for number in rollout.pause_after):
             self._pause = self._pause or (
                 f"wave {wave} of {rollout.waves} is complete; the next one begins when"
-                " somebody resumes the rollout"
+                " an operator resumes the rollout"
             )
 
     def _wait_for_deadline(self, count: int) -> None:
@@ -331,8 +331,8 @@ class _Decision:
                 kind=WaitKind.DEADLINE,
                 lane="",
                 count=count,
-                message=f"{counted(count, 'lane')} are not continued: they could not start before"
-                f" the deadline, {utc(deadline)}",
+                message=f"{counted(count, 'lane')} will not continue, because no step could start"
+                f" before the deadline, {utc(deadline)}",
                 since=self.now.at,
                 unblocked_by="nothing; start another rollout for them",
             )
@@ -346,8 +346,8 @@ class _Decision:
                 kind=WaitKind.WAVE,
                 lane="",
                 count=count,
-                message=f"{counted(count, 'lane')} of later waves begin when wave {wave + 1} of"
-                f" {self.rollout.waves} is complete",
+                message=f"{counted(count, 'lane')} of later waves will begin when wave {wave + 1}"
+                f" of {self.rollout.waves} is complete",
                 since=self.rollout.created_at,
                 unblocked_by="the end of the wave",
             )
@@ -384,7 +384,7 @@ class _Decision:
                     f" {in_words(rollout.bake)}",
                     since=last.ended_at,
                     until=baked,
-                    unblocked_by="time only",
+                    unblocked_by="the passage of time",
                 )
             )
             return True
@@ -427,7 +427,7 @@ class _Decision:
                 unblocked_by=f"the gate ({gate.description}), or an operator, by aborting the"
                 " rollout"
                 if self.rollout.running
-                else "an operator, by resuming the rollout; the gate is not asked before",
+                else "an operator, by resuming the rollout; the gate is not checked before then",
             )
         )
         if not self.rollout.running:
@@ -452,10 +452,11 @@ class _Decision:
         configurations = self.progress.configurations_of(lane.next.step)
         appointment = self._appointment_of(configurations)
         if appointment is None:
-            names = "".join(f", '{configuration.name}'" for configuration in configurations)
+            names = listing([f"'{configuration.name}'" for configuration in configurations])
+            others = f" and the windows and blackouts of {names}" if configurations else ""
             self._pause = (
-                f"none of its windows opens within {in_words(LOOK_AHEAD)}, long enough"
-                f"{f' and when windows and blackouts allow it{names}' if names else ''}"
+                f"the next step cannot start within {in_words(LOOK_AHEAD)}: its windows{others}"
+                " leave no time that is long enough"
             )
             return
         window_is_later = appointment.not_before > earliest(self.rollout, announced(self.now))
@@ -471,7 +472,7 @@ class _Decision:
                     " before its window opens",
                     since=self.now.at,
                     until=announced_at,
-                    unblocked_by="time only",
+                    unblocked_by="the passage of time",
                 )
             )
             return
@@ -508,7 +509,8 @@ class _Decision:
                 kind=WaitKind.TURN,
                 lane=first,
                 count=len(numbers),
-                message=f"{names}: waiting for their turn; at most {self.rollout.at_once} at once",
+                message=f"{names}: waiting, because at most {self.rollout.at_once} may be in"
+                " progress at once",
                 since=self.rollout.created_at,
                 unblocked_by="the end of a lane in progress",
             )

@@ -138,7 +138,7 @@ def resolve(
     """Resolve a selection, or refuse a name that does not exist."""
     for field in (*_OPTIONS, *(f"exclude_{field}" for field in _OPTIONS)):
         if len(getattr(selection, field)) > MAX_SELECTED:
-            return invalid(f"a selection has at most {MAX_SELECTED} {field.replace('_', ' ')}")
+            return invalid(f"a selection can have at most {MAX_SELECTED} {field.replace('_', ' ')}")
     populated = [group.name for group in groups.values() if group.machines]
     for name in (*selection.groups, *selection.exclude_groups):
         if name not in groups or not groups[name].machines:

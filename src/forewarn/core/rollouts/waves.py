@@ -31,7 +31,7 @@ def in_waves(
     if isinstance(first, Refused):
         return first
     if len(waves) > MAX_WAVES:
-        return invalid(f"a rollout has at most {MAX_WAVES} waves")
+        return invalid(f"a rollout can have at most {MAX_WAVES} waves")
     chosen = {lane.name for lane in first}
     ordered = [*first, *(lane for lane in lanes if lane.name not in chosen)]
     ends = [len(first)] if first else []

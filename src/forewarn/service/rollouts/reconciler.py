@@ -46,7 +46,7 @@ from forewarn.support.logs import logger
 RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
 ABORTED = "the rollout was aborted"
-CLOSED = "its window has closed; it is announced again for the next"
+CLOSED = "its window has closed; it is announced again for the next one"
 UNWARNED = "it is announced again, also to machines that have come to its host"
 TOO_LATE = "the deadline of the rollout has passed"
 

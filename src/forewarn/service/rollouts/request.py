@@ -212,12 +212,12 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
         )
     if wanted.must_end_in_window and not (wanted.windows and wanted.lasts):
         return invalid(
-            "steps that must end in their window need a window, and the time that a step lasts"
+            "must_end_in_window requires a window, and the expected duration of a step (lasts)"
         )
     if wanted.max_failures is not None and not 0 <= wanted.max_failures <= MAX_FAILURES:
         return invalid(f"max_failures must be from 0 to {MAX_FAILURES}, not {wanted.max_failures}")
     if len(wanted.order_by) > MAX_ORDER_LABELS:
-        return invalid(f"a rollout is ordered by at most {MAX_ORDER_LABELS} labels")
+        return invalid(f"a rollout can be ordered by at most {MAX_ORDER_LABELS} labels")
     if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
         return invalid(
             f"duration {wanted.duration} is not a valid duration of the impact; give whole seconds"

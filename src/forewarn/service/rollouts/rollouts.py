@@ -184,7 +184,7 @@ class Rollouts:
         if report.state == "running":
             self._reconciler.wake(existing.id)  # in case it missed a reason to continue
             return conflict(
-                f"rollout {existing.id} is neither paused nor blocked; nothing to resume"
+                f"rollout {existing.id} is neither paused nor blocked; there is nothing to resume"
             )
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
