@@ -63,7 +63,7 @@ _COURSE = {
     "early-start": "Without an approval no event starts before its NotBefore.",
     "grace-start": "After an outage or a clock step, no event starts by its NotBefore for a while.",
     "window": "An event that has a window starts only while it is open.",
-    "started-while-halted": "Nothing starts that a halt covers, until the halt is released.",
+    "started-while-halted": "Nothing that a halt covers starts until the halt is released.",
     "started-outside-window": "Maintenance starts only when the windows and blackouts of its"
     " machines allow it, unless an operator lets it ignore them.",
     "started-unwarned": "Host maintenance does not start while a machine on the host is not named"
