@@ -65,6 +65,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: UntrustedClock | None = None  # why time alone changes nothing now
     rules: Durations = Durations()
     halts: tuple[Halt, ...] = ()  # those that stand
+    halted_hosts: Mapping[str, frozenset[str]] = {}  # by `host_label` of a halt: hosts that match
     configurations: tuple[MaintenanceConfiguration, ...] = ()  # of the fleet
     unwarned: Mapping[str, tuple[str, ...]] = {}  # by host with planned maintenance: the machines
     # that are on it, or may be, and to which the maintenance is not announced

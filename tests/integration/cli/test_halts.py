@@ -14,7 +14,7 @@ from forewarn.testing import Service
 from helpers.control_api import ask
 
 FLEET = """
-hosts: [h1, h2]
+hosts: [h1, {name: h2, labels: {row: west}}]
 groups:
   - name: web
     kind: availability-set
@@ -98,6 +98,25 @@ def test_a_part_of_the_fleet_waits_and_the_rest_goes_on(service: Service) -> Non
     assert "index build" in table
 
 
+def test_hosts_are_halted_by_their_labels_with_all_that_is_on_them(service: Service) -> None:
+    answer = printed(service, "halt", "place", "--host-label", "row=west")
+    assert "halted: hosts with label row=west (2 machines, 0 scheduled events)" in answer
+    host = ask(service, "POST", "/v1/hosts/h2/maintain", {"mode": "Freeze"}).body["events"][0]
+    assert host["machines"] in (["web-1"], ["db-1"])
+    service.restart("web-0")
+    service.clock.advance("16m")
+    assert "Started" in statuses(service, "web-0")
+    assert statuses(service, "db-0") == ["Scheduled"]
+    explained = printed(service, "event", "explain", host["id"])
+    assert "halt: it is halted by operator" in explained
+    # It is the labels of the moment that count.
+    assert ask(service, "PUT", "/v1/hosts/h2", {"labels": {"row": "east"}}).status == 200
+    service._session.settle()
+    service.clock.advance("15m")  # until the restart is over, which takes up another domain
+    assert statuses(service, "db-0") != ["Scheduled"]
+    assert ask(service, "GET", "/v1/halts").body[0]["machines"] == 0
+
+
 def test_what_is_halted_already_is_not_halted_twice(service: Service) -> None:
     first = placed(service, "--label", "tier=web, rack=r7")
     again = typed(service, "halt", "place", "--label", "tier=web,rack=r7", "--note", "me too")
@@ -114,7 +133,9 @@ def test_what_is_halted_already_is_not_halted_twice(service: Service) -> None:
             ("place", "--label", "rack=r8"),
             "no machine matches this halt (machines with label rack=r8); check",
         ),
+        (("place", "--host-label", "row=north"), "(hosts with label row=north); check"),
         (("place", "--label", "=x"), "is not a valid label name"),
+        (("place", "--host-label", "=x"), "is not a valid label name"),
         (("place", "--note", "x" * 1_025), "at most 1024"),
         (("release", "AFFE"), "no halt 'AFFE'; active halts: none"),
     ],

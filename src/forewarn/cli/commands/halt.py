@@ -36,6 +36,13 @@ def place(
             autocompletion=completion.machine_labels,
         ),
     ] = "",
+    host_label: Annotated[
+        str,
+        typer.Option(
+            help="Halt only machines on hosts with these labels, e.g. row=7.",
+            autocompletion=completion.host_labels,
+        ),
+    ] = "",
     note: Annotated[
         str, typer.Option(help="Reason; shown wherever an event waits for the halt.")
     ] = "",
@@ -45,7 +52,8 @@ def place(
     """Halt the whole fleet, or a part of it. Until the halt is released, no event starts, no matter
     who announced, approved or requested it; events that have started continue."""
     with service(url) as client:
-        halt = client.place_halt(h.HaltRequest(groups=group or [], label=label, note=note))
+        request = h.HaltRequest(groups=group or [], label=label, host_label=host_label, note=note)
+        halt = client.place_halt(request)
     print_notes(halt.notes)
     if json:
         print_json(halt)

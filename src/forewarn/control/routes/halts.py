@@ -33,6 +33,7 @@ def _view(report: HaltReport) -> h.Halt:
         note=halt.note,
         groups=list(halt.groups),
         label=halt.label,
+        host_label=halt.host_label,
         scope=halt.scope,
         machines=report.machines,
         events=report.events,
@@ -60,8 +61,13 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
     approved or requested it. Events that have started continue, and failures are still recorded.
     If there already is such a halt, it is returned."""
     parse_selector(data.label)
+    parse_selector(data.host_label)
     placed = await context().halts.place(
-        by=call.by, note=data.note, groups=data.groups, label=data.label
+        by=call.by,
+        note=data.note,
+        groups=data.groups,
+        label=data.label,
+        host_label=data.host_label,
     )
     return _view(unwrap(placed))
 
@@ -85,7 +91,7 @@ async def list_halts(
     """Ordered by age, the oldest first. A token that is limited to groups sees the halts that cover
     any of them."""
     cursor = parse_time_cursor(after)
-    standing = await context().halts.list(call.sees)
+    standing = await context().halts.list(call.sees if call.limited else None)
     page, more = take_page((r for r in standing if cursor is None or _key(r) > cursor), limit)
     if more:
         last = _key(page[-1])

@@ -21,6 +21,10 @@ class HaltRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     label: Annotated[
         str, doc("Label selector: only machines that match, within the groups if any are given.")
     ] = ""
+    host_label: Annotated[
+        str,
+        doc("Label selector of hosts: only machines that are, or may be, on a host that matches."),
+    ] = ""
     note: Annotated[HaltNote, doc("Reason; shown wherever an event waits for the halt.")] = ""
 
 
@@ -39,6 +43,7 @@ class Halt(msgspec.Struct, kw_only=True):
     note: Annotated[str, doc("Reason; shown wherever an event waits for the halt.")]
     groups: Annotated[list[str], doc("The groups that it covers; empty: all.")]
     label: Annotated[str, doc("Selector of the machines that it covers; empty: all.")]
+    host_label: Annotated[str, doc("Selector of hosts whose machines it covers; empty: all.")]
     scope: Annotated[str, doc("What it covers, in words.")]
     machines: Annotated[int, doc("How many machines it covers now.")]
     events: Annotated[int, doc("How many Scheduled events it keeps from starting now.")]

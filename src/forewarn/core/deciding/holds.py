@@ -114,24 +114,26 @@ class HaltedMachines:
     several events, and not at all if nothing is asked."""
 
     def __init__(self, group: Group, now: Now) -> None:
-        self._group = group
+        self._group, self._hosts = group, now.halted_hosts
         self._halts = [h for h in now.halts if not h.groups or group.name in h.groups]
         self._machines: dict[str, frozenset[str]] = {}  # by the id of a halt
 
     def covering(self, event: Event) -> Iterator[Halt]:
         """Yield the halts because of which the event does not start."""
         for halt in self._halts:
-            if not halt.label or not self.machines(halt).isdisjoint(event.resources):
+            everywhere = not halt.label and not halt.host_label
+            if everywhere or not self.machines(halt).isdisjoint(event.resources):
                 yield halt
 
     def machines(self, halt: Halt) -> frozenset[str]:
         """Return the machines of the group that a halt covers, if it covers any of the group."""
         if halt.id not in self._machines:
-            selector = _selector(halt.label)
+            selector, machines = _selector(halt.label), self._group.machines
+            if halt.host_label:
+                hosts = self._hosts.get(halt.host_label, frozenset())
+                machines = tuple(m for m in machines if m.host in hosts or m.disputed in hosts)
             self._machines[halt.id] = frozenset(
-                machine.name
-                for machine in self._group.machines
-                if matches(selector, labels_of(self._group, machine))
+                m.name for m in machines if matches(selector, labels_of(self._group, m))
             )
         return self._machines[halt.id]
 

@@ -19,6 +19,7 @@ from forewarn.core.registry import (
     ConfigurationRemoved,
     HaltPut,
     HaltReleased,
+    HostPut,
 )
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
@@ -167,7 +168,9 @@ class Scheduler:
         return isinstance(decision, Changes) and bool(decision.items)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
-        if any(isinstance(put, ANY_GROUP) for put in commit.puts):
+        by_host = any(halt.host_label for halt in self._store.registry.halts.values())
+        watched = (*ANY_GROUP, HostPut) if by_host else ANY_GROUP
+        if any(isinstance(put, watched) for put in commit.puts):
             self.reread()
             return
         names = dict.fromkeys(changed)

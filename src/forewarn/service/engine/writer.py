@@ -9,6 +9,7 @@ import msgspec
 
 from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
 from forewarn.core.deciding.decide import decide_all
+from forewarn.core.halts import Halt
 from forewarn.core.registry import Put, Registry
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
@@ -71,6 +72,11 @@ class Writer:
     def now(self) -> Now:
         return self._now(self._store.registry)
 
+    def now_with(self, halt: Halt) -> Now:
+        """Return the time as if only this halt were in effect."""
+        hosts = self._host_index.halted_hosts((halt,))
+        return msgspec.structs.replace(self.now(), halts=(halt,), halted_hosts=hosts)
+
     def _now(self, registry: Registry) -> Now:
         now = self._clock.now(self.rules)
         unwarned = self._host_index.unwarned
@@ -79,6 +85,7 @@ class Writer:
         return msgspec.structs.replace(
             now,
             halts=tuple(registry.halts.values()),
+            halted_hosts=self._host_index.halted_hosts(registry.halts.values()),
             configurations=tuple(registry.configurations.values()),
             unwarned=unwarned,
         )

@@ -6,7 +6,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from forewarn.core import Event, Group, Machine, Status
-from forewarn.core.registry import HostPut, HostRemoved
+from forewarn.core.halts import Halt
+from forewarn.core.labels import matches, parse
+from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
 
 MAX_OFFERED = 50  # hosts that are offered to a driver for one machine, the best first
@@ -28,6 +30,7 @@ class HostIndex:
         self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
         self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._names: frozenset[str] | None = None
+        self._by_label: dict[str, frozenset[str]] = {}  # by selector of halts: hosts that match
         self._changed: set[str] = set()  # hosts whose machines or events have changed
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
         self.unwarned: dict[str, tuple[str, ...]] = {}
@@ -44,6 +47,18 @@ class HostIndex:
         if self._names is None:
             self._names = frozenset(self._store.registry.hosts)
         return self._names
+
+    def halted_hosts(self, halts: Iterable[Halt]) -> dict[str, frozenset[str]]:
+        """Return the hosts that match the `host_label` of each of the halts that have one."""
+        return {
+            halt.host_label: self._matching(halt.host_label) for halt in halts if halt.host_label
+        }
+
+    def _matching(self, label: str) -> frozenset[str]:
+        if label not in self._by_label:
+            selector, hosts = parse(label), self._store.registry.hosts.values()
+            self._by_label[label] = frozenset(h.name for h in hosts if matches(selector, h.labels))
+        return self._by_label[label]
 
     def groups_on(self, host: str) -> list[str]:
         """Return the groups that have machines on a host, including gone ones, sorted by name."""
@@ -140,9 +155,13 @@ class HostIndex:
                 case HostPut(host=host):
                     self._unranked.add(host.name)
                     self._names = None
+                    self._by_label.clear()
                 case HostRemoved(name=name):
                     self._unranked.add(name)
                     self._names = None
+                    self._by_label.clear()
+                case HaltReleased():
+                    self._by_label.clear()
 
     def _index(self, group: Group) -> None:
         machines, events = self._indexed.get(group.name, ((), ()))

@@ -44,11 +44,19 @@ class Halts:
         self._writer = platform.writer
 
     async def place(
-        self, *, by: str, note: str = "", groups: Iterable[str] = (), label: str = ""
+        self,
+        *,
+        by: str,
+        note: str = "",
+        groups: Iterable[str] = (),
+        label: str = "",
+        host_label: str = "",
     ) -> HaltReport | Refused:
         """Keep everything from starting that has not started: in the whole fleet, in these groups,
-        or on machines with this label. If there already is such a halt, return that one."""
-        names, selector = tuple(dict.fromkeys(groups)), ",".join(map(str, parse(label)))
+        on machines with this label, or on hosts with that one. If there already is such a halt,
+        return that one."""
+        names = tuple(dict.fromkeys(groups))
+        selector, of_hosts = (",".join(map(str, parse(text))) for text in (label, host_label))
         halt = Halt(
             id=self._platform.new_id(),
             by=by,
@@ -56,6 +64,7 @@ class Halts:
             note=note,
             groups=names,
             label=selector,
+            host_label=of_hosts,
         )
         if refused := await self._covers_nothing(halt):
             return refused
@@ -64,7 +73,9 @@ class Halts:
         def plan(states: States) -> CommitPlan | Refused:
             standing.clear()
             halts = states.registry.halts.values()
-            standing.extend(h for h in halts if (h.groups, h.label) == (names, selector))
+            standing.extend(
+                h for h in halts if (h.groups, h.label, h.host_label) == (names, selector, of_hosts)
+            )
             if standing:
                 return CommitPlan()
             if len(halts) >= MAX_HALTS:
@@ -112,10 +123,12 @@ class Halts:
         halt = self.find(id)
         return halt if isinstance(halt, Refused) else await self._report(halt)
 
-    async def list(self, sees: Callable[[str], bool] = lambda _: True) -> list[HaltReport]:
-        """Return the active halts that cover groups that the caller sees, the oldest first. Of the
-        groups, only those are named and counted."""
+    async def list(self, sees: Callable[[str], bool] | None = None) -> list[HaltReport]:
+        """Return the active halts, the oldest first. For a caller who does not see all groups,
+        return those that cover any that it sees, of which alone they name and count groups."""
         halts = sorted(self._store.registry.halts.values(), key=lambda halt: (halt.at, halt.id))
+        if sees is None:
+            return [await self._report(halt) for halt in halts]
         reports = [
             await self._report(msgspec.structs.replace(halt, groups=groups), sees)
             for halt in halts
@@ -130,7 +143,7 @@ class Halts:
             for group in self._platform.machine_index.groups()
             if (not halt.groups or group.name in halt.groups) and sees(group.name)
         ]
-        now = msgspec.structs.replace(self._writer.now(), halts=(halt,))
+        now = self._writer.now_with(halt)
         return await asyncio.to_thread(_counted, halt, groups, now)
 
     async def _covers_nothing(self, halt: Halt) -> Refused | None:

@@ -29,6 +29,8 @@ from forewarn.core.registry import (
     ConfigurationRemoved,
     HaltPut,
     HaltReleased,
+    HostPut,
+    HostRemoved,
 )
 from forewarn.core.time import DAY, SECOND, Duration, Durations
 from forewarn.core.windows import MaintenanceConfiguration, next_open
@@ -124,8 +126,12 @@ class EventTrace:
         elif moved:
             self.write("placement", commit.at, machines=moved)
         halts = store.registry.halts.values()
-        if any(isinstance(put, HaltPut | HaltReleased) for put in commit.puts) or (
-            labels and any(halt.label for halt in halts)
+        placed = any(isinstance(put, HaltPut | HaltReleased) for put in commit.puts)
+        hosts = fleet or moved or any(isinstance(put, HostPut | HostRemoved) for put in commit.puts)
+        if (
+            placed
+            or (labels and any(halt.label for halt in halts))
+            or (hosts and any(halt.host_label for halt in halts))
         ):
             self._halts(store, commit.at)
         configured = any(
@@ -139,7 +145,7 @@ class EventTrace:
                 self._write_windows(windows, commit.at)
 
     def _halts(self, store: Store, at: Time) -> None:
-        halts = [_halt(halt, store.groups) for halt in store.registry.halts.values()]
+        halts = [_halt(halt, store) for halt in store.registry.halts.values()]
         self.write("halts", at, halts=halts)
 
     def _write_windows(self, windows: list[tuple[Any, ...]], at: Time) -> None:
@@ -312,12 +318,19 @@ def _hosts(machine: Machine) -> list[str]:
     return [host for host in (machine.host, machine.disputed) if host]
 
 
-def _halt(halt: Halt, groups: Mapping[str, Group]) -> dict[str, Any]:
+def _halt(halt: Halt, store: Store) -> dict[str, Any]:
     line: dict[str, Any] = {"id": halt.id}
     if halt.groups:
         line["groups"] = halt.groups
-    if halt.label:
-        line["machines"] = _selected(halt.label, groups)
+    if halt.label or halt.host_label:
+        names = _selected(halt.label, store.groups)
+        if halt.host_label:
+            terms, hosts = parse(halt.host_label), store.registry.hosts.values()
+            matching = {host.name for host in hosts if matches(terms, host.labels)}
+            machines = (m for group in store.groups.values() for m in group.machines)
+            there = {m.name for m in machines if not matching.isdisjoint(_hosts(m))}
+            names = [name for name in names if name in there]
+        line["machines"] = names
     return line
 
 

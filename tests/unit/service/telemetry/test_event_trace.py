@@ -205,6 +205,20 @@ def test_what_operators_keep_from_starting_is_recorded_and_recorded_again(tmp_pa
     assert judgement.ok, judgement.render()
 
 
+def test_a_halt_of_hosts_is_recorded_with_the_machines_that_are_on_them(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    with Service(HOSTS, record=path) as service:
+        node = service._session.node
+        run(service, node.halts.place(by="test", host_label="!row"))
+        run(service, node.platform.record_move("web_1", "h1", "test"))
+        labelled = HOSTS.replace("h1", "{name: h1, labels: {row: west}}", 1)
+        run(service, node.fleet_apply.text(labelled, by="test"))
+    lines = [line["halts"] for line in said(path, "halts")]
+    covered = [halt["machines"] for halts in lines for halt in halts]
+    assert covered[0] == ["web_0", "web_1", "jump"]
+    assert covered[-1] == ["web_1"]  # which is on h1 now, but which the file has on h2
+
+
 def test_times_at_which_maintenance_may_start_are_recorded_again_before_they_end(
     tmp_path: Path,
 ) -> None:
