@@ -64,6 +64,20 @@ def test_an_event_is_an_entry_that_keeps_its_uid_while_it_changes(service: Servi
     assert entries(ask(service, "GET", PATH)) == []
 
 
+def test_a_withdrawn_event_is_shown_as_cancelled_for_a_week(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0", notice="1h")
+    (planned,) = entries(ask(service, "GET", PATH))
+    ask(service, "POST", f"/v1/events/{event.id}/cancel", {"reason": "wrong week"})
+    (cancelled,) = entries(ask(service, "GET", PATH))
+    assert (cancelled["UID"], cancelled["DTSTART"]) == (planned["UID"], planned["DTSTART"])
+    assert cancelled["STATUS"] == "CANCELLED"
+    assert cancelled["SEQUENCE"] > planned["SEQUENCE"]
+    assert "cancelled by operator: wrong week" in cancelled["DESCRIPTION"]
+    assert entries(ask(service, "GET", f"{PATH}?group=amber")) == []
+    service.clock.advance("7d1s")
+    assert entries(ask(service, "GET", PATH)) == []
+
+
 def test_a_calendar_that_has_not_changed_is_not_sent_again(service: Service) -> None:
     service.schedule("Reboot", "web_0")
     first = ask(service, "GET", PATH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from litestar import Response, get
 
 from forewarn.control.http import filters
@@ -16,8 +17,13 @@ from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.problems import CALENDAR_PATH
 from forewarn.control.routes.events import require_known, require_visible
 from forewarn.control.views.calendar import calendar
+from forewarn.core import Status
+from forewarn.core.time import DAY
 
 MEDIA_TYPE = "text/calendar"
+# How long a withdrawn event stays in the calendar after it was announced, so that programs that
+# synchronise rarely show it as cancelled instead of losing it without a word.
+CANCELLED_SHOWN = 7 * DAY
 
 
 @get(
@@ -39,17 +45,25 @@ async def get_calendar(
     host: ByHost = None,
     label: ByLabel = None,
 ) -> Response[bytes]:
-    """The events that are Scheduled or Started, for calendar programs to subscribe to. A program
-    that cannot send a Bearer token sends the token as the password of HTTP Basic, with any user
-    name; only this path accepts that. `label` selects events that affect a machine with these
-    labels."""
+    """The events that are Scheduled or Started, for calendar programs to subscribe to. Those that
+    were announced in the last 7 days and have been withdrawn are shown as cancelled. A program that
+    cannot send a Bearer token sends the token as the password of HTTP Basic, with any user name;
+    only this path accepts that. `label` selects events that affect a machine with these labels."""
     require_visible(call, group, machine, host)
     require_known(group, machine, host)
     selector = parse_selector(label) or ()
+    platform = context().platform
     criteria = EventFilter(group=group, machine=machine, host=host, sees=call.sees)
+    since = platform.writer.now().at - CANCELLED_SHOWN
+    recent = msgspec.structs.replace(criteria, past=True, raised_since=since)
+    withdrawn = [
+        event
+        async for event in filters.events(platform, recent, None)
+        if event.status is Status.WITHDRAWN
+    ]
     events = [
         event
-        async for event in filters.events(context().platform, criteria, None)
+        for event in (*filter(criteria, platform.active()), *withdrawn)
         if not event.unannounced and filters.labelled(event, selector, context().store.groups)
     ]
     content = await asyncio.to_thread(calendar, events)

@@ -1,7 +1,7 @@
 """Events as an iCalendar (RFC 5545), which calendar programs subscribe to.
 
 An entry depends on nothing but its event, so that a calendar that has not changed is the same
-bytes. SEQUENCE grows when NotBefore is postponed and when the event starts.
+bytes. SEQUENCE grows when NotBefore is postponed, when the event starts, and when it is withdrawn.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from forewarn.support.text import counted, listing
 MAX_ENTRIES = 5_000  # in one calendar
 REFRESH = "PT15M"  # how often programs should look for changes
 STARTED_FROM = 10_000_000  # SEQUENCE of a Started event: above all of Scheduled ones
+WITHDRAWN_FROM = 2 * STARTED_FROM  # SEQUENCE of a Withdrawn event: above all others
 MAX_LINE = 75  # bytes of a line, without its end
 
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233))
@@ -50,7 +51,11 @@ def calendar(events: Sequence[Event]) -> bytes:
 
 def _entry(event: Event) -> Iterator[str]:
     begin, changed = _begin(event), _time(_changed(event))
-    settled = event.started_at is not None or event.approved is not None
+    status = "TENTATIVE"
+    if event.status is Status.WITHDRAWN:
+        status = "CANCELLED"
+    elif event.started_at is not None or event.approved is not None:
+        status = "CONFIRMED"
     yield "BEGIN:VEVENT"
     yield f"UID:{event.id}@forewarn"
     yield f"DTSTAMP:{changed}"
@@ -66,13 +71,15 @@ def _entry(event: Event) -> Iterator[str]:
     if event.host:
         yield f"LOCATION:{_text(event.host)}"
     yield f"CATEGORIES:{event.type.value}"
-    yield f"STATUS:{'CONFIRMED' if settled else 'TENTATIVE'}"
+    yield f"STATUS:{status}"
     yield "TRANSP:TRANSPARENT"
     yield "END:VEVENT"
 
 
 def _description(event: Event) -> str:
-    if event.status is Status.STARTED:
+    if event.status is Status.WITHDRAWN:
+        begin = f"It will not happen: {event.ending}."
+    elif event.status is Status.STARTED:
         begin = "It has started."
     elif event.approved is not None:
         begin = "It is approved, and starts as soon as nothing holds it."
@@ -90,10 +97,13 @@ def _begin(event: Event) -> Time:
 
 def _changed(event: Event) -> Time:
     approved = event.approved.at if event.approved else 0
-    return max(event.raised_at, approved, event.started_at or 0)
+    postponed = event.postponed[-1].at if event.postponed else 0
+    return max(event.raised_at, approved, postponed, event.started_at or 0, event.ended_at or 0)
 
 
 def _sequence(event: Event) -> int:
+    if event.status is Status.WITHDRAWN:
+        return WITHDRAWN_FROM
     if event.started_at is not None:
         return STARTED_FROM
     return max(0, min((event.not_before - event.raised_at) // SECOND, STARTED_FROM - 1))
