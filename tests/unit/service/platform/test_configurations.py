@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -23,6 +25,7 @@ from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.support.instants import to_datetime
 from forewarn.testing import Service
 
 FLEET = """
@@ -425,3 +428,38 @@ def test_a_rollout_that_could_never_start_is_refused(service: Service) -> None:
     )
     message = refused(service, service._session.node.rollouts.start(wanted))
     assert "no time that its windows and the windows and blackouts of 'nights' allow" in message
+
+
+# Nights in which the clocks change.
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"), [("2027-03-27", 5), ("2027-10-30", 7)], ids=["forward", "back"]
+)
+def test_starts_obey_local_time_in_a_night_in_which_the_clocks_change(day: str, hours: int) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    evening = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=berlin)
+    with Service(FLEET, start=evening) as service:
+        node = service._session.node
+        configure(service, "22:00-04:00 Europe/Berlin")
+        service.document("web_0")
+        running = service.schedule("Reboot", "web_0")
+        opens = event(service, running.id).not_before
+        assert to_datetime(opens).astimezone(berlin).hour == 22
+        held = service.schedule("Reboot", "web_1", not_before=to_datetime(opens + HOUR))
+        closes = opens + hours * HOUR
+        late = node.platform.schedule(
+            type=EventType.REBOOT, machines=("db-0",), by="ops", not_before=closes
+        )
+        assert "maintenance may not start at" in refused(service, late)
+        last = service.schedule("Reboot", "db-0", not_before=to_datetime(closes - MINUTE))
+        halt = run(service, node.halts.place(by="ops", groups=("db",)))
+        service.clock.advance(to_datetime(closes) - service.clock.now)
+        run(service, node.halts.release(halt.halt.id, "ops"))  # too late for this night
+        service.clock.advance("1d")
+        starts = {id: event(service, id).started_at for id in (running.id, held.id, last.id)}
+        assert starts[running.id] == opens
+        assert starts[held.id] == opens + HOUR
+        local = to_datetime(starts[last.id] or 0).astimezone(berlin)
+        assert (local.hour, local.minute) == (22, 0)
+        assert local.date() > to_datetime(opens).astimezone(berlin).date()
