@@ -8,7 +8,7 @@ from litestar import post
 from litestar.params import JSONBody
 
 from forewarn.control.http import authorization
-from forewarn.control.http.context import Call
+from forewarn.control.http.context import Call, CallContext
 from forewarn.control.http.errors import unwrap
 from forewarn.control.http.operation import FIRST_EVENT_LINKS, KeyedResponse, Operation
 from forewarn.control.schema import core as s
@@ -41,11 +41,7 @@ ALL_OR_NONE: dict[str, Any] = {
 async def restart_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
     """Each machine gets a Reboot of its own. If any of them cannot be restarted, nothing is done,
     and `errors` has every refusal."""
-    authorization.require_machines(call, *data.machines)
-    reboot = EventType.REBOOT
-    return core.outcomes(
-        unwrap(await call.platform.user_maintenance_of_each(data.machines, reboot, call.by))
-    )
+    return await _user_maintenance(call, data.machines, EventType.REBOOT)
 
 
 @post(
@@ -63,11 +59,7 @@ async def restart_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.O
 async def redeploy_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Outcomes:
     """Each machine gets a Redeploy of its own. If any of them cannot be redeployed, nothing is
     done, and `errors` has every refusal."""
-    authorization.require_machines(call, *data.machines)
-    redeploy = EventType.REDEPLOY
-    return core.outcomes(
-        unwrap(await call.platform.user_maintenance_of_each(data.machines, redeploy, call.by))
-    )
+    return await _user_maintenance(call, data.machines, EventType.REDEPLOY)
 
 
 @post(
@@ -102,3 +94,9 @@ async def delete_machines(call: Call, data: JSONBody[s.MachinesRequest]) -> s.Ou
     them cannot be deleted, nothing is done, and `errors` has every refusal."""
     authorization.require_machines(call, *data.machines)
     return core.outcomes(unwrap(await call.removals.delete_each(data.machines, call.by)))
+
+
+async def _user_maintenance(call: CallContext, machines: list[str], type: EventType) -> s.Outcomes:
+    authorization.require_machines(call, *machines)
+    done = await call.platform.user_maintenance_of_each(machines, type, call.by)
+    return core.outcomes(unwrap(done))
