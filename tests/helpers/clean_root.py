@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+DPKG = ("dpkg", "--no-triggers")  # those of other packages: to index all manual pages takes longest
 
 _SET_UP = """
 set -e

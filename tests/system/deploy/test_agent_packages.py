@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import Service
-from helpers.clean_root import CleanRoot, needed
+from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.empty_environment import PROJECT
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
@@ -84,7 +84,7 @@ def debian(
 ) -> Iterator[CleanRoot]:
     root = CleanRoot(tmp_path_factory.mktemp("root"))
     try:
-        root.done("dpkg", "--install", root.bring(packages["deb"]))
+        root.done(*DPKG, "--install", root.bring(packages["deb"]))
         yield root
     finally:
         root.close()
@@ -230,13 +230,13 @@ def test_an_upgrade_keeps_the_configuration_and_removing_keeps_the_state(
     debian: CleanRoot, packages: dict[str, Path], tmp_path: Path
 ) -> None:
     debian.done("sh", "-c", f"echo '#mine' >> {CONFIG}; touch /var/lib/forewarn-agent/kept")
-    said = debian.done("dpkg", "--install", debian.bring(make_next(packages["deb"], tmp_path)))
+    said = debian.done(*DPKG, "--install", debian.bring(make_next(packages["deb"], tmp_path)))
     assert "what runs is still the old" in said
     assert debian.done("tail", "-n", "1", CONFIG) == "#mine\n"
-    debian.done("dpkg", "--remove", "forewarn-agent")
+    debian.done(*DPKG, "--remove", "forewarn-agent")
     assert debian.run("test", "-e", LIB).returncode == 1
     debian.done("test", "-e", "/var/lib/forewarn-agent/kept")
-    debian.done("dpkg", "--purge", "forewarn-agent")
+    debian.done(*DPKG, "--purge", "forewarn-agent")
     for path in ("/var/lib/forewarn-agent", "/etc/forewarn", "/usr/share/doc/forewarn-agent"):
         assert debian.run("test", "-e", path).returncode == 1, path
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.clean_root import CleanRoot, needed
+from helpers.clean_root import DPKG, CleanRoot, needed
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
 from helpers.process import Running
@@ -39,7 +39,7 @@ def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def root(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
     root = CleanRoot(tmp_path_factory.mktemp("root"))
-    root.done("dpkg", "--install", root.bring(package))
+    root.done(*DPKG, "--install", root.bring(package))
     yield root
     root.close()
 
@@ -137,7 +137,7 @@ def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
     root: CleanRoot, package: Path, tmp_path: Path
 ) -> None:
     root.done("sh", "-c", f"echo '#mine' >> {SETTINGS}; touch /var/lib/forewarn/kept")
-    said = root.done("dpkg", "--install", root.bring(make_next(package, tmp_path)))
+    said = root.done(*DPKG, "--install", root.bring(make_next(package, tmp_path)))
     assert "what runs is still the old" in said
     assert "upgraded from 0." in said
     assert root.done("tail", "-n", "1", SETTINGS) == "#mine\n"
@@ -145,7 +145,7 @@ def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
 
 
 def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: CleanRoot) -> None:
-    root.done("dpkg", "--remove", "forewarn")
+    root.done(*DPKG, "--remove", "forewarn")
     assert root.run("test", "-e", "/usr/lib/forewarn").returncode == 1
     root.done("test", "-e", "/var/lib/forewarn/kept")
     root.done("test", "-e", SETTINGS)
@@ -160,6 +160,6 @@ def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: Clea
     assert root.done("ls", "-A", "/var/lib/forewarn") == ""
     root.done("umount", "/var/lib/forewarn")
     root.done("test", "-e", "/var/lib/forewarn/kept")
-    root.done("dpkg", "--purge", "forewarn")
+    root.done(*DPKG, "--purge", "forewarn")
     for path in ("/var/lib/forewarn", "/etc/forewarn", "/usr/share/doc/forewarn"):
         assert root.run("test", "-e", path).returncode == 1, path
