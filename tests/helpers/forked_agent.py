@@ -18,7 +18,7 @@ from helpers.process import Running
 
 LIVES = Path(__file__).with_name("agent_zygote.py")
 LOOK = 0.02  # seconds between two looks at something that nobody tells us of
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 def until(so: Callable[[], Any], what: str) -> Any:

@@ -19,7 +19,7 @@ from helpers.process import Running
 
 RECIPES = ROOT / "examples" / "hooks"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 class Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 class NotifySocket:

@@ -41,7 +41,7 @@ groups:
 START = 1_800_000_000_000_000
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-PATIENCE = 30.0  # seconds for a receiver to be reached
+PATIENCE = 90.0  # seconds for a receiver to be reached
 
 
 def secret_file(directory: Path, text: str = SECRET, name: str = "secret") -> str:

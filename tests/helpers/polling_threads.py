@@ -12,7 +12,7 @@ from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.requests import write_approval
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
-PATIENCE = 30.0  # seconds, for what happens at once if it happens at all
+PATIENCE = 90.0  # seconds, for what happens at once if it happens at all
 
 
 class Client:

@@ -19,7 +19,7 @@ CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"
 real_time = guard.monotonic  # also where a test has guard time in its hands
 
 
-def until(says: Callable[[], bool], patience: float = 10.0) -> None:
+def until(says: Callable[[], bool], patience: float = 60.0) -> None:
     """Wait for something that the service does in its own time."""
     end, pause = real_time() + patience, threading.Event()
     while not says():

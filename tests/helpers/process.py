@@ -42,7 +42,7 @@ class Running:
         if kept is self.stdout:
             self._lines.put(None)
 
-    def line(self, timeout: float = 20.0) -> str:
+    def line(self, timeout: float = 120.0) -> str:
         """The next line on standard output."""
         try:
             line = self._lines.get(timeout=timeout)
@@ -53,20 +53,20 @@ class Running:
             raise self.failure("ended without another line")
         return line
 
-    def message(self, timeout: float = 20.0) -> dict[str, Any]:
+    def message(self, timeout: float = 120.0) -> dict[str, Any]:
         """The next line on standard output, as a JSON object."""
         message = json.loads(self.line(timeout))
         assert isinstance(message, dict), message
         return message
 
-    def expect(self, timeout: float = 20.0, **fields: object) -> dict[str, Any]:
+    def expect(self, timeout: float = 120.0, **fields: object) -> dict[str, Any]:
         """Read JSON lines until one has all these fields with these values, and return it."""
         while True:
             message = self.message(timeout)
             if all(key in message and message[key] == value for key, value in fields.items()):
                 return message
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = 120.0) -> int:
         """The exit status, once the process has ended by itself and all it said is read."""
         try:
             status = self.process.wait(timeout)

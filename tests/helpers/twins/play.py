@@ -12,7 +12,7 @@ from forewarn.testing.scenarios import Result
 from forewarn.testing.scenarios.engine.program import ProgramRunner
 from helpers.twins import clients
 
-PATIENT = 5.0  # seconds for which a client that polls is waited for, as by default
+PATIENT = 30.0  # seconds for which a client that polls is waited for, however busy the computer is
 GIVEN_UP = 0.5  # seconds after which a client that is meant to stop polling is not waited for
 FIRST_POLL_WITHIN = 60.0  # seconds
 NO_COMPLAINTS = "no complaints"

@@ -23,7 +23,7 @@ from helpers.netns import require
 from helpers.notify_socket import NotifySocket
 from helpers.systemd_boot import as_user
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 CONFIG = """
 global

@@ -19,7 +19,7 @@ from helpers.hook_runs import EVENT, Hook
 from helpers.netns import needs_root, require
 from helpers.notify_socket import NotifySocket
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
 
 # Either has /run and /dev/log to itself.

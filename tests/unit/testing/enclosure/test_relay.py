@@ -16,7 +16,7 @@ import pytest
 
 from forewarn.testing.enclosure.relay import MAX_UNSENT, Relay
 
-PATIENCE = 20.0  # seconds after which a test has failed
+PATIENCE = 90.0  # seconds after which a test has failed
 ANYWHERE = ("127.0.0.1", 0)
 RESET = struct.pack("ii", 1, 0)
 
