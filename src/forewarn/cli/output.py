@@ -48,7 +48,7 @@ HINTS: dict[str, str] = {
     "short-notice": "pass --short-notice to override",
     "ignore-windows": "pass --ignore-windows to override",
     "select": "pass --group, --label, --machine, --host or --host-label",
-    "conflicts": "pass --conflicts split or --conflicts skip; 'forewarn rollout plan' lists them",
+    "conflicts": "pass --conflicts split, skip or evacuate; 'forewarn rollout plan' lists them",
     "evacuate": "run 'forewarn machine redeploy {about}' first, or pass --evacuate",
     "accept-clock": "if the wall clock is right, run 'forewarn clock accept'",
     "schedule-preempt": "to evict it anyway, run 'forewarn event schedule Preempt {about}'",

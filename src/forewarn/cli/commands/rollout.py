@@ -41,7 +41,7 @@ from forewarn.cli.output import (
 from forewarn.control.client.client import ControlError
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
-from forewarn.core.rollouts.model import LIVE_MIGRATION, Conflicts
+from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.time import SECOND
 from forewarn.support.text import either_of, parse_duration
@@ -72,8 +72,9 @@ Type = Annotated[
     str,
     typer.Option(
         "--type",
-        help=f"Event type ({either_of(ROLLOUT_TYPES)}), or {LIVE_MIGRATION}.",
-        autocompletion=completion.one_of(*ROLLOUT_TYPES, LIVE_MIGRATION),
+        help=f"Event type ({either_of(ROLLOUT_TYPES)}), {LIVE_MIGRATION} or"
+        f" {EVACUATE_WORK_RETURN}.",
+        autocompletion=completion.one_of(*ROLLOUT_TYPES, LIVE_MIGRATION, EVACUATE_WORK_RETURN),
     ),
 ]
 Group = Annotated[

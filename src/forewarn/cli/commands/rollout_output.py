@@ -102,7 +102,8 @@ def _rows(steps: Sequence[r.Step]) -> list[tuple[str, ...]]:
 def _step_text(step: r.Step | r.Planned) -> str:
     domain = "" if step.update_domain is None else f"domain {step.update_domain}"
     host = f"host {step.host}" if step.host else ""
-    return ", ".join(part for part in (host, domain) if part)
+    action = "" if step.action == "maintenance" else step.action
+    return ", ".join(part for part in (host, domain, action) if part)
 
 
 def _size(sums: r.Rollout | r.RolloutPlan) -> str:

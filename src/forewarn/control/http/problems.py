@@ -155,7 +155,8 @@ HINTS: dict[Hint, str] = {
     Hint.SHORT_NOTICE: 'set "short_notice" to true to override',
     Hint.IGNORE_WINDOWS: 'set "ignore_windows" to true to override',
     Hint.SELECT: 'name "groups", "labels", "machines", "hosts" or "host_labels"',
-    Hint.CONFLICTS: 'set "conflicts" to "split" or "skip"; POST /v1/rollouts/plan lists them',
+    Hint.CONFLICTS: 'set "conflicts" to "split", "skip" or "evacuate"; POST /v1/rollouts/plan'
+    " lists them",
     Hint.EVACUATE: 'POST /v1/machines/{about}/redeploy first, or set "evacuate" to true',
     Hint.ACCEPT_CLOCK: "if the wall clock is right, POST /v1/clock/accept",
     Hint.SCHEDULE_PREEMPT: "to evict it anyway, POST a Preempt for it to /v1/events",

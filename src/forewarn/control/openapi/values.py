@@ -23,7 +23,7 @@ from forewarn.core.events import (
     Status,
 )
 from forewarn.core.fleet import GroupKind, Health
-from forewarn.core.rollouts.model import LIVE_MIGRATION, Conflicts
+from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Action, Conflicts
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.selection import MAX_SELECTED
 from forewarn.core.rollouts.waves import MAX_WAVES
@@ -53,7 +53,7 @@ def values(enumeration: Iterable[enum.Enum]) -> list[Any]:
 
 VALUES: Mapping[str, Any] = {
     "EventType": values(EventType),
-    "RolloutKind": [*values(EventType), LIVE_MIGRATION],
+    "RolloutKind": [*values(EventType), LIVE_MIGRATION, EVACUATE_WORK_RETURN],
     "Status": values(Status),
     "Source": values(Source),
     "GroupKind": values(GroupKind),
@@ -63,6 +63,7 @@ VALUES: Mapping[str, Any] = {
     "MaintenanceMode": values(MaintenanceMode),
     "RolloutState": list(rollouts.STATES),
     "StepState": values(StepState),
+    "StepAction": values(Action),
     "AdviceKind": values(AdviceKind),
     "Conflicts": values(Conflicts),
     "PauseAfter": values(PauseAfter),

@@ -27,7 +27,13 @@ from forewarn.core import EventType
 from forewarn.core.access import Role
 from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
-from forewarn.core.rollouts.model import GATE_TIMEOUT, LIVE_MIGRATION, Conflicts, Gate
+from forewarn.core.rollouts.model import (
+    EVACUATE_WORK_RETURN,
+    GATE_TIMEOUT,
+    LIVE_MIGRATION,
+    Conflicts,
+    Gate,
+)
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.selection import MAX_SELECTED, Selection
 from forewarn.core.window_syntax import parse_window
@@ -343,9 +349,11 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
     moves = data.type.lower() == LIVE_MIGRATION
+    works = data.type.lower() == EVACUATE_WORK_RETURN
     return RolloutRequest(
-        type=EventType.FREEZE if moves else parse_enum(EventType, "event type", data.type),
+        type=EventType.FREEZE if moves or works else parse_enum(EventType, "event type", data.type),
         moves=moves,
+        works=works,
         selection=selection,
         by=by,
         notice=None if data.notice is None else duration_of("notice", data.notice),

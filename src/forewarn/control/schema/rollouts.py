@@ -14,7 +14,9 @@ from forewarn.control.schema.types import doc
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A rollout to start or to plan."""
 
-    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
+    type: Annotated[
+        w.RolloutKind, doc("Type of its events, `live-migration` or `evacuate-work-return`.")
+    ]
     groups: Annotated[w.Selected, doc("Names of groups.")] = []
     labels: Annotated[
         w.Selected,
@@ -38,8 +40,8 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         w.documented(enum="Conflicts"),
         doc(
             "What to do with hosts that have machines of several update domains of one group:"
-            " refuse the rollout, split the maintenance of the host by update domain, or skip the"
-            " host."
+            " refuse the rollout, split the maintenance of the host by update domain, skip the"
+            " host, or first evacuate machines until one update domain is left."
         ),
     ] = "refuse"
     order_by: Annotated[
@@ -160,6 +162,7 @@ class Step(msgspec.Struct, kw_only=True):
         int | None, doc("Update domain; null if the step is about all machines of a host.")
     ] = None
     host: Annotated[str, doc("Host of the step; empty: it is about a group.")] = ""
+    action: Annotated[w.StepAction, doc("What the step does.")] = "maintenance"
     failed: Annotated[bool, doc("Whether its driver has failed to carry it out so far.")] = False
     events: Annotated[list[str], doc("Ids of its events.")] = []
     not_before: Annotated[
@@ -189,7 +192,9 @@ class Rollout(msgspec.Struct, kw_only=True):
     """A rollout, and how many of its steps are done."""
 
     id: Annotated[str, doc("Id of the rollout.")]
-    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
+    type: Annotated[
+        w.RolloutKind, doc("Type of its events, `live-migration` or `evacuate-work-return`.")
+    ]
     state: Annotated[w.StateName, doc("State of the rollout.")]
     selection: Annotated[str, doc("The selection, as text.")]
     by: Annotated[str, doc("Who started it: the name of a token.")]
@@ -297,12 +302,15 @@ class Planned(msgspec.Struct, kw_only=True):
         int | None, doc("Update domain; null if the step is about all machines of a host.")
     ] = None
     host: Annotated[str, doc("Host of the step; empty: it is about a group.")] = ""
+    action: Annotated[w.StepAction, doc("What the step does.")] = "maintenance"
 
 
 class RolloutPlan(msgspec.Struct, kw_only=True):
     """What a rollout would do: sums, and a page of its steps in the order of their times."""
 
-    type: Annotated[w.RolloutKind, doc("Type of its events, or `live-migration`.")]
+    type: Annotated[
+        w.RolloutKind, doc("Type of its events, `live-migration` or `evacuate-work-return`.")
+    ]
     selection: Annotated[str, doc("The selection, as text.")]
     zone: Annotated[str, doc("Time zone of the windows; UTC if there are none.")]
     machines: Annotated[int, doc("How many machines it is about.")]

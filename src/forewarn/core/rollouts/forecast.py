@@ -12,7 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from forewarn.core.events import Event, Source, Status
-from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.rollouts.model import Rollout, Step, Work
 from forewarn.core.rollouts.next_step import EXPIRED, GateAnswer, Next, appointment, decide
 from forewarn.core.rollouts.progress import (
     Configurations,
@@ -101,6 +101,7 @@ class _Simulation:
                 self._announce(wanted)
             for cause in upcoming.ask:
                 self.gate_answers[cause] = GateAnswer(at=self.now.at, passed=True)
+            self._work()
             if not upcoming.announce and not upcoming.ask and not upcoming.withdraw:
                 at = self._pass_time(upcoming)
                 if at is None:
@@ -108,6 +109,12 @@ class _Simulation:
         return None, "it takes longer than the forecast covers"
 
     def _announce(self, wanted: Step) -> None:
+        if self.rollout.works and wanted.host not in self.progress.work:
+            work = Work(host=wanted.host, begun_at=self.now.at)
+            self._set_work(wanted, work)
+            if not wanted.machines:
+                self._plan(wanted, self.now.at, self.now.at)
+            return  # its evacuation is announced next
         appointed = appointment(self.rollout, self.now, self.progress.configurations_of(wanted))
         assert appointed is not None  # otherwise `next_step` would have paused
         event = Event(
@@ -124,13 +131,30 @@ class _Simulation:
             span=appointed.span,
         )
         self.progress.put(event)
-        self.planned[wanted.cause] = Planned(
-            lane=self.rollout.lanes[self.progress.numbers[wanted.cause]].name,
-            step=wanted,
+        lasts = self.now.rules.paced(self.event_duration)
+        self._plan(wanted, appointed.not_before, appointed.not_before + lasts)
+
+    def _plan(self, step: Step, not_before: Time, ends_at: Time) -> None:
+        self.planned[step.cause] = Planned(
+            lane=self.rollout.lanes[self.progress.numbers[step.cause]].name,
+            step=step,
             announced_at=self.now.at,
-            not_before=appointed.not_before,
-            ends_at=appointed.not_before + self.now.rules.paced(self.event_duration),
+            not_before=not_before,
+            ends_at=ends_at,
         )
+
+    def _work(self) -> None:
+        """Begin the work on hosts that are empty now, which takes as long as an event."""
+        self.progress.refresh()
+        for number in self.progress.begun:
+            lane = self.progress.lanes[number]
+            if lane.working and lane.next is not None and lane.next.step.cause not in self.planned:
+                ends_at = self.now.at + self.now.rules.paced(self.event_duration)
+                self._plan(lane.next.step, self.now.at, ends_at)
+
+    def _set_work(self, step: Step, work: Work) -> None:
+        self.progress.work[step.host] = work
+        self.progress.machines_changed([self.progress.numbers[step.cause]])
 
     def _pass_time(self, upcoming: Next) -> Time | None:
         """Advance to the next instant at which something happens by itself, if there is one."""
@@ -138,10 +162,20 @@ class _Simulation:
         ends = {event.id: self._ends_at(event) for event in active}
         instants = [upcoming.wake] if upcoming.wake is not None else []
         instants += ends.values()
+        worked = [
+            lane.next.step
+            for lane in map(self.progress.lanes.__getitem__, self.progress.begun)
+            if lane.working and lane.next is not None
+        ]
+        instants += [self.planned[step.cause].ends_at for step in worked]
         if not instants:
             return None
         at = max(min(instants), self.now.at)
         self.now = msgspec.structs.replace(self.now, at=at)
+        for step in worked:
+            if (ends_at := self.planned[step.cause].ends_at) <= at:
+                work = self.progress.work[step.host]
+                self._set_work(step, msgspec.structs.replace(work, returned_at=ends_at))
         for event in active:
             if ends[event.id] <= at:
                 self._become(event, Status.FINISHED, ended_at=ends[event.id])

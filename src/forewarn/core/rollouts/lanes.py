@@ -15,7 +15,7 @@ from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import Host
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict, invalid
-from forewarn.core.rollouts.model import Conflicts, Lane, Step, prefix
+from forewarn.core.rollouts.model import Action, Conflicts, Lane, Step, prefix
 from forewarn.core.rollouts.selection import Scope, Selection, resolve
 from forewarn.support.text import counted, listing
 
@@ -50,11 +50,13 @@ def lanes(
     hosts: Mapping[str, Host],
     *,
     moves: bool = False,
+    works: bool = False,
     conflicts: Conflicts = Conflicts.REFUSE,
     order_by: Sequence[str] = (),
 ) -> Lanes | Refused:
     """Return the lanes of a rollout with this id and selection. Conflicts that are to be refused
-    are returned: see `conflicts_problem`. Live migrations (`moves`) can always be split."""
+    are returned: see `conflicts_problem`. Live migrations (`moves`) can always be split, and hosts
+    that are emptied for work on them (`works`) have no conflicts."""
     if selection.empty:
         return invalid(
             "a rollout needs a selection of groups, labels, machines or hosts", hint=Hint.SELECT
@@ -68,14 +70,14 @@ def lanes(
     scope = resolve(selection, groups, hosts)
     if isinstance(scope, Refused):
         return scope
-    if moves and not selection.hosts_alone:
+    if (moves or works) and not selection.hosts_alone:
         return invalid(
             "live migrations are rolled out host by host: select only hosts or host labels"
         )
-    if moves and conflicts is Conflicts.REFUSE:
+    if moves and conflicts in (Conflicts.REFUSE, Conflicts.EVACUATE):
         conflicts = Conflicts.SPLIT
     if selection.hosts_alone:
-        result = _host_lanes(id, type, scope, groups.values(), conflicts)
+        result = _host_lanes(id, type, scope, groups.values(), conflicts, works)
         labels = {name: host.labels for name, host in hosts.items()}
     else:
         result = Lanes(lanes=_group_lanes(id, selection, scope, groups))
@@ -96,14 +98,19 @@ def conflicts_problem(conflicts: Sequence[Conflict]) -> Refused | None:
     return conflict(
         f"this rollout includes {counted(hosts, 'host')} with machines of several update domains of"
         " one group, which must not be disturbed at the same time: split the maintenance of such"
-        " hosts by update domain, skip them, or move machines away first",
+        " hosts by update domain, skip them, or evacuate them first",
         hint=Hint.CONFLICTS,
         others=tuple(conflict(str(found), field=found.host) for found in conflicts),
     )
 
 
 def _host_lanes(
-    id: str, type: EventType, scope: Scope, groups: Iterable[Group], conflicts: Conflicts
+    id: str,
+    type: EventType,
+    scope: Scope,
+    groups: Iterable[Group],
+    conflicts: Conflicts,
+    works: bool,
 ) -> Lanes | Refused:
     if type not in HOST_TYPES:
         kinds = listing([t.value for t in HOST_TYPES])
@@ -124,7 +131,10 @@ def _host_lanes(
     found: list[Conflict] = []
     skipped: list[str] = []
     for host, by_group in machines.items():
-        if not by_group or host in excluded:
+        if host in excluded or not (by_group or works):
+            continue
+        if works:
+            lanes.append(Lane(name=host, steps=_work_steps(id, host, by_group)))
             continue
         clashes = [
             Conflict(host, group, tuple((d, tuple(domains[d])) for d in sorted(domains)))
@@ -132,33 +142,71 @@ def _host_lanes(
             if len(domains) > 1
         ]
         found += clashes
-        steps = _host_steps(
-            id, host, by_group, split=bool(clashes) and conflicts is Conflicts.SPLIT
-        )
+        steps = _host_steps(id, host, by_group, conflicts if clashes else Conflicts.REFUSE)
         lanes.append(Lane(name=host, steps=steps))
         if clashes and conflicts is Conflicts.SKIP:
             skipped += [step.cause for step in steps]
     return Lanes(lanes=tuple(lanes), conflicts=tuple(found), skipped=tuple(skipped))
 
 
-def split_steps(id: str, host: str, groups: Iterable[Group]) -> tuple[Step, ...]:
-    """Return the steps of a host with the machines that are on it now, by update domain."""
+def steps_of(id: str, host: str, groups: Iterable[Group], conflicts: Conflicts) -> tuple[Step, ...]:
+    """Return the steps of a host with a conflict, with the machines that are on it now."""
     by_group: dict[str, dict[int, list[str]]] = {}
     for group in groups:
         for machine in group.machines:
             if machine.alive and machine.host == host:
                 domains = by_group.setdefault(group.name, {})
                 domains.setdefault(machine.update_domain, []).append(machine.name)
-    return _host_steps(id, host, by_group, split=True)
+    return _host_steps(id, host, by_group, conflicts)
+
+
+def crowding(by_group: Mapping[str, Mapping[int, Sequence[str]]]) -> tuple[str, ...]:
+    """Return the machines that have to leave a host, so that only one update domain of each group
+    is left: the one with the most machines."""
+    return tuple(
+        name
+        for domains in by_group.values()
+        for domain in sorted(domains)
+        if domain != min(domains, key=lambda other: (-len(domains[other]), other))
+        for name in domains[domain]
+    )
+
+
+def _work_steps(
+    id: str, host: str, by_group: Mapping[str, Mapping[int, list[str]]]
+) -> tuple[Step, ...]:
+    cause = f"{prefix(id)}host/{host}"
+    return (
+        Step(
+            cause=f"{cause}/{Action.EVACUATION.value}",
+            host=host,
+            machines=_names(by_group),
+            action=Action.EVACUATION,
+        ),
+        Step(cause=f"{cause}/{Action.WORK.value}", host=host, action=Action.WORK),
+    )
+
+
+def _names(by_group: Mapping[str, Mapping[int, list[str]]]) -> tuple[str, ...]:
+    return tuple(n for domains in by_group.values() for names in domains.values() for n in names)
 
 
 def _host_steps(
-    id: str, host: str, by_group: Mapping[str, Mapping[int, list[str]]], *, split: bool
+    id: str, host: str, by_group: Mapping[str, Mapping[int, list[str]]], conflicts: Conflicts
 ) -> tuple[Step, ...]:
     cause = f"{prefix(id)}host/{host}"
-    if not split:
-        names = (name for domains in by_group.values() for ns in domains.values() for name in ns)
-        return (Step(cause=cause, host=host, machines=tuple(names)),)
+    if conflicts is Conflicts.EVACUATE:
+        leaving = crowding(by_group)
+        staying = tuple(name for name in _names(by_group) if name not in leaving)
+        evacuation = Step(
+            cause=f"{cause}/{Action.EVACUATION.value}",
+            host=host,
+            machines=leaving,
+            action=Action.EVACUATION,
+        )
+        return evacuation, Step(cause=cause, host=host, machines=staying)
+    if conflicts is not Conflicts.SPLIT:
+        return (Step(cause=cause, host=host, machines=_names(by_group)),)
     return tuple(
         Step(
             cause=f"{cause}/{domain}",

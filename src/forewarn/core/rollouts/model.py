@@ -21,6 +21,7 @@ CAUSE = "rollout"  # first part of the cause of every step
 GATE_TIMEOUT: Duration = 10 * MINUTE
 
 LIVE_MIGRATION = "live-migration"  # the kind of a rollout that moves machines away from hosts
+EVACUATE_WORK_RETURN = "evacuate-work-return"  # of one that keeps each host empty for some work
 
 BY_ITSELF = "the rollout itself"  # `Switch.by` if a rollout has paused itself
 
@@ -32,6 +33,15 @@ class Conflicts(enum.Enum):
     REFUSE = "refuse"
     SPLIT = "split"  # one update domain after the other
     SKIP = "skip"
+    EVACUATE = "evacuate"  # first move machines away, until one update domain of each group is left
+
+
+class Action(enum.Enum):
+    """What a step does."""
+
+    MAINTENANCE = "maintenance"
+    EVACUATION = "evacuation"  # moves machines away from a host, by live migrations
+    WORK = "work"  # waits until an empty, cordoned host is put back into service
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +54,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     machines: tuple[str, ...] = ()
     host: str = ""
     split: bool = False
+    action: Action = Action.MAINTENANCE
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +86,14 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
+class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a host was cordoned for work on it, and when it was put back into service."""
+
+    host: str
+    begun_at: Time
+    returned_at: Time | None = None
+
+
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """How much a rollout was about when it was started."""
 
@@ -90,6 +109,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str
     created_at: Time
     moves: bool = False  # a live migration of the machines on hosts
+    works: bool = False  # empties hosts for work on them
     selection: str = ""  # as text
     exclusions: Exclusions = Exclusions()
     size: Size = Size(machines=0, groups=0, hosts=0)
@@ -111,6 +131,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_failures: int | None = None  # failed steps, beyond which it pauses itself
     conflicts: Conflicts = Conflicts.REFUSE  # also for hosts that become one while it runs
     skipped: tuple[str, ...] = ()  # causes of the steps that are left out
+    work: tuple[Work, ...] = ()  # on hosts that it has begun to empty
     paused: Switch | None = None
     resumed: Switch | None = None  # events withdrawn before then are announced again
     covers: tuple[
@@ -136,7 +157,9 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """What it does to machines: the type of its events, or a live migration."""
+        """What it does to machines: the type of its events, or what it does to hosts."""
+        if self.works:
+            return EVACUATE_WORK_RETURN
         return LIVE_MIGRATION if self.moves else self.type.value
 
     @property

@@ -64,6 +64,7 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[LaneProgress, ...]
     announce: tuple[Step, ...] = ()
     withdraw: tuple[Event, ...] = ()
+    returned: tuple[str, ...] = ()  # hosts that have been put back into service after work on them
     ask: tuple[str, ...] = ()  # ask the gate for the steps with these causes
     wake: Time | None = None  # when to compute the next step again, if nothing happens before
     pause: str = ""  # why it pauses itself; empty: it does not
@@ -168,6 +169,7 @@ class _Decision:
         self.gate_answers, self.now = gate_answers, now
         self._announce: list[Step] = []
         self._withdraw: list[Event] = []
+        self._returned: list[str] = []
         self._ask: list[str] = []
         self._wakes: list[Time] = []
         self._waits: list[Wait] = []
@@ -230,6 +232,9 @@ class _Decision:
             if lane.active:
                 in_progress += 1
                 self._wait_for_events(lane)
+            elif lane.working:
+                in_progress += 1
+                self._wait_for_work(lane)
             elif self._bakes_or_waits_at_gate(lane):
                 in_progress += 1
             elif lane.next is None:
@@ -365,6 +370,29 @@ class _Decision:
                     self._withdraw.append(event)
                 else:
                     self._wakes.append(event.span.closes)
+
+    def _wait_for_work(self, lane: LaneProgress) -> None:
+        """Wait until the lane's host, which was emptied, is put back into service."""
+        name, work = lane.lane.name, self.progress.work[lane.lane.name]
+        host = self.progress.on_host(name)
+        if not host.cordoned:
+            self._returned.append(name)
+            return
+        emptied = max((step.ended_at for step in lane.steps), default=0)
+        self._waits.append(
+            Wait(
+                kind=WaitKind.WORK,
+                lane=name,
+                reason="not empty" if host.machines else "empty and cordoned, for work",
+                message=f"host {name} is not empty: {listing(host.machines)} is or may be on it"
+                if host.machines
+                else f"host {name} is empty and cordoned, and can be worked on",
+                since=max(work.begun_at, emptied),
+                unblocked_by="an operator, by recording on which other host each of them is"
+                if host.machines
+                else "an operator, by putting the host back into service when the work is done",
+            )
+        )
 
     def _bakes_or_waits_at_gate(self, lane: LaneProgress) -> bool:
         """Is the last step still baking, or waiting for its gate?"""
@@ -525,6 +553,7 @@ class _Decision:
             lanes=tuple(self.progress.lanes),
             announce=() if self._pause else tuple(self._announce),
             withdraw=tuple(self._withdraw),
+            returned=tuple(self._returned),
             ask=tuple(self._ask),
             wake=min(self._wakes, default=None),
             pause=self._pause,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core.events import Event, Status
-from forewarn.core.rollouts.model import Lane, Rollout, Step
+from forewarn.core.rollouts.model import Action, Lane, Rollout, Step, Work
 from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows import MaintenanceConfiguration
 from forewarn.support.text import listing
@@ -39,6 +39,7 @@ class StepState(enum.Enum):
 class WaitKind(enum.Enum):
     PAUSED = "paused"
     EVENT = "event"
+    WORK = "work"  # on an empty host
     BAKE = "bake"
     GATE = "gate"
     WINDOW = "window"
@@ -63,13 +64,23 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1  # lanes that it stands for
 
 
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rollout has to know of a host that is being worked on."""
+
+    machines: tuple[str, ...] = ()  # that are, or may be, on it
+    cordoned: bool = True
+
+
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     state: StepState
     events: tuple[Event, ...] = ()  # of its last announcement
+    returned_at: Time | None = None  # of work on a host
 
     @property
     def ended_at(self) -> Time:
+        if self.returned_at is not None:
+            return self.returned_at
         return max((event.ended_at or 0 for event in self.events), default=0)
 
     @property
@@ -98,7 +109,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     active: tuple[Event, ...]
     next: StepProgress | None  # the first that is not over
     last_done: StepProgress | None  # the last one that was carried out
-    begun: bool  # was any of its steps announced?
+    begun: bool  # was any of its steps announced, or its host cordoned?
     last_raised: Time
     last_raised_cause: str
     busy: tuple[
@@ -106,12 +117,23 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     ]  # of each event: raised, ended, was it carried out?
     failures: tuple[Time, ...] = ()  # when its steps have failed
 
+    @property
+    def working(self) -> bool:
+        """Is its host being worked on, or would be, if it were empty?"""
+        progress = self.next
+        if progress is None or progress.step.action is not Action.WORK:
+            return False
+        return progress.state is StepState.STARTED
+
     def wait(self, rollout: Rollout) -> Wait:
         """Return what the lane waits for: its active events, or a resume after a cancellation."""
         busy = next((progress for progress in self.steps if progress.active), self.next)
         assert busy is not None
         name, events = self.lane.name, busy.active
         ids = tuple(event.id for event in events)
+        what = f"its {rollout.type.value} is"
+        if busy.step.action is Action.EVACUATION:
+            what = "the live migrations of its machines are"
         match busy.state:
             case StepState.STARTED:
                 failed = busy.failed_at is not None
@@ -119,8 +141,8 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                     kind=WaitKind.EVENT,
                     lane=name,
                     reason="its driver has failed" if failed else "being carried out",
-                    message=f"{step_text(busy.step)}: its {rollout.type.value} is being carried"
-                    " out" + (", but its driver has failed so far" if failed else ""),
+                    message=f"{step_text(busy.step)}: {what} being carried out"
+                    + (", but its driver has failed so far" if failed else ""),
                     since=max(event.started_at or event.raised_at for event in events),
                     unblocked_by="the driver that is carrying it out",
                     events=ids,
@@ -131,7 +153,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                     kind=WaitKind.EVENT,
                     lane=name,
                     reason="announced",
-                    message=f"{step_text(busy.step)}: its {rollout.type.value} is announced",
+                    message=f"{step_text(busy.step)}: {what} announced",
                     since=max(event.raised_at for event in events),
                     until=min(closes, default=None),
                     unblocked_by="see the event",
@@ -164,8 +186,12 @@ class RolloutProgress:
         machines_of: Callable[[Step], Sequence[str]],
         configurations_of: Callable[[Step], Configurations] = lambda _: (),
         excluded: Callable[[Step], bool] = lambda _: False,
+        on_host: Callable[[str], HostState] = lambda _: HostState(),
     ) -> None:
+        """`on_host` is asked about hosts that are kept empty for work on them."""
         self.rollout = rollout
+        self.work = {work.host: work for work in rollout.work}
+        self.on_host = on_host
         self.configurations_of = configurations_of
         self.excluded = excluded
         self.events = {cause: list(caused) for cause, caused in events.items()}
@@ -217,7 +243,8 @@ class RolloutProgress:
         return (event for number in self.begun for event in self.lanes[number].active)
 
     def _progress(self, lane: Lane) -> LaneProgress:
-        return lane_progress(self.rollout, lane, self.events, self.machines_of, self._skips)
+        work = self.work.get(lane.name) if self.rollout.works else None
+        return lane_progress(self.rollout, lane, self.events, self.machines_of, self._skips, work)
 
     def _skips(self, step: Step) -> bool:
         return step.cause in self._skipped or self.excluded(step)
@@ -241,6 +268,8 @@ def _discard(numbers: list[int], number: int) -> None:
 
 def step_text(step: Step) -> str:
     """Describe a step for messages."""
+    if step.action is not Action.MAINTENANCE:
+        return f"host {step.host}, {step.action.value}"
     if step.host:
         return f"host {step.host}" + (f", domain {step.domain}" if step.split else "")
     return f"domain {step.domain} ({listing(step.machines)})"
@@ -252,12 +281,22 @@ def lane_progress(
     events: Mapping[str, Sequence[Event]],
     machines_of: Callable[[Step], Sequence[str]],
     skips: Callable[[Step], bool],
+    work: Work | None = None,
 ) -> LaneProgress:
-    steps = tuple(
-        step_progress(rollout, step, events.get(step.cause, ()), machines_of, skips)
-        for step in lane.steps
-    )
-    done = [progress for progress in steps if progress.state is StepState.DONE]
+    steps: tuple[StepProgress, ...] = ()
+    for step in lane.steps:
+        if step.action is Action.WORK:
+            emptied = all(progress.state.over for progress in steps)
+            progress = _work_progress(step, skips, work, emptied)
+        else:
+            caused_by = events.get(step.cause, ())
+            progress = step_progress(rollout, step, caused_by, machines_of, skips, work)
+        steps = (*steps, progress)
+    done = [  # after an evacuation there is nothing to bake, or to ask a gate about
+        progress
+        for progress in steps
+        if progress.state is StepState.DONE and progress.step.action is not Action.EVACUATION
+    ]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
     # Steps can end at the same instant: then the later one in the lane counts as later.
     caused.reverse()
@@ -268,10 +307,11 @@ def lane_progress(
         active=tuple(event for progress in steps for event in progress.active),
         next=next((progress for progress in steps if not progress.state.over), None),
         last_done=max(reversed(done), key=lambda progress: progress.ended_at, default=None),
-        begun=bool(caused),
+        begun=bool(caused) or work is not None,
         last_raised=latest.raised_at if latest else 0,
         last_raised_cause=latest.cause if latest else "",
-        busy=tuple((e.raised_at, e.ended_at, e.status is Status.FINISHED) for e in caused),
+        busy=tuple((e.raised_at, e.ended_at, e.status is Status.FINISHED) for e in caused)
+        + (() if work is None else ((work.begun_at, work.returned_at, True),)),
         failures=tuple(at for step in steps if (at := step.failed_at) is not None),
     )
 
@@ -282,21 +322,18 @@ def step_progress(
     events: Sequence[Event],
     machines_of: Callable[[Step], Sequence[str]],
     skips: Callable[[Step], bool],
+    work: Work | None = None,
 ) -> StepProgress:
+    if step.action is Action.EVACUATION:
+        return _evacuation_progress(rollout, step, events, machines_of, skips, work)
     if not events:
         if skips(step):
             return StepProgress(step=step, state=StepState.SKIPPED)
         state = StepState.WAITING if machines_of(step) else StepState.NOTHING
         return StepProgress(step=step, state=state)
-    # A step that was announced again has older events; those of one announcement were raised at
-    # the same instant.
-    last_raised = events[-1].raised_at
-    latest = tuple(e for e in events if e.raised_at == last_raised or not e.status.over)
-    active = [event for event in latest if not event.status.over]
-    if active:
-        has_started = any(event.status is Status.STARTED for event in active)
-        state = StepState.STARTED if has_started else StepState.ANNOUNCED
-        return StepProgress(step=step, state=state, events=latest)
+    latest = _latest(events)
+    if active := _active_progress(step, latest):
+        return active
     if any(event.status is Status.FINISHED for event in latest):
         state = StepState.DONE
     elif skips(step):
@@ -308,6 +345,61 @@ def step_progress(
     else:
         state = StepState.WAITING
     return StepProgress(step=step, state=state, events=latest)
+
+
+def _latest(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the events of the last announcement, which were raised at the same instant, and what
+    is left of earlier ones."""
+    last_raised = events[-1].raised_at if events else 0
+    return tuple(e for e in events if e.raised_at == last_raised or not e.status.over)
+
+
+def _active_progress(step: Step, latest: tuple[Event, ...]) -> StepProgress | None:
+    active = [event for event in latest if not event.status.over]
+    if not active:
+        return None
+    has_started = any(event.status is Status.STARTED for event in active)
+    state = StepState.STARTED if has_started else StepState.ANNOUNCED
+    return StepProgress(step=step, state=state, events=latest)
+
+
+def _evacuation_progress(
+    rollout: Rollout,
+    step: Step,
+    events: Sequence[Event],
+    machines_of: Callable[[Step], Sequence[str]],
+    skips: Callable[[Step], bool],
+    work: Work | None,
+) -> StepProgress:
+    """An evacuation is over when nobody is left to be moved. Machines of which it was reported that
+    they have moved, but which are still on the host, are not moved again."""
+    latest = _latest(events)
+    if active := _active_progress(step, latest):
+        return active
+    moved = {n for e in latest if e.status is Status.FINISHED for n in e.resources}
+    returned = work is not None and work.returned_at is not None
+    if not returned and skips(step):
+        state = StepState.SKIPPED
+    elif rollout.works and work is None:
+        state = StepState.WAITING
+    elif returned or moved.issuperset(machines_of(step)):
+        state = StepState.DONE if moved else StepState.NOTHING
+    elif any(_blocks(rollout, event) for event in latest):
+        state = StepState.CANCELLED
+    else:
+        state = StepState.WAITING
+    return StepProgress(step=step, state=state, events=latest)
+
+
+def _work_progress(
+    step: Step, skips: Callable[[Step], bool], work: Work | None, emptied: bool
+) -> StepProgress:
+    if work is not None and work.returned_at is not None:
+        return StepProgress(step=step, state=StepState.DONE, returned_at=work.returned_at)
+    if skips(step):
+        return StepProgress(step=step, state=StepState.SKIPPED)
+    state = StepState.STARTED if work is not None and emptied else StepState.WAITING
+    return StepProgress(step=step, state=state)
 
 
 def withdrawn(rollout: Rollout, event: Event) -> bool:

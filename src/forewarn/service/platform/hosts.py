@@ -7,7 +7,7 @@ together (core/deciding/joint.py). Machines that can go separately get separate 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -130,11 +130,12 @@ class Hosts:
         span: Span | None = None,
         cause: str = "",
         domain: int | None = None,
+        only: Collection[str] | None = None,
         unless: Check = lambda _: None,
     ) -> Outcomes | Refused:
         """Announce maintenance of a host: for all its groups at one instant, or for its machines
-        one by one; with `domain`, only for the machines of this update domain. `unless` is asked in
-        the commit and may still refuse."""
+        one by one; with `domain`, only for the machines of this update domain, and with `only`, for
+        these machines. `unless` is asked in the commit and may still refuse."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -173,7 +174,7 @@ class Hosts:
             moves=one_by_one,
             cause=cause or f"host/{name}/{self._platform.new_id()}",
         )
-        concerned = affected if domain is None else _of_domain(affected, domain)
+        concerned = _narrowed(affected, domain, only)
         commands = (
             self._one_by_one(concerned, template)
             if one_by_one
@@ -433,9 +434,21 @@ class Hosts:
         )
 
 
-def _of_domain(affected: Affected, domain: int) -> Affected:
-    of_domain = [(g, [m for m in ms if m.update_domain == domain]) for g, ms in affected]
-    return [(group, machines) for group, machines in of_domain if machines]
+def _narrowed(affected: Affected, domain: int | None, only: Collection[str] | None) -> Affected:
+    """Return the machines of an update domain, or those with these names, if any are given."""
+    narrowed = [
+        (
+            group,
+            [
+                machine
+                for machine in machines
+                if domain in (None, machine.update_domain)
+                and (only is None or machine.name in only)
+            ],
+        )
+        for group, machines in affected
+    ]
+    return [(group, machines) for group, machines in narrowed if machines]
 
 
 def _continuing(events: Sequence[Event]) -> tuple[str, ...]:

@@ -14,11 +14,14 @@ import msgspec
 from forewarn.core import Refused
 from forewarn.core import commands as c
 from forewarn.core.refusal import conflict
-from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.registry import RolloutPut
+from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work
 from forewarn.core.rollouts.next_step import announced, appointment, earliest
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows import Span
+from forewarn.service.engine.writer import CommitPlan
+from forewarn.service.platform.host_state import known_check, with_cordon
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.service.rollouts.step_machines import StepMachines
@@ -89,6 +92,8 @@ class Announcer:
 
     async def announce(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
         result: AnnounceResult | Refused = AnnounceResult.OVERTAKEN
+        if rollout.works and all(work.host != step.host for work in rollout.work):
+            return await self._begin_work(rollout, step)
         for _ in range(ANNOUNCE_TRIES):
             now = self._writer.now()
             attempt = _Attempt(self._platform, self._hosts, rollout, step)
@@ -106,6 +111,34 @@ class Announcer:
                 return result
         return result
 
+    async def _begin_work(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
+        """Cordon a host that is to be emptied, and record this."""
+
+        def plan(states: States) -> CommitPlan | Refused:
+            if step_problem(states, rollout, step):
+                return STOPPED
+            if refused := known_check(step.host)(states):
+                return refused
+            current = states.registry.rollouts[rollout.id]
+            work = Work(host=step.host, begun_at=self._writer.now().at)
+            begun = msgspec.structs.replace(current, work=(*current.work, work))
+            cordon = with_cordon(step.host, rollout.name, default_note=rollout.name)
+            what = f"begun host/{step.host}"
+            return CommitPlan(puts=[*cordon(states), RolloutPut(begun, what, BY_ITSELF)])
+
+        done = await self._writer.commit(plan)
+        if done is STOPPED:
+            return AnnounceResult.STOPPED
+        # What is on the host is announced next, if anything is.
+        return done if isinstance(done, Refused) else AnnounceResult.OVERTAKEN
+
+
+def step_problem(states: States, rollout: Rollout, step: Step) -> Refused | None:
+    """Return why a rollout no longer wants a step: it was paused, aborted, or the step skipped."""
+    current = states.registry.rollouts.get(rollout.id)
+    wanted = current is not None and current.running and step.cause not in current.skipped
+    return None if wanted else STOPPED
+
 
 class _Attempt:
     """One attempt to announce a step."""
@@ -121,7 +154,12 @@ class _Attempt:
         when = start_time(self._rollout, now, configurations)
         if when is None:
             return AnnounceResult.OVERTAKEN
-        outcomes = await (self._maintain(when) if self._step.host else self._raise(machines, when))
+        if self._step.action is Action.EVACUATION:
+            outcomes = await self._evacuate(machines, when)
+        elif self._step.host:
+            outcomes = await self._maintain(when)
+        else:
+            outcomes = await self._raise(machines, when)
         if outcomes is STOPPED:
             return AnnounceResult.STOPPED
         if isinstance(outcomes, Refused):
@@ -133,11 +171,9 @@ class _Attempt:
 
     def _check(self, states: States) -> Refused | None:
         self.committing = True
-        current = states.registry.rollouts.get(self._rollout.id)
         group, cause = self._step.group, self._step.cause
         active = bool(group) and any(event.cause == cause for event in states[group].events)
-        wanted = current is not None and current.running and cause not in current.skipped
-        return STOPPED if active or not wanted else None
+        return STOPPED if active else step_problem(states, self._rollout, self._step)
 
     async def _raise(self, machines: tuple[str, ...], when: StartTime) -> Outcomes | Refused:
         rollout = self._rollout
@@ -158,6 +194,26 @@ class _Attempt:
         )
         commands = [(self._step.group, command)]
         return await self._platform.announce_all(commands, unless=self._check)
+
+    async def _evacuate(self, machines: tuple[str, ...], when: StartTime) -> Outcomes | Refused:
+        """Move these machines away; if the host is to be worked on, it is cordoned too."""
+        rollout = self._rollout
+        return await self._hosts.maintain(
+            self._step.host,
+            MaintenanceMode.LIVE_MIGRATION,
+            rollout.name,
+            evacuate=rollout.works,
+            only=machines,
+            short_notice=rollout.short_notice,
+            ignore_windows=rollout.ignore_windows,
+            description=rollout.description or None,
+            ticket=rollout.ticket,
+            cause=self._step.cause,
+            notice=when.notice,
+            not_before=when.not_before,
+            span=when.span,
+            unless=self._check,
+        )
 
     async def _maintain(self, when: StartTime) -> Outcomes | Refused:
         rollout = self._rollout

@@ -25,8 +25,17 @@ from forewarn.core.registry import (
     RolloutRemoved,
 )
 from forewarn.core.retiming import Correction
-from forewarn.core.rollouts.lanes import split_steps
-from forewarn.core.rollouts.model import BY_ITSELF, Conflicts, Gate, Rollout, Step, Switch, caused
+from forewarn.core.rollouts.lanes import steps_of
+from forewarn.core.rollouts.model import (
+    BY_ITSELF,
+    Action,
+    Conflicts,
+    Gate,
+    Rollout,
+    Step,
+    Switch,
+    caused,
+)
 from forewarn.core.rollouts.next_step import GateAnswer, Next, decide, unwarned
 from forewarn.core.rollouts.progress import Configurations, RolloutProgress, covered
 from forewarn.core.time import Now, Time
@@ -42,6 +51,7 @@ from forewarn.service.rollouts.step_machines import LanesByMachine, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.logs import logger
+from forewarn.support.text import listing
 
 RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
@@ -231,6 +241,8 @@ class RolloutReconciler:
             return
         if upcoming.pause:
             await self._pause(rollout, upcoming.pause)
+        if upcoming.returned:
+            await self._record_returned(rollout, upcoming.returned)
         if upcoming.withdraw:
             await self._withdraw(rollout, upcoming.withdraw)
         await self._announce(rollout, upcoming.announce)
@@ -275,9 +287,7 @@ class RolloutReconciler:
                     continue
                 case AnnounceResult.OVERTAKEN:
                     self._again.add(rollout.id)
-                case Refused(message=message, hint=Hint.EVACUATE) if (
-                    rollout.conflicts is not Conflicts.REFUSE
-                ):
+                case Refused(message=message, hint=Hint.EVACUATE) if _resolvable(rollout, wanted):
                     await self._resolve_conflict(rollout, wanted, message)
                     self._again.add(rollout.id)
                 case Refused(message=message):
@@ -304,23 +314,45 @@ class RolloutReconciler:
         )
 
     async def _resolve_conflict(self, rollout: Rollout, step: Step, why: str) -> None:
-        """Skip or split a host that has come to hold several update domains of one group."""
+        """Skip, split or evacuate a host that has come to hold several update domains of one
+        group."""
 
         def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)
             if current is None or not current.running or step.cause in current.skipped:
                 return CommitPlan()
             note = f"host/{step.host}: {why}"
-            if current.conflicts is Conflicts.SKIP:
+            conflicts = current.conflicts
+            if conflicts is Conflicts.SKIP:
                 changed = msgspec.structs.replace(current, skipped=(*current.skipped, step.cause))
                 return CommitPlan(puts=[RolloutPut(changed, "skipped", BY_ITSELF, note)])
-            steps = split_steps(current.id, step.host, states.values())
+            steps = steps_of(current.id, step.host, states.values(), conflicts)
             lanes = tuple(
                 msgspec.structs.replace(lane, steps=steps) if step in lane.steps else lane
                 for lane in current.lanes
             )
             changed = msgspec.structs.replace(current, lanes=lanes)
-            return CommitPlan(puts=[RolloutPut(changed, f"split {note}", BY_ITSELF)])
+            return CommitPlan(puts=[RolloutPut(changed, f"{conflicts.value} {note}", BY_ITSELF)])
+
+        await self._writer.commit(plan)
+
+    async def _record_returned(self, rollout: Rollout, hosts: Sequence[str]) -> None:
+        """Record that hosts have been put back into service after work on them."""
+
+        def plan(states: States) -> CommitPlan:
+            current = states.registry.rollouts.get(rollout.id)
+            if current is None:
+                return CommitPlan()
+            at = self._writer.now().at
+            work = tuple(
+                msgspec.structs.replace(item, returned_at=at)
+                if item.host in hosts and item.returned_at is None
+                else item
+                for item in current.work
+            )
+            what = f"returned {listing([f'host/{name}' for name in hosts])}"
+            changed = msgspec.structs.replace(current, work=work)
+            return CommitPlan(puts=[RolloutPut(changed, what, BY_ITSELF)])
 
         await self._writer.commit(plan)
 
@@ -367,6 +399,7 @@ class _Tracked:
             machines.present,
             partial(self._announcer.configurations_of, rollout),
             machines.excluded,
+            machines.on_host,
         )
 
     @property
@@ -378,7 +411,18 @@ class _Tracked:
             self.rebuild(rollout, self.events)
         machines = self._announcer.step_machines(rollout, self.lanes.read)
         self.progress.machines_of, self.progress.excluded = machines.present, machines.excluded
+        self.progress.on_host = machines.on_host
         return decide(self.progress, self.gate_answers, now)
+
+
+def _resolvable(rollout: Rollout, step: Step) -> bool:
+    """Is it said what to do about a conflict on the host of a step? An evacuation after which the
+    conflict is still there is not repeated."""
+    if rollout.conflicts is not Conflicts.EVACUATE:
+        return rollout.conflicts is not Conflicts.REFUSE
+    return not any(
+        other.host == step.host and other.action is Action.EVACUATION for other in rollout.steps
+    )
 
 
 def _withdrawal(rollout: Rollout, event: Event, now: Now) -> tuple[str, str]:

@@ -60,6 +60,7 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     type: EventType
     moves: bool = False  # live migrations of the machines on hosts
+    works: bool = False  # hosts are emptied for work on them
     selection: Selection
     by: str
     notice: Duration | None = None
@@ -110,6 +111,7 @@ def draft_rollout(
             store.groups,
             store.registry.hosts,
             moves=wanted.moves,
+            works=wanted.works,
             conflicts=wanted.conflicts,
             order_by=wanted.order_by,
         )
@@ -124,6 +126,7 @@ def draft_rollout(
         id=id,
         type=wanted.type,
         moves=wanted.moves,
+        works=wanted.works,
         lanes=lanes_or_refusal,
         by=wanted.by,
         created_at=now.at,

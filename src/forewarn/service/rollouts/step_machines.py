@@ -12,8 +12,9 @@ from forewarn.core import Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.deciding.configurations import configurations_for
 from forewarn.core.registry import HostPut
-from forewarn.core.rollouts.model import Rollout, Step
-from forewarn.core.rollouts.progress import Configurations
+from forewarn.core.rollouts.lanes import crowding
+from forewarn.core.rollouts.model import Action, Rollout, Step
+from forewarn.core.rollouts.progress import Configurations, HostState
 from forewarn.core.rollouts.selection import Excluded
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.platform.hosts import Hosts
@@ -33,8 +34,8 @@ class StepMachines:
     ) -> None:
         """`on_read` is told which machines were found on a host."""
         self._store, self._hosts, self._machine_index = store, hosts, machine_index
+        self._rollout = rollout
         self._excluded = Excluded(rollout.exclusions) if rollout.exclusions else None
-        self._ignore_windows = rollout.ignore_windows
         self._on_read = on_read
         self._staying: dict[str, frozenset[str]] = {}
 
@@ -78,11 +79,29 @@ class StepMachines:
         if self._on_read is not None:
             self._on_read(step.host, [machine.name for machine in machines])
         names = [m.name for m in machines if not step.split or m.update_domain == step.domain]
-        return [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
+        staying = [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
+        if step.action is not Action.EVACUATION or self._rollout.works:
+            return staying
+        by_group: dict[str, dict[int, list[str]]] = {}
+        for machine in machines:
+            if machine.name in staying:
+                group = self._machine_index.group_of(machine.name) or ""
+                domains = by_group.setdefault(group, {})
+                domains.setdefault(machine.update_domain, []).append(machine.name)
+        return list(crowding(by_group))
+
+    def on_host(self, name: str) -> HostState:
+        """Return what is on a host that is being worked on, and whether it is cordoned."""
+        host = self._store.registry.hosts.get(name)
+        machines = [*self._hosts.machines_on(name), *self._hosts.disputed_on(name)]
+        return HostState(
+            machines=tuple(dict.fromkeys(machine.name for machine in machines)),
+            cordoned=host is not None and bool(host.cordoned),
+        )
 
     def configurations(self, machines: Iterable[str], now: Now) -> Configurations:
         """Return the configurations that maintenance of these machines has to obey."""
-        if self._ignore_windows:
+        if self._rollout.ignore_windows:
             return ()
         by_group: dict[str, list[str]] = {}
         for machine in machines:

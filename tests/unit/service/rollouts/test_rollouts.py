@@ -22,7 +22,7 @@ from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.core.window_syntax import parse_window
 from forewarn.core.windows import Blackout, MaintenanceConfiguration
-from forewarn.drivers.port import Checked, Failed, Performed, Task, Veto
+from forewarn.drivers.port import Checked, Done, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.rollouts import rollouts as service_rollouts
@@ -889,36 +889,6 @@ def test_too_many_failed_steps_pause_the_rollout() -> None:
         assert state(service, id) == "running"  # those are known
 
 
-def test_a_rollout_with_split_hosts_and_waves_goes_on_after_every_restart() -> None:
-    """The service is stopped without warning every few minutes, and does what was planned."""
-    fields: dict[str, Any] = {
-        "selection": ALL_HOSTS,
-        "conflicts": Conflicts.SPLIT,
-        "canary": ("h2",),
-        "waves": ("2",),
-        "pause_after": PauseAfter.WAVES,
-        "bake": 5 * MINUTE,
-    }
-    disk = Disk()
-    with Service(CROWDED, store=MemoryStore(disk)) as service:
-        _, forecast = planned(service, **fields)
-        id = start(service, **fields)
-    for _ in range(30):
-        with Service(CROWDED, store=MemoryStore(disk)) as service:
-            service.clock.advance("7m")
-            if state(service, id) == "paused":
-                do(service, "resume", id)
-            if state(service, id) == "done":
-                break
-    events = [event for event in disk.events.values() if event.cause]
-    assert {event.status for event in events} == {Status.FINISHED}
-    in_order = [event.cause.split("/", 2)[2] for event in sorted(events, key=lambda e: e.raised_at)]
-    assert list(dict.fromkeys(in_order)) == [
-        step.step.cause.split("/", 2)[2] for step in forecast.steps
-    ]
-    assert len(in_order) == len(CROWDED.split("{name: web_")) + len(CROWDED.split("{name: db_")) - 2
-
-
 def test_live_migrations_empty_one_host_after_the_other_as_planned(crowded: Service) -> None:
     fields: dict[str, Any] = {
         "type": EventType.FREEZE,
@@ -946,6 +916,7 @@ def test_live_migrations_empty_one_host_after_the_other_as_planned(crowded: Serv
     [
         (Conflicts.SKIP, "done", ["skipped"]),
         (Conflicts.SPLIT, "done", ["done", "done"]),
+        (Conflicts.EVACUATE, "done", ["done", "done"]),
         (Conflicts.REFUSE, "paused", ["waiting"]),
     ],
 )
@@ -1065,3 +1036,133 @@ def test_a_machine_of_a_group_that_is_excluded_later_is_left_out(service: Servic
     service.clock.advance("2h")
     assert {event.resources for event in past(service)} == {("web_0",)}
     assert state(service, id) == "done"
+
+
+# Hosts that are emptied.
+
+
+def steps_of(service: Service, id: str) -> dict[str, list[str]]:
+    lanes = report_of(service, id).next.lanes
+    return {lane.lane.name: [step.state.value for step in lane.steps] for lane in lanes}
+
+
+def machines_on(service: Service, host: str) -> list[str]:
+    return [machine.name for machine in service._session.node.hosts.machines_on(host)]
+
+
+def cordoned(service: Service) -> set[str]:
+    hosts = service._session.node.store.registry.hosts.values()
+    return {host.name for host in hosts if host.cordoned}
+
+
+def put_back(service: Service, host: str) -> None:
+    done = service._session.run(service._session.node.hosts.put_back(host, "test"))
+    assert not isinstance(done, Refused), done.message
+    service._session.settle()
+
+
+WORK: dict[str, Any] = {
+    "type": EventType.FREEZE,
+    "works": True,
+    "selection": Selection(hosts=("h1", "h2")),
+}
+
+
+def test_each_host_is_emptied_worked_on_and_put_back_before_the_next(crowded: Service) -> None:
+    _, forecast = planned(crowded, **WORK)
+    assert [(p.lane, p.step.action.value) for p in forecast.steps] == [
+        ("h1", "evacuation"), ("h1", "work"), ("h2", "evacuation"), ("h2", "work"),
+    ]  # fmt: skip
+    id = start(crowded, **WORK)
+    assert cordoned(crowded) == {"h1"}
+    assert {e.resources for e in active(crowded)} == {("web_0",), ("web_1",), ("db_0",)}
+    assert all(event.moves for event in active(crowded))
+    crowded.clock.advance("1h")
+    assert machines_on(crowded, "h1") == []
+    assert "host h1 is empty and cordoned, and can be worked on" in waits(crowded, id)
+    crowded.clock.advance("10h")  # the work takes as long as it takes
+    assert steps_of(crowded, id) == {"h1": ["done", "started"], "h2": ["waiting", "waiting"]}
+    put_back(crowded, "h1")
+    assert cordoned(crowded) == {"h2"}
+    crowded.clock.advance("2h")
+    put_back(crowded, "h2")
+    assert (state(crowded, id), cordoned(crowded)) == ("done", set())
+    assert "are rolled out host by host" in refused(crowded, type=EventType.FREEZE, works=True)
+
+
+def test_an_empty_host_is_cordoned_and_worked_on_as_well(service: Service) -> None:
+    service._session.run(service._session.node.platform.record_move("web_1", "h3", "test"))
+    id = start(service, **{**WORK, "selection": Selection(hosts=("h2",))})
+    assert (cordoned(service), active(service)) == ({"h2"}, [])
+    assert steps_of(service, id) == {"h2": ["nothing to do", "started"]}
+    put_back(service, "h2")
+    assert state(service, id) == "done"
+
+
+def test_a_host_is_worked_on_only_when_nobody_is_left_on_it(service: Service) -> None:
+    id = start(service, **{**WORK, "selection": Selection(hosts=("h2",))})
+    service.clock.advance("10m")
+    move(service, "db_1", "h2")  # while web_1 is still to leave
+    service.clock.advance("18m")
+    assert "live migrations of its machines are announced" in waits(service, id)
+    service.clock.advance("30m")
+    assert machines_on(service, "h2") == []
+    move(service, "db_1", "h2")  # which was moved away last
+    assert "host h2 is not empty: db_1 is or may be on it" in waits(service, id)
+    move(service, "db_1", "h3")
+    assert "can be worked on" in waits(service, id)
+
+
+def test_what_was_put_back_stays_so_though_somebody_cordons_it_again(service: Service) -> None:
+    id = start(service, **{**WORK, "bake": HOUR})
+    service.clock.advance("1h")
+    put_back(service, "h1")
+    service._session.run(service._session.node.hosts.cordon("h1", "test"))
+    assert steps_of(service, id)["h1"] == ["done", "done"]
+    assert cordoned(service) == {"h1"}
+    assert "its bake time is 1 h" in waits(service, id)
+    service.clock.advance("61m")
+    assert cordoned(service) == {"h1", "h2"}
+
+
+def test_an_evacuation_that_is_cancelled_blocks_its_host_until_somebody_resumes(
+    service: Service,
+) -> None:
+    id = start(service, **{**WORK, "selection": Selection(hosts=("h2",))})
+    put_back(service, "h2")  # which cancels it
+    assert state(service, id) == "blocked"
+    do(service, "resume", id)
+    assert (state(service, id), cordoned(service)) == ("running", {"h2"})
+    assert len(active(service)) == 1
+
+
+def test_machines_leave_a_host_with_a_conflict_until_one_domain_is_left(crowded: Service) -> None:
+    fields: dict[str, Any] = {"selection": ALL_HOSTS, "conflicts": Conflicts.EVACUATE}
+    draft, forecast = planned(crowded, **fields)
+    assert draft.problem is None
+    assert [(p.lane, p.step.action.value, p.step.machines) for p in forecast.steps][:2] == [
+        ("h1", "evacuation", ("web_1",)), ("h1", "maintenance", ("web_0", "db_0")),
+    ]  # fmt: skip
+    id = start(crowded, **fields)
+    assert [(e.resources, e.moves) for e in active(crowded)] == [(("web_1",), True)]
+    crowded.clock.advance("26m")
+    assert {(e.resources, e.type) for e in active(crowded)} == {
+        (("web_0",), EventType.REBOOT), (("db_0",), EventType.REBOOT),
+    }  # fmt: skip
+    crowded.clock.advance("5h")
+    assert state(crowded, id) == "done"
+    assert cordoned(crowded) == set()
+
+
+def test_a_host_that_is_still_a_conflict_after_its_evacuation_pauses_the_rollout() -> None:
+    class Stays(SimulatedDriver):
+        """Says that machines have moved, but not where to."""
+
+        async def perform(self, task: Task) -> Performed:
+            return Done() if task.moves else await super().perform(task)
+
+    with Service(CROWDED, driver=Stays(ImpactJournal(), Durations().paced)) as service:
+        id = start(service, selection=Selection(hosts=("h1",)), conflicts=Conflicts.EVACUATE)
+        service.clock.advance("1h")
+        assert state(service, id) == "paused"
+        assert "has machines of two update domains on it" in waits(service, id)

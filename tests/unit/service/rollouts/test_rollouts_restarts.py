@@ -1,0 +1,148 @@
+"""Rollouts whose service is killed after every commit: each life begins with the state file as the
+commit has left it, and all of them together do what one undisturbed service does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.core import EventType, Group, Refused, Status
+from forewarn.core.changes import EventMoved
+from forewarn.core.lifecycle import Move
+from forewarn.core.registry import HostPut, RolloutPut
+from forewarn.core.rollouts.model import Conflicts
+from forewarn.core.rollouts.selection import Selection
+from forewarn.core.time import MINUTE
+from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
+from forewarn.service.rollouts.rollouts import RolloutReport
+from forewarn.store.port import Commit
+from forewarn.support.instants import to_datetime
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [{name: h1}, {name: h2}, {name: h3}]
+groups:
+  - name: web
+    kind: availability-set
+    machines:
+      - {name: web_0, update_domain: 0, host: h1}
+      - {name: web_1, update_domain: 1, host: h1}
+      - {name: web_2, update_domain: 2, host: h2}
+  - name: db
+    kind: availability-set
+    machines:
+      - {name: db_0, update_domain: 1, host: h1}
+"""
+WAVES: dict[str, Any] = {
+    "by": "test",
+    "selection": Selection(hosts=("h1", "h2")),
+    "canary": ("h2",),
+    "pause_after": PauseAfter.CANARY,
+    "bake": 5 * MINUTE,
+}
+SPLIT = RolloutRequest(type=EventType.REBOOT, conflicts=Conflicts.SPLIT, **WAVES)
+EVACUATED = RolloutRequest(type=EventType.REBOOT, conflicts=Conflicts.EVACUATE, **WAVES)
+WORKED_ON = RolloutRequest(type=EventType.FREEZE, works=True, **WAVES)
+STEP = "5m"
+REPEATED = (Move.ATTEMPT, Move.ANSWER)  # by every service that finds an event started
+MAX_LIVES = 100
+
+
+class Life:
+    """A service until its first commit about a rollout, an event or a host; with `mortal` false,
+    until the end."""
+
+    def __init__(self, state: Path, start: int | None, *, mortal: bool = True) -> None:
+        self.state, self.mortal = state, mortal
+        self.killed_at: int | None = None
+        self.left_behind = state.with_suffix(".killed")
+        begins: dict[str, Any] = {} if start is None else {"start": to_datetime(start)}
+        self._service = Service(FLEET, state=state, **begins)
+
+    def __enter__(self) -> Life:
+        self._service.__enter__()
+        self._service._session.node.store.on_commit(self._on_commit)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._service.__exit__(*error)
+        if self.killed_at is not None:
+            for file in self.state.parent.glob(f"{self.state.name}*"):
+                file.unlink()
+            for file in self.state.parent.glob(f"{self.left_behind.name}*"):
+                suffix = file.name.removeprefix(self.left_behind.name)
+                file.rename(self.state.parent / f"{self.state.name}{suffix}")
+
+    def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+        items = [item for entry in commit.entries for item in entry.items]
+        decided = any(isinstance(put, RolloutPut | HostPut) for put in commit.puts) or any(
+            isinstance(item, EventMoved) and item.what not in REPEATED for item in items
+        )
+        if decided and self.mortal and self.killed_at is None:
+            self.killed_at = commit.at
+            for suffix in ("", "-wal"):
+                file = self.state.with_name(f"{self.state.name}{suffix}")
+                if file.exists():
+                    shutil.copy(file, f"{self.left_behind}{suffix}")
+
+    def run(self, wanted: RolloutRequest) -> bool:
+        """Start the rollout or carry it on as its operators do; return whether it is over."""
+        session = self._service._session
+        session.settle()
+        while self.killed_at is None:
+            rollouts = session.node.rollouts
+            started = list(session.node.store.registry.rollouts)
+            if not started:
+                assert not isinstance(session.run(rollouts.start(wanted)), Refused)
+                continue
+            report = session.run(rollouts.report(started[0]))
+            assert isinstance(report, RolloutReport)
+            if report.state == "done":
+                return True
+            if report.state == "paused":
+                session.run(rollouts.resume(started[0], "test"))
+            for wait in report.next.waits:
+                if wait.kind.value == "work":
+                    session.run(session.node.hosts.put_back(wait.lane, "test"))
+            session.settle()
+            if self.killed_at is None:
+                self._service.clock.advance(STEP)
+        return False
+
+    def outcome(self) -> dict[str, Any]:
+        session = self._service._session
+        (id,) = session.node.store.registry.rollouts
+        report = session.run(session.node.rollouts.report(id))
+        assert isinstance(report, RolloutReport)
+        events = session.run(session.node.store.events_by_cause(f"rollout/{id}/"))
+        finished = [e for e in events if e.status is Status.FINISHED]
+        return {
+            "steps": [step.state for lane in report.next.lanes for step in lane.steps],
+            "finished": sorted((e.cause.split("/", 2)[2], e.resources) for e in finished),
+            "cordoned": [h.name for h in session.node.store.registry.hosts.values() if h.cordoned],
+            "emptied": [m.name for m in session.node.hosts.machines_on("h1")],
+        }
+
+
+@pytest.mark.parametrize(
+    "wanted", [SPLIT, EVACUATED, WORKED_ON], ids=["split", "evacuated", "work"]
+)
+def test_a_rollout_ends_the_same_though_its_service_is_killed_after_every_commit(
+    tmp_path: Path, wanted: RolloutRequest
+) -> None:
+    with Life(tmp_path / "whole.db", None, mortal=False) as life:
+        assert life.run(wanted)
+        undisturbed = life.outcome()
+    at: int | None = None
+    for lives in range(MAX_LIVES):
+        with Life(tmp_path / "state.db", at) as life:
+            if life.run(wanted):
+                assert life.outcome() == undisturbed
+                assert lives > 10
+                return
+            at = life.killed_at
+    raise AssertionError("it never ends")
