@@ -258,6 +258,7 @@ PLANNED: dict[str, list[Build]] = {
         lambda: begun(hosted().maintenance(T0 - 60, groups=["jump"]), DUE + 1),
         # An operator has let it ignore them later, or another one.
         lambda: limited().ignores_windows(DUE + 60).see(DUE + 5, 6, started(event())),
+        lambda: begun(hosted().maintenance(T0 - 60).ignores_windows(T0, A), DUE + 1),
         lambda: limited().ignores_windows(T0, B).see(DUE + 5, 6, started(event())),
     ],
     "started-unwarned": [

@@ -153,23 +153,24 @@ class StandingHolds:
         obeys = self._obeys_windows(unit) if lines else False
         if obeys is False:
             return
-        ignored = min(self._trace.ignores_windows.get(id, math.inf) for id in unit.ids)
-        for line, end in _until_next(lines):
-            certain = obeys is True
-            applying: list[Configuration] = []
-            for configuration in line.configurations:
-                scope = configuration.scope
-                applies = [scope.applies(part.group, part.machines) for part in unit.parts]
-                if any(applied is not False for applied in applies):
-                    applying.append(configuration)
-                    certain = certain and True in applies
-            if not applying:
-                continue
-            reason = f"when {' and '.join(c.name for c in applying)} did not allow it"
-            for begin, closed_until in self._closed_times(applying, line, min(end, ignored)):
-                yield HeldTime(begin, closed_until, reason, certain)
-            if line.until < min(end, ignored):  # what is after that is not known
-                yield HeldTime(line.until, min(end, ignored), reason, False)
+        for part in unit.parts:
+            ignored = self._trace.ignores_windows.get(part.id, math.inf)
+            for line, following in _until_next(lines):
+                end = min(following, ignored)
+                certain = obeys is True
+                applying: list[Configuration] = []
+                for configuration in line.configurations:
+                    applies = configuration.scope.applies(part.group, part.machines)
+                    if applies is not False:
+                        applying.append(configuration)
+                        certain = certain and applies is True
+                if not applying or end <= line.t:
+                    continue
+                reason = f"when {' and '.join(c.name for c in applying)} did not allow it"
+                for begin, closed_until in self._closed_times(applying, line, end):
+                    yield HeldTime(begin, closed_until, reason, certain)
+                if line.until < end:  # what is after that is not known
+                    yield HeldTime(line.until, end, reason, False)
 
     def _closed_times(
         self, configurations: Sequence[Configuration], line: MaintenanceLine, end: float

@@ -394,6 +394,11 @@ def test_an_operator_may_let_an_event_ignore_windows() -> None:
     silent(own.see(T0 + 70, 6, started(event())))
 
 
+def test_an_operator_may_let_all_events_of_a_host_ignore_windows() -> None:
+    recording = hosted().maintenance(T0 - 60).ignores_windows(T0, A).ignores_windows(T0 + 60, B)
+    silent(begun(recording, DUE + 1))
+
+
 def test_windows_hold_nothing_once_hardware_is_about_to_fail() -> None:
     recording = limited().ignores_windows(T0, since=DUE + 600)
     silent(recording.see(DUE + 595, 5, event()).see(DUE + 605, 6, started(event())))
