@@ -43,6 +43,8 @@ class HostMaintenance:
         self._findings = findings
         self._margin = TOLERANCE + trace.backstep
         self._slack = 0.0 if trace.complete else RECORD_SLACK
+        self._postponed = trace.postponed
+        self._moves = trace.moves
 
     def judge(
         self, joints: Joints, sightings: Sightings, impacts: Iterable[Impact], facts: Facts
@@ -65,6 +67,9 @@ class HostMaintenance:
             facts_of_event = facts.events.get(id)
             if facts_of_event is not None and facts_of_event.not_before is not None:
                 times[id] = facts_of_event.not_before
+        if not self._postponed.keys().isdisjoint(ids):
+            # One that was withdrawn before the others were postponed has kept its time.
+            times = {id: t for id, t in times.items() if "withdraw" not in self._moves.get(id, ())}
         if len(set(times.values())) > 1:
             first, *others = times
             other = next(id for id in others if times[id] != times[first])

@@ -455,6 +455,14 @@ def test_events_that_are_postponed_together_have_one_not_before() -> None:
     silent(recording.see(later + 1.1, 5, started(jump), machine="jump"))
 
 
+def test_an_event_that_was_withdrawn_is_not_postponed_with_the_others() -> None:
+    later = event(not_before=DUE + 3600)
+    recording = hosted().see(T0 + 30, 4, machine="jump")
+    recording.moved(T0 + 30, "withdraw", B, group="jump")
+    recording.moved(T0 + 60, "postpone", not_before=DUE + 3600)
+    silent(recording.see(T0 + 61, 6, later).see(DUE + 3601, 7, started(later)))
+
+
 def test_what_was_postponed_before_a_recording_went_on_is_known_from_its_own_line() -> None:
     later = event(not_before=DUE + 3600)
     recording = Recording().see(T0, 5, event())
