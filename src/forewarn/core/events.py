@@ -74,7 +74,7 @@ class EventType(enum.Enum):
 
     @property
     def traits(self) -> TypeTraits:
-        return TYPE_TRAITS[self]
+        return _TRAITS[self._value_]
 
 
 TYPE_TRAITS: Mapping[EventType, TypeTraits] = {
@@ -100,6 +100,9 @@ TYPE_TRAITS: Mapping[EventType, TypeTraits] = {
         notice=5 * MINUTE, gone="deleted", waits=False, coupled=True, scale_set_only=True
     ),
 }
+
+# Read dozens of times for every decision: a text is hashed faster than an enum.
+_TRAITS: Mapping[str, TypeTraits] = {type.value: traits for type, traits in TYPE_TRAITS.items()}
 
 
 def types_that(trait: Callable[[TypeTraits], bool]) -> tuple[EventType, ...]:

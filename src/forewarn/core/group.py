@@ -6,7 +6,7 @@ of an enabled group differ exactly if their incarnations differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -53,6 +53,22 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         machines = self.named(event.left)
         back = {name for name, machine in machines.items() if machine.host == event.host}
         return frozenset(event.left) - back
+
+
+def replaced(
+    before: Sequence[Machine], after: Sequence[Machine]
+) -> tuple[list[Machine], list[Machine]]:
+    """Return the machines of a group that are no longer the same, and those in place of them. Of
+    many machines, usually one is replaced where it was."""
+    gone, come = list(before), list(after)
+    if len(before) == len(after):
+        pairs = [pair for pair in zip(before, after, strict=True) if pair[0] is not pair[1]]
+        gone, come = [old for old, _ in pairs], [new for _, new in pairs]
+    same = {id(machine) for machine in gone} & {id(machine) for machine in come}
+    return (
+        [machine for machine in gone if id(machine) not in same],
+        [machine for machine in come if id(machine) not in same],
+    )
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):

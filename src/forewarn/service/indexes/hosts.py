@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from forewarn.core import Event, Group, Machine, Status
+from forewarn.core.group import replaced
 from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
@@ -166,12 +167,8 @@ class HostIndex:
     def _index(self, group: Group) -> None:
         machines, events = self._indexed.get(group.name, ((), ()))
         if machines is not group.machines:
-            same = {id(machine) for machine in machines} & {
-                id(machine) for machine in group.machines
-            }
-            for machine in machines:
-                if id(machine) in same:
-                    continue
+            gone, come = replaced(machines, group.machines)
+            for machine in gone:
                 self._changed |= {machine.host, machine.disputed}
                 on_host = self._machines_by_host.get(machine.host)
                 if on_host is not None and on_host.get(machine.name) == group.name:
@@ -180,8 +177,8 @@ class HostIndex:
                 claimed = self._disputed_by_host.get(machine.disputed, {})
                 if claimed.get(machine.name) == group.name:
                     del claimed[machine.name]
-            for machine in group.machines:
-                if machine.host and id(machine) not in same:
+            for machine in come:
+                if machine.host:
                     self._changed |= {machine.host, machine.disputed}
                     self._machines_by_host.setdefault(machine.host, {})[machine.name] = group.name
                     self._unranked.add(machine.host)
@@ -203,6 +200,8 @@ class HostIndex:
 
     def _find_unwarned(self) -> None:
         """Look again at the hosts that have changed."""
+        if not self._changed:
+            return
         after = dict(self.unwarned)
         for host in self._changed:
             after.pop(host, None)
@@ -239,6 +238,6 @@ def _deleted(events: Iterable[Event]) -> set[str]:
     return {
         name
         for event in events
-        if event.traits.deletes and event.status is Status.STARTED
+        if event.status is Status.STARTED and event.traits.deletes
         for name in event.resources
     }

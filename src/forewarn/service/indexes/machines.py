@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
+from forewarn.core.group import replaced
 from forewarn.core.refusal import Refused, unknown_name
 from forewarn.store.port import Commit, Store
 
@@ -68,25 +69,22 @@ class MachineIndex:
         members = self._members.get(group.name, ())
         if members is group.machines:  # as with nearly every commit
             return
-        after = frozenset(machine.name for machine in group.machines)
-        before = frozenset(machine.name for machine in members)
-        for name in before - after:
-            if self._group_of.get(name) == group.name:  # it may have moved to another group
-                del self._group_of[name]
-        for name in after - before:
-            self._group_of[name] = group.name
+        gone, come = replaced(members, group.machines)
+        after = {machine.name for machine in come}
+        for machine in gone:
+            name = machine.name
+            if name not in after and self._group_of.get(name) == group.name:
+                del self._group_of[name]  # else it has moved to another group
+        self._group_of |= dict.fromkeys(after, group.name)
         if group.machines:
             self._members[group.name] = group.machines
         else:
             self._members.pop(group.name, None)
-        kept = {id(machine) for machine in members} & {id(machine) for machine in group.machines}
-        for machine in members:
-            if id(machine) not in kept:
-                self._forget(machine)
-        for machine in group.machines:
-            if id(machine) not in kept:
-                self._with_id[machine.vm_id.lower()] = machine.name
-                self._at |= dict.fromkeys(machine.addresses, machine.name)
+        for machine in gone:
+            self._forget(machine)
+        for machine in come:
+            self._with_id[machine.vm_id.lower()] = machine.name
+            self._at |= dict.fromkeys(machine.addresses, machine.name)
 
     def _forget(self, machine: Machine) -> None:
         """Forget the address and id of a machine, unless it has them in another group now."""
