@@ -107,7 +107,8 @@ def unknown_zones(windows: Iterable[Window]) -> str:
 
 
 def names(configurations: Iterable[MaintenanceConfiguration]) -> str:
-    return listing([f"'{configuration.name}'" for configuration in configurations])
+    limiting = [c for c in configurations if c.windows or c.blackouts]
+    return listing([f"'{configuration.name}'" for configuration in limiting])
 
 
 def opens_text(configurations: Iterable[MaintenanceConfiguration], at: Time) -> str:

@@ -25,6 +25,7 @@ from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open, 
 from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
+ONLY_OVERRIDE = "an operator, by letting it ignore windows and blackouts"  # they never allow it
 WINDOWS_OVERRIDE = "nobody before then, but an operator can let it ignore windows and blackouts"
 MAX_NAMED_DELETES = 10  # other deletes that a waiting one names
 
@@ -285,7 +286,7 @@ def _configuration_holds(
                     f" ({blackout.text})",
                     since=max(event.raised_at, blackout.begins),
                     until=opens,
-                    unblocked_by=WINDOWS_OVERRIDE,
+                    unblocked_by=WINDOWS_OVERRIDE if opens is not None else ONLY_OVERRIDE,
                 )
             )
         if not configuration.windows:
@@ -301,7 +302,7 @@ def _configuration_holds(
                     message=f"no window of '{configuration.name}' is open{later}",
                     since=event.raised_at,
                     until=opens,
-                    unblocked_by=WINDOWS_OVERRIDE,
+                    unblocked_by=WINDOWS_OVERRIDE if opens is not None else ONLY_OVERRIDE,
                 )
             )
     if next_open(configurations, now.at) is None:

@@ -263,6 +263,7 @@ def test_a_service_starts_with_a_window_whose_time_zone_is_no_longer_known(
     with Service(FLEET, store=SqliteStore(state)) as service:
         waiting = service.schedule("Reboot", "web_0")
         put(service, MaintenanceConfiguration(name="nights", windows=(lost,)))
+        put(service, MaintenanceConfiguration(name="idle"))
     with capture_logs() as lines, Service(FLEET, store=SqliteStore(state)) as service:
         assert [(line["window"], line["of"]) for line in lines if "window" in line] == [
             (lost.text, "maintenance configuration 'nights'")
@@ -270,6 +271,8 @@ def test_a_service_starts_with_a_window_whose_time_zone_is_no_longer_known(
         service.clock.advance("1h")
         (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
         assert f"'{lost.text}' never opens: this computer has no time zone" in hold.message
+        assert "blackouts of 'nights' allow" in hold.message  # 'idle' limits nothing
+        assert hold.unblocked_by == "an operator, by letting it ignore windows and blackouts"
         windows = lost, parse_window("22:00-04:00")
         put(service, MaintenanceConfiguration(name="nights", windows=windows))
         (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
