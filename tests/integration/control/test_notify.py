@@ -134,8 +134,10 @@ def test_receivers_that_hang_or_hang_up_delay_nobody_else(tmp_path: Path, web: W
         closing = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         ports = silent.getsockname()[1], closing.sockets[0].getsockname()[1], web.port
         tables = [
-            webhook(tmp_path, port, name=name, webhook={"timeout": "1s"})
-            for name, port in zip(("silent", "closing", "ops"), ports, strict=True)
+            webhook(tmp_path, port, name=name, webhook={"timeout": timeout})
+            for name, port, timeout in zip(
+                ("silent", "closing", "ops"), ports, ("1s", "30s", "30s"), strict=True
+            )
         ]
         async with world(*tables) as w:
             await w.reboot("web-0")
