@@ -135,3 +135,12 @@ def test_explain_names_who_will_not_be_warned_and_what_can_be_typed(service: Ser
     result = typed(service, "host", "maintain", "h2", "--type", "Reboot")
     assert "2 of 2 machines will not be warned" in result.stderr
     assert "polled in the last hour: db-0, web_2" in result.stderr
+
+
+def test_explain_promises_no_time_that_is_past() -> None:
+    with Service(FLEET, sockets=True) as service:
+        event = service.schedule("Reboot", "db-0")
+        assert typed(service, "halt", "place", "--group", "db").exit_code == 0
+        service.clock.advance("16m")
+        text = printed(service, "event", "explain", event.id)
+    assert "it starts as soon as nothing above holds it any longer\n" in text

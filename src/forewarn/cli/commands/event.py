@@ -488,7 +488,12 @@ def _print_listeners(explanation: s.Explanation) -> None:
     if event.approved:
         return
     if explanation.unheard:
-        starts = f"at {time_text(event.not_before)}, if nothing else holds it"
+        notice_over = all(hold.kind != "notice" for hold in explanation.holds)
+        starts = (
+            "as soon as nothing above holds it any longer"
+            if notice_over
+            else f"at {time_text(event.not_before)}, if nothing else holds it"
+        )
         say(f"nobody in group '{event.group}' will approve it; it starts {starts}")
     elif silent:
         say(f"other machines of group '{event.group}' poll and can approve it")
