@@ -18,8 +18,10 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "test": ("httptools", "structlog", "uvicorn", "yaml"),
     "server": (
         "alembic",
+        "dateutil",
         "httptools",
         "httpx",
+        "icalendar",
         "litestar",
         "sqlalchemy",
         "structlog",

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.commands.event import print_outcomes
 from forewarn.cli.confirm import Yes, confirm
 from forewarn.cli.output import (
@@ -225,6 +226,7 @@ def policy(
             " or 'none'. Can be repeated."
         ),
     ] = None,
+    blackout_calendar: BlackoutCalendar = None,
     may_postpone: Annotated[
         str | None,
         typer.Option(
@@ -250,11 +252,12 @@ def policy(
         request.terminate_notice = None if notice is None else notice / SECOND
     if window is not None:
         request.windows = [] if window == ["none"] else window
-    if blackout is not None:
-        request.blackouts = [] if blackout == ["none"] else blackout
     if may_postpone is not None:
         request.may_postpone = None if may_postpone.lower() == "off" else may_postpone
     with service(url) as client:
+        if blackout is not None or blackout_calendar is not None:
+            listed = [] if blackout == ["none"] else blackout or []
+            request.blackouts = with_calendar(listed, blackout_calendar, client)
         group = client.set_policy(name, request)
         if json:
             print_json(group)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.blackout_calendar import BlackoutCalendar, with_calendar
 from forewarn.cli.output import (
     Json,
     Url,
@@ -81,14 +82,17 @@ def set_(
             " Can be repeated."
         ),
     ] = None,
+    blackout_calendar: BlackoutCalendar = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """Add a maintenance configuration, or replace it."""
-    request = m.MaintenanceRequest(
-        select=select, windows=list(window or ()), blackouts=list(blackout or ())
-    )
     with service(url) as client:
+        request = m.MaintenanceRequest(
+            select=select,
+            windows=list(window or ()),
+            blackouts=with_calendar(blackout or (), blackout_calendar, client),
+        )
         configuration = client.set_maintenance(name, request)
         if json:
             print_json(configuration)

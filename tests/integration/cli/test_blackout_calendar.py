@@ -1,0 +1,104 @@
+"""`--blackout-calendar`: a calendar file limits when maintenance starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.support import extras
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [h1]
+groups: [{name: web, kind: scale-set, machines: [{name: web_0, host: h1}]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as made:
+        made.document("web_0")
+        yield made
+
+
+def typed(service: Service, *words: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
+
+
+def calendar(path: Path, *lines: str) -> Path:
+    event = ["BEGIN:VEVENT", "UID:1", "SUMMARY:Freeze", *lines, "END:VEVENT"]
+    path.write_text("\n".join(["BEGIN:VCALENDAR", *event, "END:VCALENDAR", ""]))
+    return path
+
+
+def test_maintenance_does_not_start_during_the_events_of_a_calendar(
+    service: Service, tmp_path: Path
+) -> None:
+    today = service.clock.now.replace(hour=0, minute=0, second=0, microsecond=0)
+    file = calendar(
+        tmp_path / "freeze.ics",
+        f"DTSTART;VALUE=DATE:{today:%Y%m%d}",
+        "DURATION:P3D",
+        "RRULE:FREQ=WEEKLY;COUNT=2",
+    )
+    days = [
+        f"{today + timedelta(first):%Y-%m-%d} to {today + timedelta(first + 2):%Y-%m-%d}"
+        for first in (0, 7)
+    ]
+    result = typed(service, "maintenance", "set", "freezes", "--blackout-calendar", file)
+    assert result.exit_code == 0, result.stderr
+    assert f"blackouts  {'; '.join(days)}\n" in result.stdout
+    result = typed(service, "host", "maintain", "h1", "--type", "Freeze")
+    assert result.exit_code == 0, result.stderr
+    assert f"{today + timedelta(3):%Y-%m-%d} 00:00:00Z" in result.output
+
+    listed = "2030-01-01"
+    result = typed(
+        service, "group", "policy", "web", "--blackout", listed, "--blackout-calendar", file
+    )
+    assert f"{'; '.join([listed, *days])}\n" in result.stdout
+
+
+def test_a_calendar_that_cannot_be_used_changes_nothing(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = calendar(tmp_path / "wrong.ics", "DTSTART:20270105T100000")
+    often = calendar(
+        tmp_path / "often.ics", "DTSTART:20250101T100000Z", "DURATION:PT1H", "RRULE:FREQ=DAILY"
+    )
+    latin = tmp_path / "latin.ics"
+    latin.write_bytes(b"\xe4")
+    large = tmp_path / "large.ics"
+    with large.open("wb") as opened:
+        opened.truncate(10_000_001)
+    before = service._session.node.store.seq
+    for file, problem in {
+        wrong: "event 'Freeze': its times have no time zone; ",
+        often: "its events result in 400 blackouts in the next 400 d; there can be at most 100\n",
+        latin: "not UTF-8 text (byte 1)",
+        large: "the file has 10,000,001 bytes; the maximum is 10,000,000",
+        tmp_path: "Is a directory",
+        tmp_path / "none.ics": "No such file or directory",
+    }.items():
+        result = typed(service, "maintenance", "set", "other", "--blackout-calendar", file)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"forewarn: {file}: {problem}"), result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    monkeypatch.setitem(extras.MODULES, "server", ("no_such_module",))
+    result = typed(service, "group", "policy", "web", "--blackout-calendar", often)
+    assert result.stderr == (
+        "forewarn: --blackout-calendar needs the server packages: pip install 'forewarn[server]'\n"
+    )
+    assert service._session.node.store.seq == before
+
+
+def test_a_calendar_without_events_ahead_is_noted(service: Service, tmp_path: Path) -> None:
+    file = calendar(tmp_path / "past.ics", "DTSTART;VALUE=DATE:20200101")
+    result = typed(service, "maintenance", "set", "past", "--blackout-calendar", file)
+    assert result.exit_code == 0
+    assert f"note: {file} has no event in the next 400 d" in result.stderr
