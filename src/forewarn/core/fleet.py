@@ -54,11 +54,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def healthy(self) -> bool:
         return self.health is Health.HEALTHY
 
-    @property
-    def takes_machines(self) -> bool:
-        """Whether machines may be moved to it."""
-        return self.healthy and not self.cordoned
-
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str

@@ -402,8 +402,10 @@ def _actor_and_note(item: EventMoved) -> tuple[str, str]:
     event, by, note = item.event, item.by, item.note
     match item.what:
         case Move.RAISE | Move.FAIL:
-            override = IGNORES_WINDOWS if event.ignore_windows else ""
-            return by or event.by, _joined(_with_ticket(event.description, event.ticket), override)
+            note = _with_ticket(event.description, event.ticket)
+            if event.ignore_windows:
+                note = _joined(note, IGNORES_WINDOWS)
+            return by or event.by, note
         case Move.APPROVE if note == IGNORES_WINDOWS:
             return by, note
         case Move.POSTPONE if event.postponed:

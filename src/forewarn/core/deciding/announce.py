@@ -109,6 +109,8 @@ def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) ->
     if not waits or command.ignore_windows:
         return not_before
     configurations = configurations_for(group, command.machines, now)
+    if not configurations:
+        return not_before
     if command.deadline:
         notice = now.rules.paced(command.type.traits.notice)
         earliest = min(not_before, ceil_second(now.at + notice))

@@ -26,6 +26,8 @@ def configurations_for(
     group: Group, machines: Iterable[str], now: Now
 ) -> tuple[MaintenanceConfiguration, ...]:
     """Return the configurations that maintenance of these machines of the group has to obey."""
+    if not now.configurations and group.policy.configuration is None:
+        return ()
     labels: list[Mapping[str, str]] = []
     if any(configuration.select for configuration in now.configurations):
         labels = [labels_of(group, machine) for machine in group.named(machines).values()]

@@ -140,7 +140,7 @@ class HaltedMachines:
 
     def stop(self, event: Event) -> bool:
         """Is there such a halt?"""
-        return any(True for _ in self.covering(event))
+        return bool(self._halts) and any(True for _ in self.covering(event))
 
 
 _selector = lru_cache(maxsize=256)(parse)  # of halts, which are read for every decision

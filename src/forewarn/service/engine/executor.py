@@ -6,7 +6,7 @@ record what is left to do. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,6 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
-from forewarn.core.fleet import Host
 from forewarn.core.labels import labels_of
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
@@ -83,7 +82,9 @@ class Executor:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
         concerned = {member.id: self._concerned(member) for member in together or (event,)}
-        on_hosts = dict.fromkeys(m.host for machines in concerned.values() for m in machines)
+        hosts = self._store.registry.hosts
+        names = dict.fromkeys(m.host for machines in concerned.values() for m in machines)
+        on_hosts = [hosts[name] for name in names | {event.host: None} if name in hosts]
         targets = (
             self._host_index.free_for(event.group, event.resources[0]) if event.relocates else ()
         )
@@ -110,8 +111,8 @@ class Executor:
             ),
             hosts=targets,
             host_labels={
-                name: host.labels
-                for name, host in self._named_hosts((*on_hosts, event.host, *targets))
+                host.name: host.labels
+                for host in (*on_hosts, *(hosts[name] for name in targets))
                 if host.labels
             },
             known_hosts=self._host_index.names() if event.relocates else frozenset(),
@@ -119,10 +120,7 @@ class Executor:
             description=event.description,
             note="; ".join(
                 dict.fromkeys(
-                    note
-                    for _, host in self._named_hosts((*on_hosts, event.host))
-                    for note in (host.note, host.cordon_note)
-                    if note
+                    note for host in on_hosts for note in (host.note, host.cordon_note) if note
                 )
             ),
             ticket=event.ticket,
@@ -138,10 +136,6 @@ class Executor:
         return TaskMachine(
             machine.name, machine.host, machine.addresses, machine.vm_id, dict(labels)
         )
-
-    def _named_hosts(self, names: Iterable[str]) -> list[tuple[str, Host]]:
-        hosts = self._store.registry.hosts
-        return [(name, hosts[name]) for name in dict.fromkeys(names) if name in hosts]
 
     def _concerned(self, event: Event) -> list[Machine]:
         """Return those of its machines that are alive and have not moved away."""

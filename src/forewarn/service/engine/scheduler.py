@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
@@ -20,6 +20,7 @@ from forewarn.core.registry import (
     HaltPut,
     HaltReleased,
     HostPut,
+    Put,
 )
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
@@ -168,9 +169,7 @@ class Scheduler:
         return isinstance(decision, Changes) and bool(decision.items)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
-        by_host = any(halt.host_label for halt in self._store.registry.halts.values())
-        watched = (*ANY_GROUP, HostPut) if by_host else ANY_GROUP
-        if any(isinstance(put, watched) for put in commit.puts):
+        if commit.puts and self._concern_any_group(commit.puts):
             self.reread()
             return
         names = dict.fromkeys(changed)
@@ -185,6 +184,11 @@ class Scheduler:
         for name in names:
             self._read(self._store.groups[name])
         self._wake()
+
+    def _concern_any_group(self, puts: Iterable[Put]) -> bool:
+        by_host = any(halt.host_label for halt in self._store.registry.halts.values())
+        watched = (*ANY_GROUP, HostPut) if by_host else ANY_GROUP
+        return any(isinstance(put, watched) for put in puts)
 
     def _hosts_warned_or_not(self) -> list[str]:
         """Return the hosts on which other machines than before are unwarned."""

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 WELL_KNOWN = "169.254.169.254"  # of the metadata endpoint, as every guest knows it
 
-AddressProblem: TypeAlias = Callable[[str], str]  # why a machine cannot have an address, or ""
+# Why a machine cannot have an address, or "". Addresses are in the form in which `build` has them.
+AddressProblem: TypeAlias = Callable[[str], str]
 
 
 def any_address(_address: str) -> str:
@@ -31,7 +32,7 @@ def guest_addresses(endpoint: Collection[str]) -> AddressProblem:
                 f"'{address}' is the address of the endpoint itself; give the address from which"
                 " the machine sends its requests"
             )
-        if _is_loopback(address) and not tried_out:
+        if (address.startswith("127.") or address == "::1") and not tried_out:
             return (
                 f"'{address}' is a loopback address, from which no other machine can send requests;"
                 " give the address from which the machine sends its requests"

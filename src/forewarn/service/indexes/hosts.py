@@ -124,7 +124,10 @@ class HostIndex:
         less_suitable: list[str] = []
         self._rank()
         for _, name in self._ranking:
-            if not hosts[name].takes_machines or name == current or self._events_by_host.get(name):
+            host = hosts[name]
+            if not host.healthy or host.cordoned:
+                continue
+            if name == current or self._events_by_host.get(name):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == MAX_OFFERED:
@@ -212,6 +215,8 @@ class HostIndex:
             self.unwarned = after
 
     def _unwarned_on(self, host: str) -> tuple[str, ...]:
+        if not self._events_by_host.get(host):  # as with nearly every host
+            return ()
         events = self.maintenance_of(host)
         if not events or any(event.status is not Status.SCHEDULED for event in events):
             return ()

@@ -75,7 +75,8 @@ class MachineIndex:
             name = machine.name
             if name not in after and self._group_of.get(name) == group.name:
                 del self._group_of[name]  # else it has moved to another group
-        self._group_of |= dict.fromkeys(after, group.name)
+        for machine in come:
+            self._group_of[machine.name] = group.name
         if group.machines:
             self._members[group.name] = group.machines
         else:
@@ -83,8 +84,9 @@ class MachineIndex:
         for machine in gone:
             self._forget(machine)
         for machine in come:
-            self._with_id[machine.vm_id.lower()] = machine.name
-            self._at |= dict.fromkeys(machine.addresses, machine.name)
+            self._with_id[_id_of(machine)] = machine.name
+            for address in machine.addresses:
+                self._at[address] = machine.name
 
     def _forget(self, machine: Machine) -> None:
         """Forget the address and id of a machine, unless it has them in another group now."""
@@ -95,8 +97,12 @@ class MachineIndex:
                 current and address in current.addresses
             ):
                 del self._at[address]
-        vm_id = machine.vm_id.lower()
-        if self._with_id.get(vm_id) == machine.name and not (
-            current and current.vm_id.lower() == vm_id
-        ):
+        vm_id = _id_of(machine)
+        if self._with_id.get(vm_id) == machine.name and not (current and _id_of(current) == vm_id):
             del self._with_id[vm_id]
+
+
+def _id_of(machine: Machine) -> str:
+    """Return the id in lower case; the machine's own text if it is, which takes no more memory."""
+    lower = machine.vm_id.lower()
+    return machine.vm_id if machine.vm_id == lower else lower

@@ -3,8 +3,8 @@ both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import yaml
@@ -77,13 +77,18 @@ class Problems:
     def add(self, error: YamlError) -> None:
         self.errors.append(error)
 
-    @contextmanager
-    def collected(self) -> Iterator[None]:
+    def collected(self) -> Problems:
         """Collect an error that is raised in the block, and continue after the block."""
-        try:
-            yield
-        except YamlError as error:
-            self.add(error)
+        return self  # no object for each block: there is one for every machine of a fleet
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, YamlError):
+            return False
+        self.add(error)
+        return True
 
 
 E = TypeVar("E", bound=YamlError)
