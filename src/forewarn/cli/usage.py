@@ -246,8 +246,5 @@ def _value_name(parameter: Any) -> str:
 
 def _kind(parameter: Any) -> Any:
     """Return the type of a value; a path is 'path'."""
-    described = getattr(parameter, "type_descriptor", None)
-    if described is None:  # an older Typer
-        names = {"integer": int, "integer range": int, "float": float, "float range": float}
-        return names.get(parameter.type.name, parameter.type.name)
+    described = parameter.type_descriptor
     return "path" if described.is_path else described.annotation
