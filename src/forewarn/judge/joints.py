@@ -14,10 +14,21 @@ _Key = tuple[str, str]  # free because it is `due` or `approved`, and the id of 
 class Joints:
     def __init__(self, trace: Trace) -> None:
         self._members: dict[str, frozenset[str]] = {}
-        by_joint: dict[str, set[str]] = {}
+        announced: dict[str, list[set[str]]] = {}
         for joint in trace.joints:
-            by_joint.setdefault(joint.id, set()).update(joint.events)
-        self.all = tuple(tuple(sorted(events)) for events in by_joint.values() if len(events) > 1)
+            # Maintenance that was withdrawn and announced again has the same id and other events.
+            earlier = announced.setdefault(joint.id, [])
+            same = next((events for events in earlier if not events.isdisjoint(joint.events)), None)
+            if same is None:
+                earlier.append(set(joint.events))
+            else:
+                same.update(joint.events)
+        self.all = tuple(
+            tuple(sorted(events))
+            for earlier in announced.values()
+            for events in earlier
+            if len(events) > 1
+        )
         for ids in self.all:
             self._members.update(dict.fromkeys(ids, frozenset(ids)))
 

@@ -463,6 +463,19 @@ def test_an_event_that_was_withdrawn_is_not_postponed_with_the_others() -> None:
     silent(recording.see(T0 + 61, 6, later).see(DUE + 3601, 7, started(later)))
 
 
+def test_maintenance_that_was_withdrawn_and_announced_again_has_another_not_before() -> None:
+    later, other = DUE + 60, "D" * 8 + C[8:]
+    recording = hosted().see(T0 + 30, 6).see(T0 + 30, 6, machine="jump")
+    for id, group in ((A, "web"), (B, "jump")):
+        recording.moved(T0 + 30, "withdraw", id, group=group)
+    recording.joint(T0 + 60, web=C, jump=other)
+    web = event(C, not_before=later)
+    jump = event(other, resources=["jump"], not_before=later)
+    recording.see(T0 + 60, 7, web).see(T0 + 60, 7, jump, machine="jump")
+    recording.see(later + 1, 8, started(web))
+    silent(recording.see(later + 1.1, 8, started(jump), machine="jump"))
+
+
 def test_what_was_postponed_before_a_recording_went_on_is_known_from_its_own_line() -> None:
     later = event(not_before=DUE + 3600)
     recording = Recording().see(T0, 5, event())
