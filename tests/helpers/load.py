@@ -8,6 +8,7 @@ import contextlib
 import json
 import random
 import time  # noqa: TID251 - evidence is stamped with real time
+from collections.abc import Mapping
 from typing import Any
 
 MACHINES = {
@@ -117,9 +118,19 @@ class LoadGenerator:
             await self.control("POST", f"/v1/events/{self.chance.choice(scheduled)}/cancel")
 
     async def control(self, method: str, path: str, said: object = None) -> tuple[int | None, str]:
-        body = "" if said is None else json.dumps(said)
-        status, _, answer = await self._exchange("127.0.0.1", self._control, method, path, body)
+        status, _, answer = await self.control_with(method, path, said, {})
         return status, answer
+
+    async def control_with(
+        self, method: str, path: str, said: object, headers: Mapping[str, str]
+    ) -> tuple[int | None, dict[str, str], str]:
+        """Call the control API with these headers; return those of the response as well."""
+        body = "" if said is None else json.dumps(said)
+        extra = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        status, received, answer = await self._exchange(
+            "127.0.0.1", self._control, method, path, body, extra=extra
+        )
+        return status, {name.lower(): value for name, value in received}, answer
 
     async def ask(
         self, machine: str, method: str, version: str, body: str = ""
@@ -146,7 +157,15 @@ class LoadGenerator:
         return status, answer
 
     async def _exchange(
-        self, host: str, port: int, method: str, target: str, body: str, source: str | None = None
+        self,
+        host: str,
+        port: int,
+        method: str,
+        target: str,
+        body: str,
+        *,
+        source: str | None = None,
+        extra: str = "",
     ) -> tuple[int | None, list[list[str]], str]:
         """One request on a connection of its own; no status if no whole answer came."""
         local = (source, 0) if source else None
@@ -157,7 +176,7 @@ class LoadGenerator:
                 try:
                     writer.write(
                         f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nMetadata: true\r\n"
-                        f"{kind}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                        f"{kind}{extra}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                         f"{body}".encode()
                     )
                     data = await reader.read()

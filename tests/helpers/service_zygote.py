@@ -2,6 +2,9 @@
 
 Reads a line, forks, and becomes `forewarn` in the child; the child is as much a process of its
 own as any, and dies of kill -9 like any. Prints the child's number, and when it has gone.
+
+With KEEP_INVENTORY in its environment, the sample fleet is applied at the first start only, as if
+there were no fleet file: what was put into the fleet over the control API stays.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import sys
 from typing import Any
 
+import msgspec
 import typer._adapters
 import typer.main
 import uvicorn.lifespan.off  # noqa: F401
@@ -32,6 +36,15 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
+def keep_inventory() -> None:
+    configure = forewarn.cli.commands.dev_config.configure
+
+    def without_fleet(**options: Any) -> Any:
+        return msgspec.structs.replace(configure(**options), fleet=None)
+
+    forewarn.cli.commands.dev_config.configure = without_fleet
+
+
 if __name__ == "__main__":
     forewarn.control.app.handlers()
     typer.main.get_command = functools.cache(typer.main.get_command)
@@ -47,5 +60,7 @@ if __name__ == "__main__":
             forewarn.cli.app.app()
             sys.exit(0)
         tell(f"child {child}")
+        if os.environ.pop("KEEP_INVENTORY", ""):
+            keep_inventory()
         _, status = os.waitpid(child, 0)
         tell(f"gone {os.waitstatus_to_exitcode(status)}")

@@ -8,78 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
 from forewarn.core import Status
 from forewarn.judge import judge
+from helpers.killed_service import Victim
 from helpers.load import SPEED, LoadGenerator
-from helpers.paths import HELPERS
-from helpers.recorded_state import free_port, held_up, read_state
+from helpers.recorded_state import held_up, read_state
 
 KILLS = 200
 HELD_UP = 5.0  # seconds for a service that was killed to answer again
 
 
-class Victim:
-    """The service, and the hand that kills it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.state = directory / "state.db"
-        self.metadata = free_port()
-        self.control = free_port(after=self.metadata)
-        self._directory = directory
-        self._said = directory / "said"
-        self.pid = 0
-
-    async def __aenter__(self) -> Victim:
-        words = {
-            "--state": str(self.state),
-            "--speed": str(SPEED),
-            "--metadata": f"127.0.0.1:{self.metadata}",
-            "--control": f"127.0.0.1:{self.control}",
-        }
-        with self._said.open("ab") as said:
-            self._zygote = await asyncio.create_subprocess_exec(
-                sys.executable,
-                str(HELPERS / "service_zygote.py"),
-                "dev",
-                "--no-observe",  # polls take the fast path, as they do on a fleet
-                *(word for pair in words.items() for word in pair),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=said,
-                env={**os.environ, "XDG_RUNTIME_DIR": str(self._directory)},
-            )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._zygote.terminate()
-        await self._zygote.wait()
-
-    async def start(self) -> None:
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.write(b"go\n")
-        self.pid = int(await self._line("child"))
-        await self._line("ready")
-
-    async def end(self, number: signal.Signals) -> int:
-        os.kill(self.pid, number)
-        return int(await self._line("gone"))
-
-    async def _line(self, wanted: str) -> str:
-        assert self._zygote.stdout is not None
-        async with asyncio.timeout(30):
-            word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
-        assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
-        return rest
-
-
 async def killed_again_and_again(directory: Path) -> LoadGenerator:
-    async with Victim(directory) as victim:
+    async with Victim(directory, "--speed", str(SPEED)) as victim:
         guests = LoadGenerator(20_26, victim.metadata, victim.control)
         await victim.start()
         _, machines = await guests.control("GET", "/v1/machines")
@@ -137,7 +81,7 @@ async def halted_and_killed(directory: Path) -> list[str]:
     """Place a halt, kill the service again and again, and release it; return what became of an
     approved event after each start."""
     statuses = []
-    async with Victim(directory) as victim:
+    async with Victim(directory, "--speed", str(SPEED)) as victim:
         operator = LoadGenerator(20_27, victim.metadata, victim.control)
 
         async def asked(method: str, path: str, body: object = None) -> dict[str, str]:

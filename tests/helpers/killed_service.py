@@ -1,0 +1,74 @@
+"""A service in a process of its own that is killed with kill -9 and started again on its state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from helpers.paths import HELPERS
+from helpers.recorded_state import free_port
+
+
+class Victim:
+    """The service, and the hand that kills it."""
+
+    def __init__(self, directory: Path, *options: str, keep_inventory: bool = False) -> None:
+        self.state = directory / "state.db"
+        self.metadata = free_port()
+        self.control = free_port(after=self.metadata)
+        self._directory = directory
+        self._options = options
+        self._environment = {"KEEP_INVENTORY": "yes"} if keep_inventory else {}
+        self._said = directory / "said"
+        self.pid = 0
+
+    async def __aenter__(self) -> Victim:
+        words = {
+            "--state": str(self.state),
+            "--metadata": f"127.0.0.1:{self.metadata}",
+            "--control": f"127.0.0.1:{self.control}",
+        }
+        with self._said.open("ab") as said:
+            self._zygote = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(HELPERS / "service_zygote.py"),
+                "dev",
+                "--no-observe",  # polls take the fast path, as they do on a fleet
+                *(word for pair in words.items() for word in pair),
+                *self._options,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=said,
+                env={**os.environ, **self._environment, "XDG_RUNTIME_DIR": str(self._directory)},
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.pid:  # a test that failed has left it alive, with the pipe that is waited for
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._zygote.terminate()
+        await self._zygote.wait()
+
+    async def start(self) -> None:
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.write(b"go\n")
+        self.pid = int(await self._line("child"))
+        await self._line("ready")
+
+    async def end(self, number: signal.Signals) -> int:
+        os.kill(self.pid, number)
+        code = int(await self._line("gone"))
+        self.pid = 0
+        return code
+
+    async def _line(self, wanted: str) -> str:
+        assert self._zygote.stdout is not None
+        async with asyncio.timeout(30):
+            word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
+        assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
+        return rest
