@@ -9,7 +9,7 @@ sighting of an event is saved at once, so that the history has it before whateve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from forewarn.core import Event, Group, Now, Time
@@ -177,13 +177,17 @@ class PollIndex:
                         self._polls[machine.name] = MachinePolls.stored(sighting)
         return sightings
 
-    async def save(self, now: Now, *, all_machines: bool = False) -> None:
-        """Save what has changed; of the machines, those whose turn it is, or all of them."""
+    async def save(self, now: Now, *, all_machines: bool = False, in_turn: bool = True) -> None:
+        """Save what has changed; of the machines, those whose turn it is, all of them, or none."""
         unsaved, self._unsaved = self._unsaved, set()
         firsts, self._firsts = self._firsts, {}
         self.first_unsaved.clear()
         uses, self._unsaved_uses = self._unsaved_uses, set()
-        names = self._machines() if all_machines else self._next_machines()
+        names: Iterable[str] = ()
+        if all_machines:
+            names = self._machines()
+        elif in_turn:
+            names = self._next_machines()
         machines = {}
         for name in names:
             polls = self._polls.get(name)

@@ -31,11 +31,16 @@ class Saver:
         self._unwritable = LogThrottle()
 
     async def keep_saving(self) -> None:
+        next_turn = guard.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_EVERY):
                     await self._poll_index.first_unsaved.wait()
-            await self.save()
+            # Machines need not be looked at for every event that is first seen.
+            in_turn = guard.monotonic() >= next_turn
+            if in_turn:
+                next_turn = guard.monotonic() + SAVE_EVERY
+            await self.save(in_turn=in_turn)
 
     async def keep_pruning(self) -> None:
         """Prune at once and then periodically, so that frequent restarts do not prevent it."""
@@ -50,9 +55,11 @@ class Saver:
         """Save everything, at the end of the service."""
         await self.save(all_machines=True)
 
-    async def save(self, *, all_machines: bool = False) -> None:
+    async def save(self, *, all_machines: bool = False, in_turn: bool = True) -> None:
         try:
-            await self._poll_index.save(self._writer.now(), all_machines=all_machines)
+            await self._poll_index.save(
+                self._writer.now(), all_machines=all_machines, in_turn=in_turn
+            )
         except Exception as error:
             if not self._store.problem():  # otherwise that is what is logged
                 log.warning("last-seen times could not be saved", why=str(error))
