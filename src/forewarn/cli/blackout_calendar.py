@@ -32,8 +32,8 @@ TOO_FREQUENT = ("SECONDLY", "MINUTELY")  # 400 days have half a million minutes
 BlackoutCalendar = Annotated[
     Path | None,
     typer.Option(
-        help="iCalendar file (.ics) whose events are blackouts, too. It is read once, now; the"
-        " blackouts of the next 400 days are stored."
+        help="iCalendar file (.ics) whose events become blackouts. The file is read once, when the"
+        " command is run, and the blackouts of the next 400 days are stored."
     ),
 ]
 

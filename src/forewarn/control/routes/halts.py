@@ -20,25 +20,8 @@ from forewarn.control.http.paging import (
 )
 from forewarn.control.http.parameters import Id
 from forewarn.control.schema import halts as h
+from forewarn.control.views import halts as view
 from forewarn.service.platform.halts import HaltReport
-from forewarn.support.instants import to_datetime
-
-
-def _view(report: HaltReport) -> h.Halt:
-    halt = report.halt
-    return h.Halt(
-        id=halt.id,
-        at=to_datetime(halt.at),
-        by=halt.by,
-        note=halt.note,
-        groups=list(halt.groups),
-        label=halt.label,
-        host_label=halt.host_label,
-        scope=halt.scope,
-        machines=report.machines,
-        events=report.events,
-        notes=list(report.notes),
-    )
 
 
 @post(
@@ -69,7 +52,7 @@ async def place_halt(call: Call, data: JSONBody[h.HaltRequest]) -> h.Halt:
         label=data.label,
         host_label=data.host_label,
     )
-    return _view(unwrap(placed))
+    return view.halt(unwrap(placed))
 
 
 @get(
@@ -96,7 +79,7 @@ async def list_halts(
     if more:
         last = _key(page[-1])
         add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-    return [_view(report) for report in page]
+    return [view.halt(report) for report in page]
 
 
 def _key(report: HaltReport) -> tuple[bool, int, str]:
@@ -114,7 +97,7 @@ def _key(report: HaltReport) -> tuple[bool, int, str]:
     ).options,
 )
 async def get_halt(id: Id) -> h.Halt:
-    return _view(unwrap(await context().halts.report(id)))
+    return view.halt(unwrap(await context().halts.report(id)))
 
 
 @post(
@@ -134,4 +117,4 @@ async def get_halt(id: Id) -> h.Halt:
 async def release_halt(call: Call, id: Id, data: JSONBody[h.ReleaseRequest]) -> h.Halt:
     """Events that waited only for this halt start as soon as their approval, their notice and
     their update domains allow."""
-    return _view(unwrap(await context().halts.release(id, call.by, data.note)))
+    return view.halt(unwrap(await context().halts.release(id, call.by, data.note)))
