@@ -8,8 +8,8 @@ from typing import Any
 
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout, MaintenanceConfiguration
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration
+from forewarn.core.windows.syntax import parse_window
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.wire.requests import write_approval

@@ -10,7 +10,7 @@ from forewarn.core import Event, EventType, Refused, Status
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE
-from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows.syntax import parse_window
 from forewarn.service.rollouts.request import RolloutRequest
 from simulation.world import Kill, Killed, Simulation
 

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from forewarn.core import Durations, Group
-from forewarn.core.may_postpone import MayPostpone
 from forewarn.core.time import DAY, HOUR, SECOND, Time
+from forewarn.core.windows.may_postpone import MayPostpone
 from forewarn.drivers.port import Checked, Driver, Impact, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity

@@ -1,7 +1,7 @@
 """Blackouts from an iCalendar file (RFC 5545): `--blackout-calendar`.
 
 The file is read once, by the command. Each time that its events cover, from now until LOOK_AHEAD,
-becomes a blackout in the syntax of `core/window_syntax.py`; the service never sees the file.
+becomes a blackout in the syntax of `core/windows/syntax.py`; the service never sees the file.
 
 A recurring event keeps its local times when the clocks change. A day without a time zone is in that
 of the calendar (X-WR-TIMEZONE), or else in UTC, as in other blackouts; a time without one is only
@@ -20,8 +20,9 @@ import typer
 
 from forewarn.cli.output import fail, print_notes
 from forewarn.control.client.client import ControlClient
-from forewarn.core.window_syntax import FIRST_YEAR, LAST_YEAR, MAX_BLACKOUTS, parse_blackout
-from forewarn.core.windows import A_DAY, LOOK_AHEAD, first_shown, zone_of
+from forewarn.core.windows.model import A_DAY, zone_of
+from forewarn.core.windows.openings import LOOK_AHEAD, first_shown
+from forewarn.core.windows.syntax import FIRST_YEAR, LAST_YEAR, MAX_BLACKOUTS, parse_blackout
 from forewarn.support import extras
 from forewarn.support.instants import Time, from_datetime, to_datetime
 from forewarn.support.text import MINUTE, SECOND, in_words, not_utf8, visible

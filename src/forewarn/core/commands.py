@@ -9,7 +9,7 @@ import msgspec
 from forewarn.core.events import UNKNOWN_DURATION, EventType, Joint, Source
 from forewarn.core.fleet import GroupKind, Machine, Place, Placement, Policy
 from forewarn.core.time import Duration, Time
-from forewarn.core.windows import Span
+from forewarn.core.windows.model import Span
 
 
 class Define(msgspec.Struct, frozen=True, kw_only=True):

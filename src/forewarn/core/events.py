@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
-from forewarn.core.windows import Span
+from forewarn.core.windows.model import Span
 
 
 class Source(enum.Enum):

@@ -10,9 +10,9 @@ import enum
 import msgspec
 
 from forewarn.core.events import EventType
-from forewarn.core.may_postpone import MayPostpone
 from forewarn.core.time import Duration, Time
-from forewarn.core.windows import Blackout, MaintenanceConfiguration, Window
+from forewarn.core.windows.may_postpone import MayPostpone
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Window
 
 MAX_NAME = 80  # characters of the name of a machine, group or host
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"

@@ -18,7 +18,7 @@ from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import Time
-from forewarn.core.windows import MaintenanceConfiguration, Window
+from forewarn.core.windows.model import MaintenanceConfiguration, Window
 
 
 class HostPut(msgspec.Struct, frozen=True, tag="host"):

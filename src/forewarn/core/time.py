@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from forewarn.core.halts import Halt
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.support.instants import Time as Time
 from forewarn.support.text import DAY as DAY
 from forewarn.support.text import HOUR as HOUR

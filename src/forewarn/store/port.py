@@ -28,7 +28,7 @@ from forewarn.core import Change, Duration, Event, Group, Time
 from forewarn.core.access import Token
 from forewarn.core.history import Record, RecordKind, ReplayNote
 from forewarn.core.registry import Put, Registry
-from forewarn.core.windows import Window
+from forewarn.core.windows.model import Window
 
 
 class Entry(msgspec.Struct, frozen=True):

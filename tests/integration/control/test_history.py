@@ -37,7 +37,7 @@ from forewarn.core.registry import (
 )
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY, SECOND
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.node.settings import Settings, SettingsError, config
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.upkeep import history as service_history

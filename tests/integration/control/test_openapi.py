@@ -23,7 +23,7 @@ from forewarn.core.fleet import Health
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.selection import MAX_SELECTED
 from forewarn.core.time import SECOND
-from forewarn.core.window_syntax import MAX_WINDOWS
+from forewarn.core.windows.syntax import MAX_WINDOWS
 from forewarn.service.faults import validate
 from forewarn.service.faults.kinds import FaultKind as FaultKind
 from forewarn.service.platform.hosts import MaintenanceMode

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.registry import ConfigurationPut
-from forewarn.core.windows import MaintenanceConfiguration, Window
+from forewarn.core.windows.model import MaintenanceConfiguration, Window
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
 from forewarn.store.port import Batch

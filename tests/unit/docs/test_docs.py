@@ -21,12 +21,13 @@ from forewarn.control.routes import history as control_history
 from forewarn.control.schema import fleet
 from forewarn.control.server import acceptor, connections
 from forewarn.control.server import protocol as operators
-from forewarn.core import events, labels, window_syntax
+from forewarn.core import events, labels
 from forewarn.core.deciding import decide
 from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.core.rollouts import selection, waves
 from forewarn.core.time import DAY, MAX_SPEED, MIN_SPEED
+from forewarn.core.windows import syntax as window_syntax
 from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.judge import RULES

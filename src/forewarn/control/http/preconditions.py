@@ -24,7 +24,7 @@ from forewarn.core import Event, Group, Machine, Refused
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import stale
 from forewarn.core.rollouts.model import Rollout
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.apply import fleet_of
 from forewarn.service.fleet.diff import as_known, declared_host
 from forewarn.service.fleet.export import entry_of

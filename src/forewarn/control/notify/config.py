@@ -17,7 +17,7 @@ import msgspec
 
 from forewarn.control.notify.kinds import DEFAULT_KINDS, KINDS, SEVERITIES
 from forewarn.core.labels import SelectorError, parse
-from forewarn.core.windows import zone_of
+from forewarn.core.windows.model import zone_of
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import SECOND, Duration, either_of, parse_duration
 

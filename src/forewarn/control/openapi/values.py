@@ -28,7 +28,7 @@ from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.selection import MAX_SELECTED
 from forewarn.core.rollouts.waves import MAX_WAVES
 from forewarn.core.time import SECOND
-from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
+from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
 from forewarn.service.platform.explain import AdviceKind

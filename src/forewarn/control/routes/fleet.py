@@ -24,7 +24,7 @@ from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, Flee
 from forewarn.core import Group, Refused
 from forewarn.core.fleet import Host, Placement
 from forewarn.core.refusal import invalid
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet import edit, shapes
 from forewarn.service.fleet.diff import Difference
 from forewarn.service.fleet.export import entry_of

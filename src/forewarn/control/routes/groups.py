@@ -41,8 +41,8 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core, maintenance
 from forewarn.core import EventType, Group, GroupKind, Policy
 from forewarn.core.deciding.configurations import never_maintained
-from forewarn.core.may_postpone import parse_may_postpone
-from forewarn.core.window_syntax import parse_blackout, parse_window
+from forewarn.core.windows.may_postpone import parse_may_postpone
+from forewarn.core.windows.syntax import parse_blackout, parse_window
 from forewarn.support.text import either_of
 
 PLATFORM_RULES = ("windows", "blackouts", "may_postpone")  # of a policy

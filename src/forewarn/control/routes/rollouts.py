@@ -36,7 +36,7 @@ from forewarn.core.rollouts.model import (
 )
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.selection import MAX_SELECTED, Selection
-from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows.syntax import parse_window
 from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
 from forewarn.service.rollouts.rollouts import STATES, RolloutReport
 from forewarn.support.text import listing

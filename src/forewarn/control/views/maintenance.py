@@ -6,7 +6,8 @@ from forewarn.control.schema import core as s
 from forewarn.control.schema import maintenance as m
 from forewarn.core import Group, Now
 from forewarn.core.deciding.configurations import configurations_for
-from forewarn.core.windows import MaintenanceConfiguration, Span, is_open, next_open
+from forewarn.core.windows.model import MaintenanceConfiguration, Span
+from forewarn.core.windows.openings import is_open, next_open
 from forewarn.support.instants import to_datetime
 
 SHOWN_TIMES = 5  # of a group

@@ -36,7 +36,7 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.core.windows import last_opening, next_open
+from forewarn.core.windows.openings import last_opening, next_open
 from forewarn.support.text import either_of, in_words, listing, utc
 
 TIGHT_NOTICE: Duration = 5 * SECOND  # less is hardly enough for a client that polls every second

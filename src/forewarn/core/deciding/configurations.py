@@ -15,7 +15,8 @@ from forewarn.core.events import Event
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches, parse
 from forewarn.core.time import Now, Time
-from forewarn.core.windows import LOOK_AHEAD, MaintenanceConfiguration, Window, next_open
+from forewarn.core.windows.model import MaintenanceConfiguration, Window
+from forewarn.core.windows.openings import LOOK_AHEAD, next_open
 from forewarn.support.text import in_words, listing, utc
 
 SELECTORS = 256  # parsed selectors that are kept

@@ -21,7 +21,8 @@ from forewarn.core.group import Group
 from forewarn.core.halts import Halt
 from forewarn.core.labels import labels_of, matches, parse
 from forewarn.core.time import Now, Time
-from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open, next_span
+from forewarn.core.windows.model import MaintenanceConfiguration
+from forewarn.core.windows.openings import is_open, next_open, next_span
 from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore

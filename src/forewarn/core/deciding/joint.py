@@ -45,7 +45,8 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import Now, Time, ceil_second
-from forewarn.core.windows import MaintenanceConfiguration, is_open, next_open
+from forewarn.core.windows.model import MaintenanceConfiguration
+from forewarn.core.windows.openings import is_open, next_open
 from forewarn.support.text import listing
 
 

@@ -12,10 +12,11 @@ from forewarn.core.deciding.holds import opens_at
 from forewarn.core.deciding.joint import JointState
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.may_postpone import times_text
 from forewarn.core.refusal import Refused, conflict, invalid
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.core.windows import MaintenanceConfiguration, next_open
+from forewarn.core.windows.may_postpone import times_text
+from forewarn.core.windows.model import MaintenanceConfiguration
+from forewarn.core.windows.openings import next_open
 from forewarn.support.text import in_words, utc
 
 

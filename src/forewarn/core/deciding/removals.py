@@ -21,10 +21,10 @@ from forewarn.core.events import (
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.may_postpone import may_postpone_problem
 from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
-from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
+from forewarn.core.windows.may_postpone import may_postpone_problem
+from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE

@@ -14,7 +14,7 @@ import msgspec
 from forewarn.core.events import UNKNOWN_DURATION, EventType
 from forewarn.core.rollouts.selection import Exclusions
 from forewarn.core.time import MINUTE, Duration, Time
-from forewarn.core.windows import Window
+from forewarn.core.windows.model import Window
 
 CAUSE = "rollout"  # first part of the cause of every step
 

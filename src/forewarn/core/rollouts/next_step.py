@@ -26,13 +26,8 @@ from forewarn.core.rollouts.progress import (
     step_text,
 )
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.core.windows import (
-    LOOK_AHEAD,
-    MaintenanceConfiguration,
-    Span,
-    next_open,
-    next_span,
-)
+from forewarn.core.windows.model import MaintenanceConfiguration, Span
+from forewarn.core.windows.openings import LOOK_AHEAD, next_open, next_span
 from forewarn.support.text import counted, in_words, listing, utc
 
 ANNOUNCING: Duration = SECOND  # that an announcement may take, while its driver is asked

@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core.events import Event, Status
 from forewarn.core.rollouts.model import Action, Lane, Rollout, Step, Work
 from forewarn.core.time import Duration, Now, Time
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.support.text import listing
 
 Configurations: TypeAlias = tuple[MaintenanceConfiguration, ...]  # that a step has to obey

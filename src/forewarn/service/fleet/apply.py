@@ -17,7 +17,7 @@ from forewarn.core.commands import Define
 from forewarn.core.deciding.configurations import never_maintained
 from forewarn.core.fleet import Host, Placement
 from forewarn.core.refusal import conflict, invalid
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as read_fleet
 from forewarn.service.fleet import recheck

@@ -24,14 +24,19 @@ from forewarn.core.deciding.removals import (
 from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
 from forewarn.core.labels import SelectorError, labels_problem
 from forewarn.core.labels import parse as parse_selector
-from forewarn.core.may_postpone import parse_may_postpone
-from forewarn.core.window_syntax import (
+from forewarn.core.windows.may_postpone import parse_may_postpone
+from forewarn.core.windows.model import (
+    MAX_CONFIGURATIONS,
+    Blackout,
+    MaintenanceConfiguration,
+    Window,
+)
+from forewarn.core.windows.syntax import (
     MAX_BLACKOUTS,
     MAX_WINDOWS,
     parse_blackout,
     parse_window,
 )
-from forewarn.core.windows import MAX_CONFIGURATIONS, Blackout, MaintenanceConfiguration, Window
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.addresses import AddressProblem, any_address
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS

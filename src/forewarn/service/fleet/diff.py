@@ -16,7 +16,6 @@ from forewarn.core import Group, Machine
 from forewarn.core.commands import Define
 from forewarn.core.deciding.define import merged_machine
 from forewarn.core.fleet import Host
-from forewarn.core.may_postpone import MayPostpone
 from forewarn.core.registry import (
     ConfigurationPut,
     ConfigurationRemoved,
@@ -24,7 +23,8 @@ from forewarn.core.registry import (
     HostRemoved,
     Put,
 )
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.may_postpone import MayPostpone
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.removal_limit import Removals
 from forewarn.support.text import in_words

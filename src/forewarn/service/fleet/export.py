@@ -6,7 +6,7 @@ from forewarn.core import Machine
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host, Policy
 from forewarn.core.time import SECOND
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.shapes import (
     FleetEntry,

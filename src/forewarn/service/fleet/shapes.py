@@ -20,8 +20,8 @@ from forewarn.core.labels import (
     MAX_LABEL_VALUE,
     MAX_LABELS,
 )
-from forewarn.core.window_syntax import MAX_BLACKOUTS, MAX_WINDOWS
-from forewarn.core.windows import MAX_CONFIGURATIONS
+from forewarn.core.windows.model import MAX_CONFIGURATIONS
+from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 
 MAX_DOMAIN = 999
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure

@@ -8,7 +8,7 @@ from forewarn.core import Refused
 from forewarn.core.deciding.configurations import never_maintained
 from forewarn.core.refusal import conflict, unknown_name
 from forewarn.core.registry import ConfigurationPut, ConfigurationRemoved
-from forewarn.core.windows import MAX_CONFIGURATIONS, MaintenanceConfiguration
+from forewarn.core.windows.model import MAX_CONFIGURATIONS, MaintenanceConfiguration
 from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.store.port import States, Store
 

@@ -20,7 +20,7 @@ from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import Hint, conflict, unknown_name
 from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import DAY, Duration
-from forewarn.core.windows import Span
+from forewarn.core.windows.model import Span
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.explain import summary

@@ -19,7 +19,7 @@ from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work
 from forewarn.core.rollouts.next_step import announced, appointment, earliest
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.time import Duration, Now, Time
-from forewarn.core.windows import Span
+from forewarn.core.windows.model import Span
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.host_state import known_check, with_cordon
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode

@@ -24,8 +24,9 @@ from forewarn.core.rollouts.selection import Selection
 from forewarn.core.rollouts.summary import size
 from forewarn.core.rollouts.waves import in_waves
 from forewarn.core.time import DAY, Duration, Now, Time
-from forewarn.core.window_syntax import MAX_WINDOWS
-from forewarn.core.windows import LOOK_AHEAD, Window
+from forewarn.core.windows.model import Window
+from forewarn.core.windows.openings import LOOK_AHEAD
+from forewarn.core.windows.syntax import MAX_WINDOWS
 from forewarn.service.rollouts.gates import Gates
 from forewarn.store.port import Store
 from forewarn.support.text import in_words, listing

@@ -33,7 +33,8 @@ from forewarn.core.registry import (
     HostRemoved,
 )
 from forewarn.core.time import DAY, SECOND, Duration, Durations
-from forewarn.core.windows import MaintenanceConfiguration, next_open
+from forewarn.core.windows.model import MaintenanceConfiguration
+from forewarn.core.windows.openings import next_open
 from forewarn.drivers.port import Impact
 from forewarn.drivers.simulated import private
 from forewarn.service.engine.clock import Clock, Interruption

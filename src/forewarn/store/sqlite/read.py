@@ -21,7 +21,7 @@ from forewarn.core.halts import Halt
 from forewarn.core.history import Record, RecordKind
 from forewarn.core.registry import Registry
 from forewarn.core.rollouts.model import Rollout
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import schema as s
 

@@ -18,7 +18,7 @@ from forewarn.core import Group, Time
 from forewarn.core.access import Token
 from forewarn.core.registry import stored_windows
 from forewarn.core.rollouts.model import Rollout
-from forewarn.core.windows import MaintenanceConfiguration, Window
+from forewarn.core.windows.model import MaintenanceConfiguration, Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.sqlite import check, connect, copy, read, restore
 from forewarn.store.sqlite import schema as s

@@ -17,7 +17,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.halts import Halt
 from forewarn.core.registry import GroupForgotten, Registry, StateRestored
 from forewarn.core.rollouts.model import Rollout
-from forewarn.core.windows import MaintenanceConfiguration
+from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.store.port import Commit, Contents, StoreUnusable
 from forewarn.store.sqlite import check
 from forewarn.store.sqlite import schema as s

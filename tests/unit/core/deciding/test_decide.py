@@ -25,8 +25,8 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Status
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration
-from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout
+from forewarn.core.windows.model import Blackout
+from forewarn.core.windows.syntax import parse_window
 from helpers.examples import examples
 from helpers.group_promises import NIGHTS
 from helpers.group_world import START, World

@@ -32,7 +32,7 @@ from forewarn.core.rollouts.next_step import (
 )
 from forewarn.core.rollouts.progress import RolloutProgress, StepState, WaitKind, covered
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
-from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows.syntax import parse_window
 from helpers.examples import examples
 
 START: Time = 1_800_000_000 * SECOND  # Friday, 15 January 2027, 08:00

@@ -15,11 +15,12 @@ from structlog.testing import capture_logs
 from forewarn.core import EventType, Policy, Refused, Status
 from forewarn.core.events import Event
 from forewarn.core.history import RecordKind
-from forewarn.core.may_postpone import parse_may_postpone
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE, Time
-from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout, MaintenanceConfiguration, Window, is_open
+from forewarn.core.windows.may_postpone import parse_may_postpone
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Window
+from forewarn.core.windows.openings import is_open
+from forewarn.core.windows.syntax import parse_window
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest

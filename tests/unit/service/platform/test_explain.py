@@ -13,7 +13,7 @@ import pytest
 from forewarn.core import Now, Refused, Status
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import HOUR, MINUTE, UntrustedClock
-from forewarn.core.windows import Blackout, MaintenanceConfiguration, Span
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.drivers.port import (
     Again,
     Driver,

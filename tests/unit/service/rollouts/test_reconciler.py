@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Durations, Event, EventType, Refused, Status, windows
+from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.rollouts.model import Gate, Rollout, Step
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE
-from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows import openings
+from forewarn.core.windows.syntax import parse_window
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts.announce import AnnounceResult
@@ -337,13 +338,13 @@ def test_the_windows_are_searched_once_for_all_steps_that_are_announced_together
         f"  - name: g{i}\n    kind: standalone\n    machines: [{{name: m{i}}}]\n" for i in range(40)
     )
     searched: list[int] = []
-    spans = windows.spans
+    spans = openings.spans
 
     def counted(found: Any, at: int) -> Any:
         searched.append(at)
         return spans(found, at)
 
-    monkeypatch.setattr(windows, "spans", counted)
+    monkeypatch.setattr(openings, "spans", counted)
     with Service(fleet) as service:
         selection = Selection(groups=tuple(f"g{i}" for i in range(40)))
         window = parse_window("day 29 03:17-04:19 Europe/Lisbon")

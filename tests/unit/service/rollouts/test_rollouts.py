@@ -20,8 +20,8 @@ from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.model import Conflicts, Gate
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE, SECOND
-from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout, MaintenanceConfiguration
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration
+from forewarn.core.windows.syntax import parse_window
 from forewarn.drivers.port import Checked, Done, Failed, Performed, Task, Veto
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.platform.configurations import Configurations

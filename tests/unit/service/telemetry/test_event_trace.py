@@ -13,8 +13,8 @@ from forewarn.core import EventType, Refused
 from forewarn.core import commands as c
 from forewarn.core.events import Joint
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from forewarn.core.window_syntax import parse_window
-from forewarn.core.windows import Blackout, MaintenanceConfiguration, Span
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
+from forewarn.core.windows.syntax import parse_window
 from forewarn.judge import judge_files
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.configurations import Configurations

@@ -9,7 +9,7 @@ from forewarn.core import commands as c
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
-from forewarn.core.windows import Span
+from forewarn.core.windows.model import Span
 from forewarn.node import Node
 from forewarn.service.platform.platform import Outcome
 from forewarn.support.text import parse_duration

@@ -21,7 +21,7 @@ from forewarn.core.access import Limit, Role, Token
 from forewarn.core.registry import TokenPut
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY
-from forewarn.core.window_syntax import parse_window
+from forewarn.core.windows.syntax import parse_window
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest

@@ -1,6 +1,6 @@
 """The syntax of windows: `sat,sun 22:00-04:00 Europe/Berlin`, `2nd tue 02:00-06:00`,
 `day 15 01:00-05:00`; and of blackouts: `2026-12-24`, `2026-12-20 to 2027-01-06 Europe/Berlin`,
-`2026-12-24 18:00 to 2026-12-27 06:00`. Their meaning is `windows.py`.
+`2026-12-24 18:00 to 2026-12-27 06:00`. Their meaning is `model.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from datetime import date
 from zoneinfo import ZoneInfoNotFoundError
 
-from forewarn.core.windows import MINUTES_A_DAY, Blackout, Window, first_shown, zone_of
+from forewarn.core.windows.model import MINUTES_A_DAY, Blackout, Window, zone_of
+from forewarn.core.windows.openings import first_shown
 from forewarn.support.text import MINUTE, Duration, in_words
 
 SHORTEST_WINDOW: Duration = 5 * MINUTE

@@ -1,4 +1,4 @@
-"""When maintenance may start: windows and blackouts of several configurations, and their syntax."""
+"""When maintenance may start: windows and blackouts of several configurations."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from forewarn.core import windows
-from forewarn.core.may_postpone import MayPostpone, parse_may_postpone
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Time
-from forewarn.core.window_syntax import parse_blackout, parse_window
-from forewarn.core.windows import (
-    LOOK_AHEAD,
-    Blackout,
-    MaintenanceConfiguration,
-    Span,
-    is_open,
-    last_opening,
-    next_open,
-)
+from forewarn.core.windows import openings
+from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
+from forewarn.core.windows.openings import LOOK_AHEAD, is_open, last_opening, next_open
+from forewarn.core.windows.syntax import parse_blackout, parse_window
 from forewarn.support.instants import from_datetime, to_datetime
 
 
@@ -78,14 +70,14 @@ def test_a_search_that_fails_is_not_repeated_until_something_could_have_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Time] = []
-    search = windows._next_open
+    search = openings._next_open
 
     def counted(configurations: Any, at: Time, until: Time) -> Span | None:
         asked.append(at)
         return search(configurations, at, until)
 
-    monkeypatch.setattr(windows, "_next_open", counted)
-    monkeypatch.setattr(windows, "_searched", {})
+    monkeypatch.setattr(openings, "_next_open", counted)
+    monkeypatch.setattr(openings, "_searched", {})
     begin = at("2027-01-15 12:00")
     for instant in (begin, begin + HOUR, begin + DAY - 1):
         assert next_open((NIGHTS, NOON), instant) is None
@@ -134,68 +126,6 @@ def test_the_last_opening_before_a_deadline() -> None:
     inside = at("2027-01-18 01:00")
     assert last_opening((NIGHTS,), now, inside) == inside
     assert last_opening((NIGHTS,), now, at("2027-01-15 13:00")) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "begins", "ends", "zone"),
-    [
-        ("2026-12-24", "2026-12-24 00:00", "2026-12-25 00:00", "UTC"),
-        (
-            "2026-12-20  to 2027-01-06 Europe/Berlin",
-            "2026-12-20 00:00",
-            "2027-01-07 00:00",
-            "Europe/Berlin",
-        ),
-        ("2026-12-24 18:00 to 2026-12-27 06:00", "2026-12-24 18:00", "2026-12-27 06:00", "UTC"),
-        ("2026-12-24 18:00", "2026-12-24 18:00", "2026-12-25 00:00", "UTC"),
-    ],
-)
-def test_how_blackouts_are_written(text: str, begins: str, ends: str, zone: str) -> None:
-    blackout = parse_blackout(text)
-    assert (blackout.begins, blackout.ends) == (at(begins, zone), at(ends, zone))
-    assert blackout.text == " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is not a blackout"),
-        ("tomorrow", "is not a blackout"),
-        ("2026-12-24 to", "is not a blackout"),
-        ("2026-13-01", "there is no day 2026-13-01"),
-        ("2027-02-29 to 2027-03-01", "there is no day 2027-02-29"),
-        ("2026-12-24 to 2026-12-20", "ends before it begins"),
-        ("2026-12-24 25:00", "a time of day is from 00:00 to 24:00"),
-        ("2026-12-24 Mars/Base", "unknown time zone 'Mars/Base'"),
-        ("9999-12-31", "a year is from 1970 to 8999"),
-    ],
-)
-def test_what_is_not_a_blackout(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        parse_blackout(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "allowed", "shown"),
-    [
-        ("2h, twice", MayPostpone(2 * HOUR, 2), "2h, twice"),
-        ("30m", MayPostpone(30 * MINUTE), "30m, once"),
-        ("1d, 3 times", MayPostpone(DAY, 3), "1d, 3 times"),
-        ("1d1h1m, once", MayPostpone(DAY + HOUR + MINUTE), "90060s, once"),
-    ],
-)
-def test_what_may_be_postponed(text: str, allowed: MayPostpone, shown: str) -> None:
-    assert parse_may_postpone(text) == allowed
-    assert str(allowed) == shown
-    assert parse_may_postpone(shown) == allowed
-
-
-@pytest.mark.parametrize(
-    "text", ["", "often", "2h, often", "2h twice", "0s", "40d", "2h, 99 times"]
-)
-def test_what_may_not_be_written_for_it(text: str) -> None:
-    with pytest.raises(ValueError, match=r"postponed|how often"):
-        parse_may_postpone(text)
 
 
 def test_instants_are_those_of_utc() -> None:

@@ -1,29 +1,28 @@
-"""Windows: recurring spans in which maintenance may start, in the local time of a zone; and
-blackouts, in which it may not.
+"""When windows are open: the spans in which maintenance may start, and the search for the next.
 
 A window opens at the first instant at which local clocks show its opening time or later, and closes
 at the first at which they show its closing time or later. So on a day on which an hour is skipped
 it is shorter, or does not open at all, and on a day that has an hour twice the first of the two
-counts. A window whose time zone this computer does not know never opens. How windows and blackouts
-are written is `window_syntax.py`.
-
-A maintenance configuration has windows, one of which has to be open, and blackouts, none of which
-may be. Where several configurations apply, all of them have to allow it.
+counts. A window whose time zone this computer does not know never opens.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import msgspec
-
+from forewarn.core.windows.model import (
+    A_DAY,
+    MaintenanceConfiguration,
+    Span,
+    Window,
+    known_zone,
+)
 from forewarn.support.instants import Time, from_datetime, to_datetime
-from forewarn.support.text import DAY, MINUTE, SECOND, Duration
+from forewarn.support.text import DAY, SECOND, Duration
 
 LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
 LONGEST_SPAN: Duration = 35 * DAY  # adjacent windows count as one, up to this length
@@ -31,90 +30,6 @@ SPAN_CACHE_SIZE = 256  # results that are cached: all steps of a rollout ask for
 # A search that fails looks this much further ahead, so that it does not have to be repeated sooner:
 # it takes a hundred times as long as one that succeeds.
 FAILURE_HOLDS: Duration = DAY
-
-MAX_CONFIGURATIONS = 100  # maintenance configurations of a fleet
-
-A_DAY = timedelta(days=1)
-MINUTES_A_DAY = 24 * 60
-
-
-class Span(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The time in which an event may start, approved or not."""
-
-    opens: Time
-    closes: Time | None = None
-
-
-class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The days on which a window opens, and its hours. Without weekdays and days: every day."""
-
-    text: str  # as it was written
-    opens: int  # minutes after midnight
-    closes: int  # likewise; on the next day if not after `opens`
-    weekdays: tuple[int, ...] = ()  # Monday is 0
-    which: tuple[
-        int, ...
-    ] = ()  # which of these weekdays in a month: 1 to 5, or -1 for the last; empty: all
-    days: tuple[int, ...] = ()  # of the month
-    zone: str = "UTC"
-
-    def opens_on(self, day: date) -> bool:
-        if self.days:
-            return day.day in self.days
-        if self.weekdays and day.weekday() not in self.weekdays:
-            return False
-        if not self.which:
-            return True
-        last = (day + 7 * A_DAY).month != day.month
-        return (day.day - 1) // 7 + 1 in self.which or (last and -1 in self.which)
-
-    @property
-    def zone_known(self) -> bool:
-        """Does this computer know its time zone? If not, it never opens."""
-        return _known_zone(self.zone) is not None
-
-    @property
-    def length(self) -> Duration:
-        """Its length on a day without a change of the clocks."""
-        return ((self.closes - self.opens - 1) % MINUTES_A_DAY + 1) * MINUTE
-
-
-class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A time in which no maintenance starts."""
-
-    begins: Time
-    ends: Time
-    text: str = ""  # as it was written
-
-
-class MaintenanceConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When maintenance of some machines may start."""
-
-    name: str
-    select: str = ""  # selector of machines by their labels; empty: all
-    windows: tuple[Window, ...] = ()  # empty: at any time
-    blackouts: tuple[Blackout, ...] = ()
-
-    def blackout_at(self, at: Time) -> Blackout | None:
-        """Return the blackout at an instant; if there are several, the one that ends last."""
-        current = [b for b in self.blackouts if b.begins <= at < b.ends]
-        return max(current, key=lambda blackout: blackout.ends, default=None)
-
-    def next_blackout(self, at: Time) -> Time | None:
-        """Return when the first blackout begins after an instant."""
-        return min((b.begins for b in self.blackouts if b.begins > at), default=None)
-
-    def last_blackout(self, at: Time) -> Time:
-        """Return when the last blackout before an instant has ended."""
-        return max((b.ends for b in self.blackouts if b.ends <= at), default=0)
-
-    @property
-    def summary(self) -> str:
-        """What it says, for the history."""
-        parts = [f"for {self.select}" if self.select else "for all machines"]
-        parts += [f"window {window.text}" for window in self.windows]
-        parts += [f"blackout {blackout.text}" for blackout in self.blackouts]
-        return "; ".join(parts)
 
 
 def next_open(configurations: Sequence[MaintenanceConfiguration], at: Time) -> Span | None:
@@ -258,7 +173,7 @@ def spans(windows: Sequence[Window], at: Time) -> Iterator[Span]:
 
 
 def _openings(window: Window, at: Time) -> Iterator[Span]:
-    zone = _known_zone(window.zone)
+    zone = known_zone(window.zone)
     if zone is None:
         return
     # A window may have opened the day before, and the zone may be a day behind; plus one.
@@ -272,25 +187,6 @@ def _openings(window: Window, at: Time) -> Iterator[Span]:
             if opens < closes:
                 yield Span(opens, closes)
         day += A_DAY
-
-
-@lru_cache(maxsize=256)
-def zone_of(name: str) -> tzinfo:
-    """Return a time zone by name. Raises ZoneInfoNotFoundError or ValueError if there is none.
-
-    UTC does not need time zone data.
-    """
-    return UTC if name == "UTC" else ZoneInfo(name)
-
-
-@lru_cache(maxsize=256)
-def _known_zone(name: str) -> tzinfo | None:
-    """Return a time zone by name; None if there is none. A zone that was valid when a window was
-    stored can be missing after an update of the time zone data, or on another computer."""
-    try:
-        return zone_of(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def _local(at: Time, zone: tzinfo) -> datetime:

@@ -1,0 +1,1 @@
+"""When maintenance may start: windows, blackouts, and what may be postponed. Pure."""
