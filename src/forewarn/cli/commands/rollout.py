@@ -193,6 +193,14 @@ IgnoreStandingWindows = Annotated[
         help="Ignore the windows and blackouts of groups and maintenance configurations.",
     ),
 ]
+AllowOverlap = Annotated[
+    bool,
+    typer.Option(
+        "--allow-overlap",
+        help="Start it although another rollout is still to do the same for some of its hosts or"
+        " machines.",
+    ),
+]
 MustEnd = Annotated[
     bool,
     typer.Option(
@@ -278,6 +286,7 @@ def _request(
     at_once: AtOnce = 1,
     window: Windows = None,
     ignore_windows: IgnoreStandingWindows = False,
+    allow_overlap: AllowOverlap = False,
     must_end_in_window: MustEnd = False,
     deadline: Deadline = None,
     lasts: Lasts = None,
@@ -310,6 +319,7 @@ def _request(
         pause_after=pause_after,
         max_failures=max_failures,
         ignore_windows=ignore_windows,
+        allow_overlap=allow_overlap,
         must_end_in_window=must_end_in_window,
         deadline=parsed(parse_time, deadline, "--deadline"),
         lasts=_seconds("--lasts", lasts),

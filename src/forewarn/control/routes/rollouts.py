@@ -373,6 +373,7 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
         max_failures=data.max_failures,
         lasts=None if data.lasts is None else duration_of("lasts", data.lasts),
         ignore_windows=data.ignore_windows,
+        allow_overlap=data.allow_overlap,
         must_end_in_window=data.must_end_in_window,
         deadline=None if data.deadline is None else instant(data.deadline),
     )

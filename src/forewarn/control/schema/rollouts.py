@@ -76,6 +76,13 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             " rollout's own windows apply."
         ),
     ] = False
+    allow_overlap: Annotated[
+        bool,
+        doc(
+            "Start it although another rollout is still to do the same for some of its hosts or"
+            " machines."
+        ),
+    ] = False
     must_end_in_window: Annotated[
         bool, doc("Start no step that would not end in its window; needs `lasts`.")
     ] = False

@@ -37,7 +37,12 @@ from forewarn.core.rollouts.model import (
     caused,
 )
 from forewarn.core.rollouts.next_step import GateAnswer, Next, decide, unwarned
-from forewarn.core.rollouts.progress import Configurations, RolloutProgress, covered
+from forewarn.core.rollouts.progress import (
+    Configurations,
+    LaneProgress,
+    RolloutProgress,
+    covered,
+)
 from forewarn.core.time import Now, Time
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
@@ -117,6 +122,12 @@ class RolloutReconciler:
         if tracked is None or rollout.id in self._unread:
             return await self._store.events_by_cause(rollout.prefix)
         return tracked.events
+
+    def progress_of(self, rollout: Rollout) -> Sequence[LaneProgress]:
+        """Return the progress of a rollout that is not over. One that is just being started has
+        none yet, and while its events are still being read, not all of it is known."""
+        tracked = self._tracked.get(rollout.id) or _Tracked(self._announcer, rollout, ())
+        return tracked.next_step(rollout, self._writer.now()).lanes
 
     def _track(self, rollout: Rollout) -> None:
         if rollout.id not in self._tracked:

@@ -83,19 +83,22 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_windows: bool = False
     must_end_in_window: bool = False
     deadline: Time | None = None
+    allow_overlap: bool = False  # with another rollout that is still to do the same
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout that could be started, and the conflicts on its hosts."""
+    """A rollout that could be started, the conflicts on its hosts, and whether another rollout is
+    still to do the same."""
 
     rollout: Rollout
     conflicts: tuple[Conflict, ...] = ()
+    overlap: Refused | None = None
 
     @property
     def problem(self) -> Refused | None:
         """Why it cannot be started, if so."""
         refuse = self.rollout.conflicts is Conflicts.REFUSE
-        return conflicts_problem(self.conflicts) if refuse else None
+        return (conflicts_problem(self.conflicts) if refuse else None) or self.overlap
 
 
 def draft_rollout(

@@ -6,7 +6,7 @@ They change a rollout's plan and switches; it is carried out by `reconciler.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from forewarn.core.registry import RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.forecast import Forecast, forecast
 from forewarn.core.rollouts.model import Rollout, Switch
 from forewarn.core.rollouts.next_step import Next, ending
+from forewarn.core.rollouts.overlap import overlap_problem
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.summary import WaitGroup, by_reason
 from forewarn.core.time import Time
@@ -150,6 +151,8 @@ class Rollouts:
             running = [rollout for rollout in rollouts.values() if rollout.ended_at is None]
             if len(running) >= MAX_RUNNING:
                 return conflict(f"{MAX_RUNNING} rollouts are under way, which is the maximum")
+            if problem := self._overlap(wanted, draft, running):  # one may have started meanwhile
+                return problem
             over = sorted(
                 (rollout.ended_at, id)
                 for id, rollout in rollouts.items()
@@ -334,7 +337,19 @@ class Rollouts:
         if isinstance(draft, Refused):
             return draft
         configurations = self._reconciler.configurations_by_cause(draft.rollout)
-        return never_allowed(draft.rollout, now, configurations) or draft
+        overlap = self._overlap(wanted, draft.rollout, self._store.registry.rollouts.values())
+        return never_allowed(draft.rollout, now, configurations) or msgspec.structs.replace(
+            draft, overlap=overlap
+        )
+
+    def _overlap(
+        self, wanted: RolloutRequest, draft: Rollout, rollouts: Iterable[Rollout]
+    ) -> Refused | None:
+        """Refuse a rollout if another one is still to do the same, unless that is wanted."""
+        if wanted.allow_overlap:
+            return None
+        others = (rollout for rollout in rollouts if rollout.ended_at is None)
+        return overlap_problem(draft, ((r, self._reconciler.progress_of(r)) for r in others))
 
     async def _summary(self, rollout: Rollout) -> RolloutSummary:
         """Summarise a rollout; one that is over needs no events for that."""
