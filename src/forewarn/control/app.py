@@ -1,8 +1,8 @@
 """The control API's ASGI application: translates HTTP requests into calls of the platform, and
 their results into the types of `schema`. It decides nothing itself.
 
-Errors are RFC 9457 problems. Which requests are admitted is decided in `http/admission.py`; the
-handlers are in `routes`, by subject, each with the declaration of its operation.
+Errors are RFC 9457 problems. Which requests are admitted is decided in `http/access/admission.py`;
+the handlers are in `routes`, by subject, each with the declaration of its operation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from forewarn.control.http import preconditions
+from forewarn.control.http.access.admission import Admission
+from forewarn.control.http.access.authorization import authorize
 from forewarn.control.http.access_log import AccessLog
-from forewarn.control.http.admission import Admission
-from forewarn.control.http.authorization import authorize
 from forewarn.control.http.compression import Compression
 from forewarn.control.http.context import CallContext, Context, context, current_context
 from forewarn.control.http.errors import (

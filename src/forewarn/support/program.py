@@ -19,7 +19,7 @@ from typing import IO
 
 import msgspec
 
-from forewarn.support.task_file import NotStarted
+from forewarn.support.files.task import NotStarted
 
 MAX_OUTPUT = 4_096  # bytes of a program's output that are kept, the last ones
 CUT = "… "  # before what is left of an output that is longer

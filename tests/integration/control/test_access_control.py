@@ -15,7 +15,7 @@ import pytest
 import structlog
 from litestar.handlers import HTTPRouteHandler
 
-from forewarn.control.http import authorization, token_attempts
+from forewarn.control.http.access import authorization, token_attempts
 from forewarn.control.http.operation import operation_of
 from forewarn.control.routes import backup, history
 from forewarn.core.access import Role

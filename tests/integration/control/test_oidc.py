@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.control.http import token_attempts
+from forewarn.control.http.access import token_attempts
 from forewarn.core.access import Role
 from forewarn.service.access import issuer_keys
 from forewarn.service.access.oidc import MAX_TOKEN, Oidc

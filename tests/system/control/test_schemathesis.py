@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.control.client.client import ControlClient
-from forewarn.control.http import token_attempts
+from forewarn.control.http.access import token_attempts
 from forewarn.control.schema.tokens import TokenRequest
 from forewarn.testing import SAMPLE, Service
 

@@ -13,7 +13,8 @@ import typer.main
 
 from forewarn.agent.config import read as agent_reading
 from forewarn.cli.app import app
-from forewarn.control.http import errors, idempotency, paging, token_attempts
+from forewarn.control.http import errors, idempotency, paging
+from forewarn.control.http.access import token_attempts
 from forewarn.control.routes import events as control_events
 from forewarn.control.routes import feed as control_feed
 from forewarn.control.routes import fleet as control_fleet

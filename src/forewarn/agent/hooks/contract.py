@@ -14,7 +14,8 @@ import msgspec
 
 from forewarn.agent.hooks.options import Stage
 from forewarn.agent.system import durable
-from forewarn.support import guard, secret_file
+from forewarn.support import guard
+from forewarn.support.files import secret
 
 MAX_INPUT = 1 << 20  # bytes on standard input
 MARGIN = 1.0  # seconds reserved for reporting the outcome before the agent ends the command
@@ -126,8 +127,8 @@ def wait(seconds: float) -> None:
 def read_secret(path: str, what: str) -> bytes:
     """Return the content of a file with a secret, which never appears in an error."""
     try:
-        return secret_file.read_secret(path, what)
-    except secret_file.SecretUnreadable as error:
+        return secret.read_secret(path, what)
+    except secret.SecretUnreadable as error:
         raise Failure(str(error)) from None
 
 

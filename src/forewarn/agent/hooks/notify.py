@@ -17,7 +17,7 @@ from forewarn.agent.hooks import wording
 from forewarn.agent.hooks.contract import Failure, Run, read_secret
 from forewarn.agent.hooks.options import Notify
 from forewarn.support import apprise_urls
-from forewarn.support.secret_file import secret_file_problems
+from forewarn.support.files.secret import secret_file_problems
 
 
 def act(run: Run, options: Notify) -> list[str]:

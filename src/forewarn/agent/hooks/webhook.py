@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import forewarn
 from forewarn.agent.hooks.contract import Failure, Run, read_secret, wait
 from forewarn.agent.hooks.options import Webhook, seconds
-from forewarn.support.secret_file import secret_file_problems
+from forewarn.support.files.secret import secret_file_problems
 
 LEAST = 0.5  # seconds; with less left, no request is sent
 ATTEMPTS = 2  # within one run; the second only if the server sends Retry-After

@@ -29,7 +29,8 @@ from forewarn.cli.output import (
     time_text,
 )
 from forewarn.control.schema.core import BackupContents
-from forewarn.support import file_lock, system
+from forewarn.support import system
+from forewarn.support.files.lock import try_lock
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
@@ -197,7 +198,7 @@ def _lock(directory: Path) -> Iterator[None]:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(directory))
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if not file_lock.try_lock(handle):
+        if not try_lock(handle):
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(directory))
         yield
     finally:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from forewarn.control.http import problems
+from forewarn.control.http.access.token_attempts import network_of
 from forewarn.control.http.context import Context
-from forewarn.control.http.token_attempts import network_of
 from forewarn.control.schema.core import CLOCK_HEADER, ClockHeader
 from forewarn.service.access.secret import hidden
 from forewarn.service.engine import otel

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 
-from forewarn.control.http import authorization, replay
+from forewarn.control.http import replay
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Context
 from forewarn.control.http.errors import ProblemError
 from forewarn.control.http.operation import Operation, operation_of

@@ -19,7 +19,7 @@ from litestar.params import BodyKwarg, PathParameter, QueryParameter
 from litestar.types import Empty
 
 from forewarn import __version__
-from forewarn.control.http.authorization import role_for
+from forewarn.control.http.access.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
 from forewarn.control.http.operation import Operation, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE

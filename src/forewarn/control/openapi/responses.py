@@ -13,7 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 from litestar.response import Stream
 
-from forewarn.control.http.authorization import role_for
+from forewarn.control.http.access.authorization import role_for
 from forewarn.control.http.idempotency import REPLAYED
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind

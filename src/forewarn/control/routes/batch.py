@@ -7,7 +7,7 @@ from typing import Any
 from litestar import post
 from litestar.params import JSONBody
 
-from forewarn.control.http import authorization
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext
 from forewarn.control.http.errors import unwrap
 from forewarn.control.http.operation import FIRST_EVENT_LINKS, KeyedResponse, Operation

@@ -19,7 +19,7 @@ from litestar import Request, Response, get
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from forewarn.control.http.authorization import token_valid
+from forewarn.control.http.access.authorization import token_valid
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError, parse_enum
 from forewarn.control.http.operation import Operation

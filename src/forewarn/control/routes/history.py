@@ -11,7 +11,7 @@ from litestar import Request, get
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from forewarn.control.http import authorization
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, parse_enum, parse_time_or_age, unwrap
 from forewarn.control.http.operation import Operation

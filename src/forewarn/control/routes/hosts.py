@@ -8,7 +8,8 @@ from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from forewarn.control.http import authorization, filters
+from forewarn.control.http import filters
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     duration_of,

@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeAlias
 from litestar import Request, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from forewarn.control.http import authorization, filters
+from forewarn.control.http import filters
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, duration_of, instant, parse_enum, unwrap
 from forewarn.control.http.operation import KeyedResponse, Operation, links_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from litestar import get, post
 
-from forewarn.control.http import authorization
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import Operation

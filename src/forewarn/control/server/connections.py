@@ -11,7 +11,7 @@ import contextlib
 import socket
 from collections import OrderedDict
 
-from forewarn.control.http.token_attempts import network_of
+from forewarn.control.http.access.token_attempts import network_of
 
 MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
 MAX_OPERATOR_SHARE = 1_536  # of these from one address, or one /64 of IPv6

@@ -37,6 +37,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.drivers.registry import DriverType
 from forewarn.support.convert import convert
+from forewarn.support.files.task import NotStarted, StillAtWork, task_input
 from forewarn.support.instants import to_datetime
 from forewarn.support.program import (
     CUT,
@@ -47,7 +48,6 @@ from forewarn.support.program import (
     run,
     visible,
 )
-from forewarn.support.task_file import NotStarted, StillAtWork, task_input
 from forewarn.support.text import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a program

@@ -23,7 +23,7 @@ from forewarn.core.refusal import Hint, invalid, unknown
 from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import DAY, SECOND, Duration
 from forewarn.support import program
-from forewarn.support.task_file import NotStarted
+from forewarn.support.files.task import NotStarted
 from forewarn.support.text import in_words, listing
 
 GATE_TRY = 10.0  # seconds of guard time for one try

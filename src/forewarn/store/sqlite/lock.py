@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from forewarn.store.port import StoreUnusable
-from forewarn.support import file_lock
+from forewarn.support.files.lock import try_lock, unlock
 from forewarn.support.system import ON_LINUX
 
 if ON_LINUX:
@@ -236,9 +236,9 @@ def _take(path: Path, lock: Callable[[_Mode], bool], in_use: Callable[[], StoreU
 def _lock_file(file: IO[str], mode: _Mode) -> bool:
     try:
         if mode is _Mode.NONE:
-            file_lock.unlock(file.fileno())
+            unlock(file.fileno())
             return True
-        return file_lock.try_lock(file.fileno(), shared=mode is _Mode.SHARED)
+        return try_lock(file.fileno(), shared=mode is _Mode.SHARED)
     except OSError:
         return False
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from forewarn.support import file_lock
+from forewarn.support.files.lock import try_lock
 from forewarn.testing.recording.reader import is_trace
 from forewarn.traces.lines import decode, time_of
 
@@ -48,7 +48,7 @@ class RecordingFile:
             raise
 
     def _lock(self) -> None:
-        if not file_lock.try_lock(self._fd):
+        if not try_lock(self._fd):
             raise RecordingFileError(
                 f"{self.path}: another process is recording to this file; choose another with -o"
             )

@@ -33,8 +33,8 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.support import guard, program
+from forewarn.support.files.task import RETRY_EVERY
 from forewarn.support.program import MAX_OUTPUT, ProgramUnusable, find_program
-from forewarn.support.task_file import RETRY_EVERY
 
 START = 1_800_000_000 * SECOND
 TASK = Task(

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from forewarn.control.notify.notification import Message
-from forewarn.support.secret_file import SecretUnreadable, read_secret, secret_file_problems
+from forewarn.support.files.secret import SecretUnreadable, read_secret, secret_file_problems
 
 
 class DeliveryFailed(Exception):

@@ -13,12 +13,12 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from forewarn.control.http.authorization import TokenEnded
+from forewarn.control.http.access.authorization import TokenEnded
+from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
-from forewarn.control.http.token_attempts import TokenAttempts
 from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO
 
-from forewarn.support import file_lock
+from forewarn.support.files.lock import try_lock
 
 RETRY_EVERY = 0.2  # seconds of guard time between attempts to lock the file
 
@@ -74,7 +74,7 @@ def _remove(file: Path | None) -> None:
 async def _lock(stream: IO[bytes], timeout: float) -> None:
     try:
         async with asyncio.timeout(timeout):
-            while not file_lock.try_lock(stream.fileno()):
+            while not try_lock(stream.fileno()):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_EVERY):
                         await asyncio.Event().wait()

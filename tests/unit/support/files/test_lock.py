@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from forewarn.support import file_lock
+from forewarn.support.files.lock import WINDOWS_LOCK, try_lock, unlock
 
 
 @pytest.fixture
@@ -21,20 +21,20 @@ def files(tmp_path: Path) -> list[int]:
 
 def test_an_exclusive_lock_excludes_others_until_it_is_released(files: list[int]) -> None:
     mine, other = files
-    assert file_lock.try_lock(mine)
-    assert not file_lock.try_lock(other)
-    assert not file_lock.try_lock(other, shared=True)
-    file_lock.unlock(mine)
-    assert file_lock.try_lock(other)
+    assert try_lock(mine)
+    assert not try_lock(other)
+    assert not try_lock(other, shared=True)
+    unlock(mine)
+    assert try_lock(other)
     os.close(other)
-    assert file_lock.try_lock(mine)
+    assert try_lock(mine)
 
 
 def test_shared_locks_exclude_only_an_exclusive_one(files: list[int]) -> None:
     mine, other = files
-    assert file_lock.try_lock(mine, shared=True)
-    assert file_lock.try_lock(other, shared=True)
-    assert not file_lock.try_lock(mine)
+    assert try_lock(mine, shared=True)
+    assert try_lock(other, shared=True)
+    assert not try_lock(mine)
 
 
 def test_on_windows_a_byte_beyond_the_content_is_locked(
@@ -56,9 +56,9 @@ def test_on_windows_a_byte_beyond_the_content_is_locked(
     monkeypatch.setitem(sys.modules, "msvcrt", windows)
     mine, other = files
     os.lseek(mine, 3, os.SEEK_SET)
-    assert file_lock.try_lock(mine)
-    assert locked == {mine: file_lock.WINDOWS_LOCK}
+    assert try_lock(mine)
+    assert locked == {mine: WINDOWS_LOCK}
     assert os.read(mine, 4) == b"tent"  # the position of the file has not changed
-    assert not file_lock.try_lock(other)
-    file_lock.unlock(mine)
-    assert file_lock.try_lock(other)
+    assert not try_lock(other)
+    unlock(mine)
+    assert try_lock(other)

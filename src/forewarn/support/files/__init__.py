@@ -1,0 +1,1 @@
+"""Files with a rule of their own: locked ones, secrets, and the tasks of programs."""
