@@ -20,8 +20,8 @@ import msgspec
 import sqlalchemy as sa
 
 from forewarn.store.port import Commit
+from forewarn.store.sql import schema as s
 from forewarn.store.sqlite import connect
-from forewarn.store.sqlite import schema as s
 from helpers.paths import STORED_SCHEMAS, TESTS
 
 THIS = s.SCHEMA_VERSION

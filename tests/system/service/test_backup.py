@@ -47,7 +47,7 @@ from forewarn.drivers.port import (
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import HistoryQuery as Records
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.store.sql.schema import SCHEMA_VERSION
 from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
 from helpers.forked_cli import Forked

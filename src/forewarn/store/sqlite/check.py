@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.sqlite import schema as s
+from forewarn.store.sql import schema as s
 from forewarn.store.sqlite import wal_check
 from forewarn.store.sqlite.lock import companion, in_use_error, reader_lock
 from forewarn.support.system import user_id

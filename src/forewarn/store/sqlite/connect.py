@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from forewarn.core import Time
 from forewarn.store.port import StoreUnusable
+from forewarn.store.sql import schema as s
 from forewarn.store.sqlite import check, copy, durability
-from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import Lock, take_lock
 from forewarn.support.logs import logger
 

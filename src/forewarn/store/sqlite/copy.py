@@ -16,9 +16,9 @@ from pathlib import Path
 
 from forewarn.core import Time
 from forewarn.store.port import Contents, Copy, StoreUnusable
+from forewarn.store.sql.write import COPIED
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite.lock import companion
-from forewarn.store.sqlite.write import COPIED
 from forewarn.support.system import sync as sync
 from forewarn.support.system import user_id
 

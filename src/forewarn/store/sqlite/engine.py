@@ -1,9 +1,7 @@
-"""The SQLite engine: one file, one writer thread, `synchronous=FULL`.
+"""The SQLite engine: one file, `synchronous=FULL`.
 
-Only that thread uses the connection, so that reads wait for commits and see them. The history and
-past commits, which may take long, are read in another thread and through another connection, so
-that they do not delay commits. The file belongs to one process at a time; how it is prepared is
-`connect.py`, and what a failed COMMIT means `durability.py`.
+The file belongs to one process at a time; how it is prepared is `connect.py`, and what a failed
+COMMIT means `durability.py`.
 
 Before each write, and in `check`, the names of the files are compared with the files that are open.
 If the log or its index was removed or replaced, its contents are still available through the open
@@ -15,59 +13,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Event, Group, Time
-from forewarn.core.history import Record
-from forewarn.store.base import BatchingStore
+from forewarn.core import Time
 from forewarn.store.port import (
-    Commit,
     Copy,
-    HistoryQuery,
-    Key,
-    KeyedRequest,
-    MachineSighting,
-    Mark,
-    NotifyPosition,
     OutcomeUnknown,
-    PollSightings,
     StoreFailed,
     StoreUnreadable,
     StoreUnusable,
 )
-from forewarn.store.sqlite import connect, copy, durability, prune, read, write
-from forewarn.store.sqlite import schema as s
+from forewarn.store.sql import read
+from forewarn.store.sql.store import SqlStore
+from forewarn.store.sqlite import connect, copy, durability
 from forewarn.store.sqlite.file_identity import FileIdentity
 from forewarn.store.sqlite.lock import Lock, companion
 from forewarn.support.logs import logger
 
-PAGE = 256  # commits read at a time
-_MACHINE_SIGHTINGS = (
-    "SELECT machine, polled, version, polls, ignored, answered FROM machine_sightings"
-)
-PAGE_BYTES = 4 * 1024 * 1024  # fewer commits are read if they are larger than that together
 SET_ASIDE = "-wal.replaced"  # suffix for a file that was put in place of the log
-PRUNE_SLICE = 200  # records or commits that are pruned in one transaction
-
-SURROGATES = range(0xD800, 0xE000)
-
-T = TypeVar("T")
 
 log = logger("forewarn")
 
-_event = msgspec.json.Decoder(Event)
-_commit = msgspec.json.Decoder(Commit)
-_notify_position = msgspec.json.Decoder(NotifyPosition)
 
+class SqliteStore(SqlStore):
+    dialect = "sqlite"
 
-class SqliteStore(BatchingStore):
     def __init__(self, path: Path, *, migrate: bool = True) -> None:
         super().__init__()
         self.path = path.resolve()  # one lock, whichever symbolic link is used
@@ -76,25 +51,6 @@ class SqliteStore(BatchingStore):
         self._engine: sa.Engine | None = None
         self._files = FileIdentity(None, None, None)  # those that are open
         self._files_problem = ""  # what is wrong with them
-        self._outcome_unknown = ""  # why the outcome of a commit is unknown
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._reader: sa.Engine | None = None
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="history")
-
-    async def open(self) -> None:
-        try:
-            await self._in_thread(self._open)
-        except BaseException:
-            self._reading.shutdown(wait=True)
-            self._thread.shutdown(wait=True)
-            raise
-
-    async def close(self) -> None:
-        await super().close()
-        await asyncio.get_running_loop().run_in_executor(self._reading, self._close_reader)
-        self._reading.shutdown(wait=True)
-        await self._in_thread(self._close)
-        self._thread.shutdown(wait=True)
 
     def problem(self) -> str:
         return self._outcome_unknown or self._files_problem or super().problem()
@@ -104,91 +60,6 @@ class SqliteStore(BatchingStore):
 
     async def check(self) -> None:
         await self._run_write(self._check_files)
-
-    async def _persist(
-        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
-    ) -> None:
-        before = {name: before[name] for name in after if name in before}
-        await self._run_write(self._write, commits, before, after)
-
-    async def commits(self, after: int) -> AsyncIterator[Commit]:
-        until = self._seq
-        while after < until:
-            page = await self._run_read(self._page, after, until, thread=self._reading)
-            if not page:
-                return
-            for commit in page:
-                yield commit
-            after = page[-1].seq
-
-    async def keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
-        return await self._run_read(self._keyed_request, owner, name)
-
-    async def save_answer(self, key: Key, status: int, answer: bytes) -> None:
-        await self._run_write(self._save_answer, key, status, answer)
-
-    async def ended_events(self, ids: Collection[str]) -> Mapping[str, Event]:
-        query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
-        return {event.id: event for event in await self._events(query)}
-
-    async def past_events(
-        self, *, group: str | None = None, limit: int = 100, before: str | None = None
-    ) -> Sequence[Event]:
-        query = sa.select(s.events.c.body).where(s.events.c.over)
-        if group is not None:
-            query = query.where(s.events.c.group_name == group)
-        if before is not None:
-            mark = sa.select(s.events.c.ordinal).where(s.events.c.id == before).scalar_subquery()
-            query = query.where(s.events.c.ordinal < mark)
-        return await self._events(query.order_by(s.events.c.ordinal.desc()).limit(limit))
-
-    async def events_by_cause(self, prefix: str) -> Sequence[Event]:
-        query = sa.select(s.events.c.body).where(_starts_with(s.events.c.cause, prefix))
-        return await self._events(query.order_by(s.events.c.ordinal))
-
-    async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
-        query = sa.select(s.events.c.id).where(_starts_with(s.events.c.id, prefix)).limit(limit)
-
-        def select() -> list[str]:
-            with self._connection() as connection:
-                return list(connection.scalars(query))
-
-        return await self._run_read(select)
-
-    async def history(self, query: HistoryQuery) -> Sequence[Record]:
-        statement = read.history_statement(query)
-        return await self._run_read(self._read_history, statement, thread=self._reading)
-
-    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
-        removed = 0
-        mark: Mark | None = (0, 0)
-        while mark is not None:
-            count, mark = await self._run_write(self._prune_history, cutoff, mark, keeps)
-            removed += count
-        needed = min(cutoff, self._oldest_needed(cutoff))
-        while await self._run_write(self._prune_commits, needed, self._seq):
-            pass
-        return removed
-
-    async def save(self, sightings: PollSightings) -> None:
-        try:
-            await self._run_write(self._save, sightings)
-        except StoreFailed as failure:
-            self._problem = str(failure)
-            raise
-        self._problem = ""
-
-    async def sightings(self) -> PollSightings:
-        return await self._run_read(self._sightings)
-
-    async def notify_positions(self) -> Mapping[str, NotifyPosition]:
-        return await self._run_read(self._notify_positions)
-
-    async def save_notify_position(self, position: NotifyPosition) -> None:
-        await self._run_write(self._save_notify_position, position)
-
-    async def delete_notify_position(self, name: str) -> None:
-        await self._run_write(self._delete_notify_position, name)
 
     async def copy(self, at: Time) -> Copy | None:
         try:
@@ -203,39 +74,10 @@ class SqliteStore(BatchingStore):
             raise StoreUnreadable(f"no copy could be made: {error}") from error
         return state_copy
 
-    async def _run_write(self, call: Callable[..., T], *arguments: object) -> T:
-        loop = asyncio.get_running_loop()
-
-        def write() -> T:
-            try:
-                return call(*arguments)
-            except OutcomeUnknown as error:
-                # Here, because the caller may have been cancelled. Runs before the caller goes on.
-                self._outcome_unknown = str(error)
-                loop.call_soon_threadsafe(self._on_unknown_outcome, error)
-                raise
-
-        try:
-            return await self._in_thread(write)
-        except (sa.exc.SQLAlchemyError, OSError) as error:
-            raise StoreFailed(self._error_text(error)) from error
-
-    async def _run_read(
-        self, call: Callable[..., T], *arguments: object, thread: ThreadPoolExecutor | None = None
-    ) -> T:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(thread or self._thread, call, *arguments)
-        except (sa.exc.SQLAlchemyError, msgspec.MsgspecError, OSError) as error:
-            raise StoreUnreadable(self._error_text(error)) from error
-
     def _error_text(self, error: Exception) -> str:
         return f"{self.path}: {getattr(error, 'orig', None) or error}"
 
-    # In the writer thread from here on.
-
-    async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+    # In the writer's thread from here on.
 
     def _connection(self) -> contextlib.AbstractContextManager[sa.Connection]:
         if self._engine is None:
@@ -244,8 +86,6 @@ class SqliteStore(BatchingStore):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """Run the block in a transaction. At the end of the block it is durable, has not happened
-        (StoreFailed, or an error of SQLAlchemy), or has an unknown outcome (OutcomeUnknown)."""
         if self._outcome_unknown:
             raise StoreFailed(self._outcome_unknown)
         self._check_files()
@@ -349,149 +189,12 @@ class SqliteStore(BatchingStore):
             self._lock.close()
             self._lock = None
 
-    def _load(self) -> None:
-        with self._connection() as connection:
-            self._groups = read.groups(connection)
-            self._registry = read.registry(connection)
-            self._seq = read.last_commit(connection)
-
-    def _write(
-        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
-    ) -> None:
-        with self._writing() as connection:
-            # The registry is still the one before: it is swapped when all this is durable.
-            write.write(connection, commits, before, after, self._registry.hosts)
-
-    def _prune_history(
-        self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
-    ) -> tuple[int, Mark | None]:
-        with self._writing() as connection:
-            return prune.prune_history(connection, cutoff, after, keeps, PRUNE_SLICE)
-
-    def _prune_commits(self, cutoff: Time, newest: int) -> bool:
-        with self._writing() as connection:
-            return prune.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
-
-    async def _events(self, query: sa.Select[Any]) -> Sequence[Event]:
-        def select() -> list[Event]:
-            with self._connection() as connection:
-                return [_event.decode(body) for body in connection.scalars(query)]
-
-        return await self._run_read(select)
-
-    def _keyed_request(self, owner: str, name: str) -> KeyedRequest | None:
-        k = s.keys.c
-        with self._connection() as connection:
-            row = connection.execute(
-                sa.select(s.keys).where(k.owner == owner, k.name == name)
-            ).one_or_none()
-        if row is None:
-            return None
-        key = Key(row.owner, row.name, row.digest)
-        return KeyedRequest(key, row.seq, row.at, row.status, row.answer or b"")
-
-    def _save_answer(self, key: Key, status: int, answer: bytes) -> None:
-        k = s.keys.c
-        with self._writing() as connection:
-            updated = connection.execute(
-                s.keys.update()
-                .where(k.owner == key.owner, k.name == key.name, k.digest == key.digest)
-                .values(status=status, answer=answer)
-            ).rowcount
-        if not updated:
-            raise StoreFailed(f"no request was carried out under the key '{key.name}'")
-
-    def _save(self, sightings: PollSightings) -> None:
-        with self._writing() as connection:
-            write.write_sightings(connection, sightings)
-
-    def _sightings(self) -> PollSightings:
-        with self._connection() as connection:
-            seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
-            values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
-            used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
-            cursor = connection.exec_driver_sql(_MACHINE_SIGHTINGS).cursor
-            assert cursor is not None
-            rows = cursor.fetchall()  # of SQLite itself: there may be a hundred thousand
-        machines = {
-            name: MachineSighting(
-                polled=polled, version=version, polls=polls, ignored=ignored, answered=answered
-            )
-            for name, polled, version, polls, ignored, answered in rows
-        }
-        return PollSightings(
-            seen=seen,
-            machines=machines,
-            served_until=values.get("served_until"),
-            lost=values.get("lost", 0),
-            used=used,
-            copied=values.get(write.COPIED),
-            restored=values.get("restored"),
-        )
-
-    def _notify_positions(self) -> dict[str, NotifyPosition]:
-        with self._connection() as connection:
-            bodies = connection.scalars(sa.select(s.notify_positions.c.body))
-            return {p.name: p for p in map(_notify_position.decode, bodies)}
-
-    def _save_notify_position(self, position: NotifyPosition) -> None:
-        with self._writing() as connection:
-            write.write_notify_position(connection, position)
-
-    def _delete_notify_position(self, name: str) -> None:
-        with self._writing() as connection:
-            connection.execute(s.notify_positions.delete().where(s.notify_positions.c.name == name))
-
     # In the reading thread.
 
-    def _read_connection(self) -> sa.Connection:
-        """Return a connection next to the writer's, which sees what is committed."""
-        if self._reader is None:
-            self._reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
-            sa.event.listen(self._reader, "connect", _set_query_only)
-        return self._reader.connect()
-
-    def _read_history(self, statement: sa.Select[Any]) -> list[Record]:
-        with self._read_connection() as connection:
-            return list(read.history_records(connection.execute(statement)))
-
-    def _page(self, after: int, until: int) -> list[Commit]:
-        """Return some of the commits in the range; fewer if they are large."""
-        c = s.commits.c
-        query = sa.select(c.body).where(c.seq > after, c.seq <= until).order_by(c.seq).limit(PAGE)
-        page: list[Commit] = []
-        size = 0
-        with self._read_connection() as connection:
-            for body in connection.scalars(query):
-                page.append(_commit.decode(body))
-                size += len(body)
-                if size > PAGE_BYTES:
-                    break
-        return page
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.dispose()
-            self._reader = None
-
-
-def _starts_with(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
-    """Match a prefix as a range, for which an index can be used."""
-    if not prefix:
-        return sa.true()
-    bound = _upper_bound(prefix)
-    return sa.and_(column >= prefix, column < bound if bound else sa.true())
-
-
-def _upper_bound(prefix: str) -> str:
-    """Return the first text after all that start with `prefix`; empty if there is none."""
-    start = prefix.rstrip(chr(sys.maxunicode))
-    if not start:
-        return ""
-    code_point = ord(start[-1]) + 1
-    if code_point == SURROGATES.start:  # which are no characters
-        code_point = SURROGATES.stop
-    return start[:-1] + chr(code_point)
+    def _make_reader(self) -> sa.Engine:
+        reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
+        sa.event.listen(reader, "connect", _set_query_only)
+        return reader
 
 
 def _size(path: Path) -> int:

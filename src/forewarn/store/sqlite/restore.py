@@ -13,8 +13,8 @@ from pathlib import Path
 
 from forewarn.core import Time
 from forewarn.store.port import Contents, OutcomeUnknown, RestoreResult, StoreUnusable
+from forewarn.store.sql import schema as s
 from forewarn.store.sqlite import check, copy, verify
-from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import companion, take_lock
 
 KEPT = ".before-restore"

@@ -20,8 +20,9 @@ from forewarn.core.registry import stored_windows
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.windows.model import MaintenanceConfiguration, Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
-from forewarn.store.sqlite import check, connect, copy, read, restore
-from forewarn.store.sqlite import schema as s
+from forewarn.store.sql import read
+from forewarn.store.sql import schema as s
+from forewarn.store.sqlite import check, connect, copy, restore
 from forewarn.store.sqlite.lock import companion, reader_lock
 
 _token = msgspec.json.Decoder(Token)

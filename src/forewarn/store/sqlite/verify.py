@@ -19,9 +19,9 @@ from forewarn.core.registry import GroupForgotten, Registry, StateRestored
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.store.port import Commit, Contents, StoreUnusable
+from forewarn.store.sql import schema as s
+from forewarn.store.sql.write import COPIED
 from forewarn.store.sqlite import check
-from forewarn.store.sqlite import schema as s
-from forewarn.store.sqlite.write import COPIED
 
 Stored: TypeAlias = dict[str, list[tuple[str, Any]]]  # by table, with the group, if any
 

@@ -18,12 +18,12 @@ from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
 from forewarn.store.port import Contents, Copy, RestoreResult, States, StoreUnreadable
+from forewarn.store.sql.schema import SCHEMA_VERSION
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.restore import restore
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from helpers.forked_cli import run_script
 from helpers.state_files import (
     COPIED,

@@ -18,9 +18,9 @@ from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
 from forewarn.store.port import States, Work
+from forewarn.store.sql.schema import SCHEMA_VERSION, metadata
 from forewarn.store.sqlite.connect import migrate_to as migrate
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 NOW = Now(at=1_800_000_000_000_000)
 

@@ -22,8 +22,8 @@ from forewarn.core.history import HistoryWriter, Record, RecordKind
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
 from forewarn.store.port import Commit, HistoryQuery, KeyedRequest, PollSightings
+from forewarn.store.sql.schema import SCHEMA_VERSION
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.store.sqlite.state_file import SqliteFile
 from forewarn.support.instants import to_datetime
 from forewarn.testing import Service

@@ -26,7 +26,7 @@ from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Batch, HistoryQuery, Key, PollSightings
-from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.store.sql.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from forewarn.wire.versions import BY_NAME
 

@@ -19,7 +19,8 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Entry
 from forewarn.store.port import HistoryQuery, PollSightings
-from forewarn.store.sqlite import engine, read
+from forewarn.store.sql import read
+from forewarn.store.sql import store as sql_store
 from forewarn.store.sqlite.engine import SqliteStore
 
 AT = 1_800_000_000_000_000
@@ -171,7 +172,8 @@ def test_among_many_records_what_is_asked_for_is_found_by_an_index(
     large: Path, wanted: HistoryQuery
 ) -> None:
     made = sa.create_engine(f"sqlite:///{large}")
-    text = read.history_statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
+    statement = read.history_statement(wanted, "sqlite")
+    text = statement.compile(made, compile_kwargs={"literal_binds": True})
     made.dispose()
     with sqlite3.connect(large) as connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
@@ -200,7 +202,7 @@ def test_pruning_goes_slice_by_slice_and_lets_commits_in_between(
     """A commit that comes while much is being pruned does not wait for all of it."""
 
     filled(tmp_path / "state.db", 1_000)
-    monkeypatch.setattr(engine, "PRUNE_SLICE", 10)
+    monkeypatch.setattr(sql_store, "PRUNE_SLICE", 10)
 
     async def body() -> None:
         store = SqliteStore(tmp_path / "state.db")

@@ -7,6 +7,7 @@ size. Used for every commit: the statements are SQL texts, so that nothing has t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -58,10 +59,10 @@ _EVENT = (
     "INSERT INTO events (id, group_name, over, cause, body) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET over = excluded.over, body = excluded.body"
 )
-_EVENT_MACHINE = "INSERT OR IGNORE INTO event_machines (machine, event) VALUES (?, ?)"
+_EVENT_MACHINE = "INSERT INTO event_machines (machine, event) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _RECORD = (
-    "INTO history (at, what, who, group_name, event, machine, host, type, cause, note, output,"
-    " answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO history (at, what, who, group_name, event, machine, host, type, cause, note,"
+    " output, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _REGISTRY = {
     (table, key): (
@@ -88,7 +89,8 @@ _SIGHTING = (
 )
 _MACHINE_SIGHTING = (
     "INSERT INTO machine_sightings (machine, polled, version, polls, ignored, answered)"
-    " SELECT name, ?, ?, ?, ?, ? FROM machines WHERE name = ?"  # it may have been removed
+    " SELECT name, CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT),"
+    " CAST(? AS BIGINT) FROM machines WHERE name = ?"  # it may have been removed
     " ON CONFLICT (machine) DO UPDATE SET polled = excluded.polled, version = excluded.version,"
     " polls = excluded.polls, ignored = excluded.ignored, answered = excluded.answered"
 )
@@ -132,31 +134,32 @@ def write(
     """Write commits, the state that they lead to, and their records in the history."""
     _write_commits(connection, commits, before, hosts)
     _write_groups(connection, before, after)
-    _execute_many(connection, _FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
+    execute_many(connection, _FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
     _write_machines(connection, before, after)
     _write_events(connection, commits)
     _write_registry(connection, commits)
     keys = [(c.key.owner, c.key.name, c.key.digest, c.seq, c.at) for c in commits if c.key]
-    _execute_many(connection, _KEY, keys)
+    execute_many(connection, _KEY, keys)
     _write_restored(connection, commits)
 
 
 def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None:
-    _execute_many(connection, _SIGHTING, list(sightings.seen.items()))
+    execute_many(connection, _SIGHTING, list(sightings.seen.items()))
     machines = [
         (m.polled, m.version, m.polls, m.ignored, m.answered, name)
         for name, m in sightings.machines.items()
     ]
-    _execute_many(connection, _MACHINE_SIGHTING, machines)
-    _execute_many(connection, _USE, list(sightings.used.items()))
+    execute_many(connection, _MACHINE_SIGHTING, machines)
+    execute_many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
-    _execute_many(connection, _SERVICE, [item for item in values.items() if item[1] is not None])
+    execute_many(connection, _SERVICE, [item for item in values.items() if item[1] is not None])
     # A record from before a restart stays the first one.
-    _execute_many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
+    firsts = [_row(record) for record in sightings.firsts]
+    execute_many(connection, _RECORD + " ON CONFLICT DO NOTHING", firsts)
 
 
 def write_notify_position(connection: sa.Connection, position: NotifyPosition) -> None:
-    _execute_many(connection, _NOTIFY_POSITION, [(position.name, _encode(position))])
+    execute_many(connection, _NOTIFY_POSITION, [(position.name, _encode(position))])
 
 
 def _write_groups(
@@ -167,7 +170,7 @@ def _write_groups(
         for name, group in after.items()
         if name not in before or _group_fields(group) != _group_fields(before[name])
     ]
-    _execute_many(connection, _GROUP, rows)
+    execute_many(connection, _GROUP, rows)
 
 
 def _write_machines(
@@ -187,9 +190,9 @@ def _write_machines(
                 if machine.gone:
                     gone.append((machine.name,))
         removed += [(machine_name,) for machine_name in rest]
-    _execute_many(connection, _DELETE_MACHINE, removed)
-    _execute_many(connection, _DELETE_MACHINE_SIGHTING, removed + gone)
-    _execute_many(connection, _MACHINE, rows)
+    execute_many(connection, _DELETE_MACHINE, removed)
+    execute_many(connection, _DELETE_MACHINE_SIGHTING, removed + gone)
+    execute_many(connection, _MACHINE, rows)
 
 
 def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
@@ -200,8 +203,8 @@ def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
         if item.what in (Move.RAISE, Move.FAIL):
             machines += [(machine, item.event.id) for machine in item.event.resources]
     rows = [(e.id, e.group, e.status.over, e.cause, _encode(e)) for e in latest.values()]
-    _execute_many(connection, _EVENT, rows)
-    _execute_many(connection, _EVENT_MACHINE, machines)
+    execute_many(connection, _EVENT, rows)
+    execute_many(connection, _EVENT_MACHINE, machines)
 
 
 def _moves(commits: Sequence[Commit]) -> Iterable[EventMoved]:
@@ -242,19 +245,19 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
     for (table, key, name), body in latest.items():
         upsert, delete = _REGISTRY[table, key]
         if body is None:
-            _execute_many(connection, delete, [(name,)])
+            execute_many(connection, delete, [(name,)])
             if table == "tokens":
-                _execute_many(connection, _DELETE_USE, [(name,)])
+                execute_many(connection, _DELETE_USE, [(name,)])
         else:
-            _execute_many(connection, upsert, [(name, body)])
+            execute_many(connection, upsert, [(name, body)])
 
 
 def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> None:
     """Remove the mark of a copy, and store when it was restored."""
     for commit in commits:
         if any(isinstance(put, StateRestored) for put in commit.puts):
-            _execute_many(connection, _SERVICE, [("restored", commit.at)])
-            _execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
+            execute_many(connection, _SERVICE, [("restored", commit.at)])
+            execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
 
 
 def _write_commits(
@@ -273,36 +276,39 @@ def _write_commits(
         bodies.append((commit.seq, commit.at, _encode(stored)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
         if accepted is not None:  # later commits have the right time already
-            _execute_many(connection, _COMMIT, bodies)
-            _execute_many(connection, "INSERT " + _RECORD, records)
+            execute_many(connection, _COMMIT, bodies)
+            execute_many(connection, _RECORD, records)
             bodies, records = [], []
             _accept_clock(connection, commit, accepted)
-    _execute_many(connection, _COMMIT, bodies)
-    _execute_many(connection, "INSERT " + _RECORD, records)
+    execute_many(connection, _COMMIT, bodies)
+    execute_many(connection, _RECORD, records)
 
 
 def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAccepted) -> None:
     """Set the time to that of this commit. Everything stored with a later time was dated by a clock
     that was ahead, and is moved back by the error."""
-    _execute_many(connection, _SERVICE, [("served_until", commit.at), ("lost", commit.lost)])
+    execute_many(connection, _SERVICE, [("served_until", commit.at), ("lost", commit.lost)])
     now, error = commit.at, accepted.before - commit.at
     if error <= 0:
         return
     correction = Correction(now, error)
     rows = connection.exec_driver_sql(
-        "SELECT id, body FROM events WHERE over AND id IN"
-        " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
+        _in_dialect(
+            connection,
+            "SELECT id, body FROM events WHERE over AND id IN"
+            " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
+        ),
         (now,),
     ).all()
     corrected = [(_encode(correction.event(_event.decode(body))), id) for id, body in rows]
-    _execute_many(connection, "UPDATE events SET body = ? WHERE id = ?", corrected)
+    execute_many(connection, "UPDATE events SET body = ? WHERE id = ?", corrected)
     for table, column in _TIMES:
-        _execute_many(
+        execute_many(
             connection,
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > ?",
             [(error, now)],
         )
-    _execute_many(
+    execute_many(
         connection,
         "UPDATE service SET value = value - ? WHERE key = 'restored' AND value > ?",
         [(error, now)],
@@ -331,6 +337,18 @@ def _row(record: Record) -> Row:
     )
 
 
-def _execute_many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> None:
-    if rows:
-        connection.exec_driver_sql(statement, list(rows))
+def execute_many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> int:
+    """Run a statement, with `?` for each value, once for each row. Returns how many rows of the
+    table it concerned."""
+    if not rows:
+        return 0
+    return connection.exec_driver_sql(_in_dialect(connection, statement), list(rows)).rowcount
+
+
+def _in_dialect(connection: sa.Connection, statement: str) -> str:
+    return statement if connection.dialect.paramstyle == "qmark" else _with_percent(statement)
+
+
+@cache
+def _with_percent(statement: str) -> str:
+    return statement.replace("?", "%s")

@@ -3,16 +3,28 @@ does not replay them; a test checks that replaying gives the same."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 SCHEMA_VERSION = "0002"  # the newest revision in migrations/versions
 
 metadata = sa.MetaData()
 
+# 64 bits everywhere; SQLite numbers the rows of a table only if the type is called INTEGER.
+Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# PostgreSQL compares texts by the rules of a language unless it is told not to.
+Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def _partial_index(name: str, *columns: str, where: Any, unique: bool = False) -> sa.Index:
+    return sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
 commits = sa.Table(
     "commits",
     metadata,
-    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seq", Number, primary_key=True, autoincrement=False),
     sa.Column("at", sa.BigInteger, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
@@ -20,16 +32,16 @@ commits = sa.Table(
 groups = sa.Table(
     "groups",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 machines = sa.Table(
     "machines",
     metadata,
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("ordinal", Number, primary_key=True),
+    sa.Column("name", Text, nullable=False, unique=True),
+    sa.Column("group_name", Text, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
@@ -37,11 +49,11 @@ machines = sa.Table(
 events = sa.Table(
     "events",
     metadata,
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("id", sa.Text, nullable=False, unique=True),
-    sa.Column("group_name", sa.Text, nullable=False),
+    sa.Column("ordinal", Number, primary_key=True),
+    sa.Column("id", Text, nullable=False, unique=True),
+    sa.Column("group_name", Text, nullable=False),
     sa.Column("over", sa.Boolean, nullable=False),
-    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("cause", Text, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Index("events_by_group", "group_name", "over", "ordinal"),
     sa.Index("events_by_cause", "cause", "ordinal"),
@@ -51,35 +63,35 @@ events = sa.Table(
 hosts = sa.Table(
     "hosts",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 rollouts = sa.Table(
     "rollouts",
     metadata,
-    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("id", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 halts = sa.Table(
     "halts",
     metadata,
-    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("id", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 tokens = sa.Table(
     "tokens",
     metadata,
-    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("id", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 configurations = sa.Table(
     "configurations",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
@@ -87,12 +99,12 @@ configurations = sa.Table(
 keys = sa.Table(
     "keys",
     metadata,
-    sa.Column("owner", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("owner", Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
+    sa.Column("digest", Text, nullable=False),
+    sa.Column("seq", Number, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Integer),
+    sa.Column("status", Number),
     sa.Column("answer", sa.LargeBinary),
     sa.Index("keys_by_commit", "seq"),
 )
@@ -102,22 +114,22 @@ keys = sa.Table(
 history = sa.Table(
     "history",
     metadata,
-    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("seq", Number, primary_key=True),
     sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("what", sa.Text, nullable=False),
-    sa.Column("who", sa.Text, nullable=False),
-    sa.Column("group_name", sa.Text),
-    sa.Column("event", sa.Text),
-    sa.Column("machine", sa.Text),
-    sa.Column("host", sa.Text),
-    sa.Column("type", sa.Text),
-    sa.Column("cause", sa.Text),
-    sa.Column("note", sa.Text, nullable=False),
-    sa.Column("output", sa.Text),
-    sa.Column("answer", sa.Text),
+    sa.Column("what", Text, nullable=False),
+    sa.Column("who", Text, nullable=False),
+    sa.Column("group_name", Text),
+    sa.Column("event", Text),
+    sa.Column("machine", Text),
+    sa.Column("host", Text),
+    sa.Column("type", Text),
+    sa.Column("cause", Text),
+    sa.Column("note", Text, nullable=False),
+    sa.Column("output", Text),
+    sa.Column("answer", Text),
     sa.Index("history_by_time", "at"),
     *(
-        sa.Index(f"history_by_{name}", column, "at", sqlite_where=sa.column(column).is_not(None))
+        _partial_index(f"history_by_{name}", column, "at", where=sa.column(column).is_not(None))
         for name, column in (
             ("event", "event"),
             ("group", "group_name"),
@@ -125,7 +137,7 @@ history = sa.Table(
             ("machine", "machine"),
         )
     ),
-    sa.Index("history_seen_once", "event", unique=True, sqlite_where=sa.text("what = 'seen'")),
+    _partial_index("history_seen_once", "event", where=sa.text("what = 'seen'"), unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -133,8 +145,8 @@ history = sa.Table(
 event_machines = sa.Table(
     "event_machines",
     metadata,
-    sa.Column("machine", sa.Text, primary_key=True),
-    sa.Column("event", sa.Text, primary_key=True),
+    sa.Column("machine", Text, primary_key=True),
+    sa.Column("event", Text, primary_key=True),
     sqlite_with_rowid=False,
 )
 
@@ -142,7 +154,7 @@ event_machines = sa.Table(
 sightings = sa.Table(
     "sightings",
     metadata,
-    sa.Column("group_name", sa.Text, primary_key=True),
+    sa.Column("group_name", Text, primary_key=True),
     sa.Column("seen", sa.BigInteger, nullable=False),
 )
 
@@ -150,11 +162,11 @@ sightings = sa.Table(
 machine_sightings = sa.Table(
     "machine_sightings",
     metadata,
-    sa.Column("machine", sa.Text, primary_key=True),
+    sa.Column("machine", Text, primary_key=True),
     sa.Column("polled", sa.BigInteger, nullable=False),
-    sa.Column("version", sa.Text, nullable=False),
-    sa.Column("polls", sa.Integer, nullable=False),
-    sa.Column("ignored", sa.Integer, nullable=False),
+    sa.Column("version", Text, nullable=False),
+    sa.Column("polls", Number, nullable=False),
+    sa.Column("ignored", Number, nullable=False),
     sa.Column("answered", sa.BigInteger),
     sqlite_with_rowid=False,
 )
@@ -163,7 +175,7 @@ machine_sightings = sa.Table(
 token_uses = sa.Table(
     "token_uses",
     metadata,
-    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("id", Text, primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
 )
 
@@ -171,7 +183,7 @@ token_uses = sa.Table(
 notify_positions = sa.Table(
     "notify_positions",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
@@ -179,6 +191,6 @@ notify_positions = sa.Table(
 service = sa.Table(
     "service",
     metadata,
-    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("key", Text, primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )

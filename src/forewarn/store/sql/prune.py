@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from forewarn.core import Event, Time
 from forewarn.core.history import RecordKind
 from forewarn.store.port import Mark
-from forewarn.store.sqlite import schema as s
+from forewarn.store.sql import schema as s
+from forewarn.store.sql.write import execute_many
 
 _ENDS = frozenset(what.value for what in RecordKind if what.ends)
 _event = msgspec.json.Decoder(Event)
@@ -46,11 +47,12 @@ def prune_history(
             event = None if row.body is None else _event.decode(row.body)
             if event is None or (event.status.over and not keeps(event)):
                 over[row.event] = event
-    removed = _delete(connection, "DELETE FROM history WHERE seq = ?", about_no_event)
-    removed += _delete(connection, "DELETE FROM history WHERE event = ?", [(id,) for id in over])
+    ids = [(id,) for id in over]
     machines = [(name, id) for id, event in over.items() if event for name in event.resources]
-    _delete(connection, "DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
-    _delete(connection, "DELETE FROM events WHERE id = ?", [(id,) for id in over])
+    removed = execute_many(connection, "DELETE FROM history WHERE seq = ?", about_no_event)
+    removed += execute_many(connection, "DELETE FROM history WHERE event = ?", ids)
+    execute_many(connection, "DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
+    execute_many(connection, "DELETE FROM events WHERE id = ?", ids)
     return removed, (records[-1].at, records[-1].seq) if len(records) == slice else None
 
 
@@ -68,7 +70,3 @@ def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: i
     connection.execute(s.commits.delete().where(c.seq <= last))
     connection.execute(s.keys.delete().where(s.keys.c.seq <= last))
     return bool(last == oldest[-1].seq)
-
-
-def _delete(connection: sa.Connection, statement: str, rows: list[tuple[Any, ...]]) -> int:
-    return connection.exec_driver_sql(statement, rows).rowcount if rows else 0

@@ -23,7 +23,7 @@ from forewarn.core.registry import Registry
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.store.port import HistoryQuery
-from forewarn.store.sqlite import schema as s
+from forewarn.store.sql import schema as s
 
 _group = msgspec.json.Decoder(Group)
 _machine = msgspec.json.Decoder(Machine)
@@ -76,7 +76,8 @@ def last_commit(connection: sa.Connection) -> int:
     return connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
 
 
-def history_statement(query: HistoryQuery) -> sa.Select[Any]:
+def history_statement(query: HistoryQuery, dialect: str) -> sa.Select[Any]:
+    """Return the statement for a query, in the SQL of `dialect`."""
     h, em = s.history.c, s.event_machines.c
     statement = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
         s.history, s.events, s.events.c.id == h.event, isouter=True
@@ -92,8 +93,7 @@ def history_statement(query: HistoryQuery) -> sa.Select[Any]:
         if value is not None:
             statement = statement.where(column == value)
     if query.groups is not None:  # as one value: a statement has a limited number of them
-        names = sa.func.json_each(msgspec.json.encode(query.groups).decode()).table_valued("value")
-        statement = statement.where(h.group_name.in_(sa.select(names.c.value)))
+        statement = statement.where(_is_one_of(h.group_name, query.groups, dialect))
     if query.what:
         statement = statement.where(h.what.in_([what.value for what in query.what]))
     if query.since is not None:
@@ -109,6 +109,15 @@ def history_statement(query: HistoryQuery) -> sa.Select[Any]:
         return statement.where(h.seq > query.after_seq).order_by(h.seq).limit(query.limit)
     order = (h.at.desc(), h.seq.desc()) if query.newest_first else (h.at, h.seq)
     return statement.order_by(*order).limit(query.limit)
+
+
+def _is_one_of(
+    column: sa.ColumnElement[Any], names: tuple[str, ...], dialect: str
+) -> sa.ColumnElement[bool]:
+    if dialect == "postgresql":
+        return column == sa.func.any(sa.cast(list(names), sa.ARRAY(sa.Text)))
+    values = sa.func.json_each(msgspec.json.encode(names).decode()).table_valued("value")
+    return column.in_(sa.select(values.c.value))
 
 
 def history_records(rows: Iterable[Any]) -> Iterator[Record]:
