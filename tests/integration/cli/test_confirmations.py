@@ -21,6 +21,10 @@ groups:
       - {name: web_0, host: h1}
       - {name: web_1, spot: true}
       - {name: web_2, spot: true}
+  - name: web-b
+    kind: scale-set
+    scale_set: web
+    machines: [{name: web_10}]
 """
 
 WINDOWS = (
@@ -36,8 +40,8 @@ VERBS = {
     ("machine", "fail", "web_0"): "machine web_0 of group web on host h1 would be reported as"
     " failed: a Redeploy starts at once, without notice",
     ("group", "evict", "web"): "2 spot machines of web would be evicted: web_1, web_2",
-    ("group", "scale-in", "web", "--to", "1"): "2 of the 3 machines of web would be deleted, those"
-    " with the highest numbers first",
+    ("group", "scale-in", "web", "--to", "1"): "3 of the 4 machines of web would be deleted:"
+    " web_10, web_2, web_1",
     ("event", "schedule", "Reboot", "web_0", "--ignore-windows"): "Reboot of web_0 would ignore the"
     f" {WINDOWS}",
     ("host", "maintain", "h1", "--ignore-windows"): "maintenance of host h1 (machines web_0) would"
@@ -120,6 +124,12 @@ def test_an_approval_that_ignores_windows_is_asked_about_even_if_the_notice_has_
     monkeypatch.undo()
     assert typed(service, "group", "policy", "web", "--blackout", "none").exit_code == 0
     service.clock.advance("1h")
+
+
+def test_a_scale_in_does_not_count_machines_that_are_being_deleted(service: Service) -> None:
+    assert typed(service, "machine", "delete", "web_10", "--yes").exit_code == 0
+    refused = typed(service, "group", "scale-in", "web", "--count", "1")
+    assert "1 of the 3 machines of web would be deleted: web_2;" in refused.stderr
 
 
 def test_what_does_not_exist_is_refused_as_ever(service: Service) -> None:

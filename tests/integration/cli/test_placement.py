@@ -92,6 +92,7 @@ def test_a_file_that_contradicts_a_move_is_a_conflict_until_somebody_says_who_is
     assert where(service) == ("h3", "h1", False)
     assert sentence in printed(service, "apply", fleet)
     assert where(service) == ("h3", "h1", True)
+    assert "on h3, but a fleet file says h1" in printed(service, "history", "--machine", "db-0")
     for host in ("h1", "h3"):
         answer = refused(service, "host", "maintain", host, "--type", "Reboot")
         assert "db-0 (file: h1, known: h3)" in answer
@@ -111,6 +112,9 @@ def test_an_apply_can_say_who_is_right(
     service: Service, fleet: Path, who: str, host: tuple[str, str, bool]
 ) -> None:
     moved_away(service)
+    plan = printed(service, "apply", fleet, "--placement", who, "--plan")
+    if who == "file":
+        assert f"forewarn apply {fleet} --placement file --if-match " in plan
     printed(service, "apply", fleet, "--placement", who)
     assert where(service) == host
     assert "nothing to change" in printed(service, "apply", fleet, "--placement", who)

@@ -54,7 +54,8 @@ def test_an_apply_that_removes_more_than_a_tenth_has_to_give_the_number(
     plan = applied(service, tmp_path, short, "--plan")
     assert "would be: 11 machines removed" in plan.output
     assert "this plan would be refused: it removes 11 machines, which is more" in plan.output
-    assert "--remove 11" in plan.output
+    assert "if that is intended, pass --remove 11\n" in plan.output
+    assert f"forewarn apply {tmp_path / 'fleet.yaml'} --remove 11 --if-match " in plan.stderr
     refused = applied(service, tmp_path, short)
     assert refused.exit_code == 1
     assert "11 of 100 machines would be removed" in refused.stderr

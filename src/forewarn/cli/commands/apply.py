@@ -114,10 +114,15 @@ def apply(
     if json:
         print_json(difference)
     else:
-        _show(difference, file)
+        chosen = f"{file} --placement {placement}" if placement else str(file)
+        _show(difference, chosen, force=force, remove=remove)
 
 
-def _show(difference: FleetDifference, file: Path) -> None:
+def _show(
+    difference: FleetDifference, chosen: str, *, force: bool = False, remove: int | None = None
+) -> None:
+    """Show what has changed or would change, and how to apply what is planned; `chosen` is the
+    file, with the options that decide what is in the plan."""
     if not difference.total:
         say("nothing to change")
         print_notes(difference.warnings[:SHOWN_ITEMS])
@@ -145,16 +150,21 @@ def _show(difference: FleetDifference, file: Path) -> None:
                 f"conflict: {blocker.what} '{blocker.name}' has an active event:"
                 f" {blocker.type} {blocker.event} ({blocker.status})"
             )
-        say(f"this plan would be refused; to apply it anyway: forewarn apply {file} --force")
+        say("this plan would be refused; if it is to be applied anyway, pass --force")
+        force = True
     if (excess := difference.refused_for) is not None:
         say(
             f"this plan would be refused: it removes {excess.count} machines, which is more than"
-            f" the limit of {excess.allowed}; if that is intended:"
-            f" forewarn apply {file} --remove {excess.count}"
+            f" the limit of {excess.allowed}; if that is intended, pass --remove {excess.count}"
         )
+        remove = excess.count
     if difference.etag:
+        options = f"{' --force' if force else ''}{f' --remove {remove}' if remove else ''}"
         tag = difference.etag.strip('"')
-        say(f"to apply exactly this plan: forewarn apply {file} --if-match {tag}", err=True)
+        say(
+            f"to apply exactly this plan: forewarn apply {chosen}{options} --if-match {tag}",
+            err=True,
+        )
 
 
 def _show_conflicts(difference: FleetDifference) -> None:

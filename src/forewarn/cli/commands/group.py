@@ -175,22 +175,37 @@ def scale_in(
     if (count is None) == (to is None):
         raise typer.BadParameter("pass either --count or --to")
     with service(url) as client:
-        if not yes and (members := _members(client, name)):
-            leaving = len(members) - (to or 0) if count is None else count
-            confirm(
-                f"{leaving} of the {counted(len(members), 'machine')} of {name} would be deleted,"
-                " those with the highest numbers first",
-            )
+        if not yes:
+            members = _deletable(client, name)
+            leaving = count if count is not None else len(members) - (to or 0)
+            if 0 < leaving <= len(members):  # anything else is refused, or nothing to do
+                names = members[: -leaving - 1 : -1]
+                confirm(
+                    f"{leaving} of the {counted(len(members), 'machine')} of {name} would be"
+                    f" deleted: {listing(names)}"
+                )
         print_outcomes(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
 
 
 def _members(client: ControlClient, name: str) -> list[s.Machine]:
     """Return the machines of a group, or of all groups of a scale set, that exist."""
-    groups = client.groups()
-    named = [g.name for g in groups if g.name == name] or [
-        g.name for g in groups if g.scale_set == name
-    ]
+    named = [group.name for group in client.groups() if name in (group.name, group.scale_set)]
     return [machine for group in named for machine in client.machines(group=group, gone=False)]
+
+
+def _deletable(client: ControlClient, name: str) -> list[str]:
+    """Return the names of those that are not being deleted already, in the order of their
+    numbers."""
+    members = _members(client, name)
+    leaving = {
+        machine
+        for group in {member.group for member in members}
+        for event in client.events(group=group)
+        if event.type in ("Preempt", "Terminate")
+        for machine in event.machines
+    }
+    names = [member.name for member in members if member.name not in leaving]
+    return sorted(names, key=lambda member: (len(member), member))
 
 
 @app.command()
