@@ -42,7 +42,7 @@ def print_steps(steps: Sequence[r.Step]) -> None:
 
 def wait_text(wait: r.Wait) -> str:
     """Return what lanes wait for: of one, with its name; of several, as a sum with examples."""
-    if wait.kind in ("turn", "wave", "deadline") or not wait.lanes:
+    if wait.kind in ("turn", "wave", "deadline", "halt") or not wait.lanes:
         return wait.message
     if wait.count == 1:
         return f"{wait.lanes[0]}: {wait.message}"

@@ -120,11 +120,11 @@ class HaltedMachines:
         self._halts = [h for h in now.halts if not h.groups or group.name in h.groups]
         self._machines: dict[str, frozenset[str]] = {}  # by the id of a halt
 
-    def covering(self, event: Event) -> Iterator[Halt]:
-        """Yield the halts because of which the event does not start."""
+    def covering(self, machines: Iterable[str]) -> Iterator[Halt]:
+        """Yield the halts because of which nothing starts for these machines of the group."""
         for halt in self._halts:
             everywhere = not halt.label and not halt.host_label
-            if everywhere or not self.machines(halt).isdisjoint(event.resources):
+            if everywhere or not self.machines(halt).isdisjoint(machines):
                 yield halt
 
     def machines(self, halt: Halt) -> frozenset[str]:
@@ -141,7 +141,7 @@ class HaltedMachines:
 
     def stop(self, event: Event) -> bool:
         """Is there such a halt?"""
-        return bool(self._halts) and any(True for _ in self.covering(event))
+        return bool(self._halts) and any(True for _ in self.covering(event.resources))
 
 
 _selector = lru_cache(maxsize=256)(parse)  # of halts, which are read for every decision
@@ -157,7 +157,7 @@ def halt_holds(event: Event, halted: HaltedMachines) -> list[Hold]:
             since=max(event.raised_at, halt.at),
             unblocked_by=f"an operator, by releasing halt {halt.id}",
         )
-        for halt in halted.covering(event)
+        for halt in halted.covering(event.resources)
     ]
 
 

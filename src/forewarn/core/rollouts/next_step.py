@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from forewarn.core.events import MAX_NOTICE, Event, Status
+from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import (
     Configurations,
@@ -251,16 +252,22 @@ class _Decision:
         turn = self._waiting_in(wave)
         if turn and free > len(ready) and self.rollout.running:
             self._confirm(wave)
-        late: list[int] = []  # lanes that may start only after the deadline, and take no place
+        # Lanes that are halted, or may start only after the deadline, take no place.
+        halted: dict[tuple[Halt, ...], list[int]] = {}
+        late: list[int] = []
         in_turn: list[int] = []
         for number in (*ready, *turn):
-            if free and self._late(progress.lanes[number]):
+            if free and (halts := self._halts(progress.lanes[number])):
+                halted.setdefault(halts, []).append(number)
+            elif free and self._late(progress.lanes[number]):
                 late.append(number)
             elif free:
                 self._announce_next(progress.lanes[number])
                 free -= 1
             else:
                 in_turn.append(number)
+        for halts, numbers in halted.items():
+            self._wait_for_release(halts, numbers)
         self._wait_for_windows(late)
         self._wait_for_turn(in_turn)
         self._wait_for_wave(wave, len(progress.waiting) - len(turn))
@@ -274,6 +281,12 @@ class _Decision:
         if self.now.at < deadline:
             self._wakes.append(deadline)
         return self._appointment is None
+
+    def _halts(self, lane: LaneProgress) -> tuple[Halt, ...]:
+        """Return the halts because of which the lane's next step is not announced."""
+        if not self.now.halts or not self.rollout.running or lane.next is None:
+            return ()
+        return self.progress.halts_of(lane.next.step, self.now)
 
     def _late(self, lane: LaneProgress) -> bool:
         """Do windows and blackouts let the lane's next step start, but only after the deadline?"""
@@ -501,20 +514,40 @@ class _Decision:
             return
         self._announce.append(lane.next.step)
 
+    def _wait_for_release(self, halts: Sequence[Halt], numbers: Sequence[int]) -> None:
+        """Report lanes whose next steps are announced when these halts have been released."""
+        by = [f"{halt.by}: {halt.note}" if halt.note else halt.by for halt in halts]
+        reason = f"halted by {listing(by)}"
+        self._waits.append(
+            Wait(
+                kind=WaitKind.HALT,
+                lane=self.rollout.lanes[numbers[0]].name,
+                count=len(numbers),
+                reason=reason,
+                message=f"{self._names(numbers)}: {reason}; nothing is announced until the release",
+                since=max(self.rollout.created_at, *(halt.at for halt in halts)),
+                unblocked_by="an operator, by releasing halt"
+                f" {listing([halt.id for halt in halts])}",
+            )
+        )
+
+    def _names(self, numbers: Sequence[int]) -> str:
+        """Name the first of these lanes, and count the others."""
+        more = f" and {len(numbers) - 1} more" if numbers[1:] else ""
+        return self.rollout.lanes[numbers[0]].name + more
+
     def _wait_for_windows(self, numbers: Sequence[int]) -> None:
         """Report lanes that may start only after the deadline."""
         if not numbers or self.rollout.deadline is None:
             return
-        first = self.rollout.lanes[numbers[0]].name
-        more = numbers[1:]
-        names, they = (f"{first} and {len(more)} more", "them") if more else (first, "it")
+        they = "them" if numbers[1:] else "it"
         self._waits.append(
             Wait(
                 kind=WaitKind.DEADLINE,
-                lane=first,
+                lane=self.rollout.lanes[numbers[0]].name,
                 count=len(numbers),
-                message=f"{names}: windows and blackouts let {they} start only after the deadline,"
-                f" {utc(self.rollout.deadline)}",
+                message=f"{self._names(numbers)}: windows and blackouts let {they} start only after"
+                f" the deadline, {utc(self.rollout.deadline)}",
                 since=self.now.at,
                 until=self.rollout.deadline,
                 unblocked_by="changing the windows and blackouts; or start another rollout for"
@@ -525,15 +558,13 @@ class _Decision:
     def _wait_for_turn(self, numbers: Sequence[int]) -> None:
         if not numbers:
             return
-        first = self.rollout.lanes[numbers[0]].name
-        names = first + (f" and {len(numbers) - 1} more" if numbers[1:] else "")
         self._waits.append(
             Wait(
                 kind=WaitKind.TURN,
-                lane=first,
+                lane=self.rollout.lanes[numbers[0]].name,
                 count=len(numbers),
-                message=f"{names}: waiting, because at most {self.rollout.at_once} may be in"
-                " progress at once",
+                message=f"{self._names(numbers)}: waiting, because at most {self.rollout.at_once}"
+                " may be in progress at once",
                 since=self.rollout.created_at,
                 unblocked_by="the end of a lane in progress",
             )

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core.events import Event, Status
+from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Action, Lane, Rollout, Step, Work
 from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows.model import MaintenanceConfiguration
@@ -43,6 +44,7 @@ class WaitKind(enum.Enum):
     BAKE = "bake"
     GATE = "gate"
     WINDOW = "window"
+    HALT = "halt"
     CANCELLED = "cancelled"
     TURN = "turn"
     WAVE = "wave"
@@ -187,11 +189,13 @@ class RolloutProgress:
         configurations_of: Callable[[Step], Configurations] = lambda _: (),
         excluded: Callable[[Step], bool] = lambda _: False,
         on_host: Callable[[str], HostState] = lambda _: HostState(),
+        halts_of: Callable[[Step, Now], tuple[Halt, ...]] = lambda _, __: (),
     ) -> None:
         """`on_host` is asked about hosts that are kept empty for work on them."""
         self.rollout = rollout
         self.work = {work.host: work for work in rollout.work}
         self.on_host = on_host
+        self.halts_of = halts_of
         self.configurations_of = configurations_of
         self.excluded = excluded
         self.events = {cause: list(caused) for cause, caused in events.items()}

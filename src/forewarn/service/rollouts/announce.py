@@ -13,6 +13,7 @@ import msgspec
 
 from forewarn.core import Refused
 from forewarn.core import commands as c
+from forewarn.core.halts import Halt
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import RolloutPut
 from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work
@@ -96,8 +97,10 @@ class Announcer:
             return await self._begin_work(rollout, step)
         for _ in range(ANNOUNCE_TRIES):
             now = self._writer.now()
-            attempt = _Attempt(self._platform, self._hosts, rollout, step)
+            attempt = _Attempt(self._platform, self._hosts, rollout, step, now.halts)
             step_machines = self.step_machines(rollout)
+            if now.halts and step_machines.halts(step, now):
+                return AnnounceResult.STOPPED
             machines = tuple(step_machines.present(step))
             if not machines:
                 return AnnounceResult.OVERTAKEN  # they have left since the step was planned
@@ -113,9 +116,12 @@ class Announcer:
 
     async def _begin_work(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
         """Cordon a host that is to be emptied, and record this."""
+        now = self._writer.now()
+        if now.halts and self.step_machines(rollout).halts(step, now):
+            return AnnounceResult.STOPPED
 
         def plan(states: States) -> CommitPlan | Refused:
-            if step_problem(states, rollout, step):
+            if step_problem(states, rollout, step, now.halts):
                 return STOPPED
             if refused := known_check(step.host)(states):
                 return refused
@@ -133,19 +139,29 @@ class Announcer:
         return done if isinstance(done, Refused) else AnnounceResult.OVERTAKEN
 
 
-def step_problem(states: States, rollout: Rollout, step: Step) -> Refused | None:
-    """Return why a rollout no longer wants a step: it was paused, aborted, or the step skipped."""
+def step_problem(
+    states: States, rollout: Rollout, step: Step, halts: tuple[Halt, ...]
+) -> Refused | None:
+    """Return why a rollout no longer wants a step: it was paused, aborted, or the step skipped; or
+    other halts are in effect than those under which it was decided on, so it is decided again."""
     current = states.registry.rollouts.get(rollout.id)
     wanted = current is not None and current.running and step.cause not in current.skipped
-    return None if wanted else STOPPED
+    return None if wanted and tuple(states.registry.halts.values()) == halts else STOPPED
 
 
 class _Attempt:
     """One attempt to announce a step."""
 
-    def __init__(self, platform: Platform, hosts: Hosts, rollout: Rollout, step: Step) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        hosts: Hosts,
+        rollout: Rollout,
+        step: Step,
+        halts: tuple[Halt, ...],
+    ) -> None:
         self._platform, self._hosts = platform, hosts
-        self._rollout, self._step = rollout, step
+        self._rollout, self._step, self._halts = rollout, step, halts
         self.committing = False  # it has come as far as the commit
 
     async def announce(
@@ -173,7 +189,7 @@ class _Attempt:
         self.committing = True
         group, cause = self._step.group, self._step.cause
         active = bool(group) and any(event.cause == cause for event in states[group].events)
-        return STOPPED if active else step_problem(states, self._rollout, self._step)
+        return STOPPED if active else step_problem(states, self._rollout, self._step, self._halts)
 
     async def _raise(self, machines: tuple[str, ...], when: StartTime) -> Outcomes | Refused:
         rollout = self._rollout

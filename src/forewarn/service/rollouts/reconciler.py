@@ -21,6 +21,8 @@ from forewarn.core.registry import (
     ClockAccepted,
     ConfigurationPut,
     ConfigurationRemoved,
+    HaltPut,
+    HaltReleased,
     RolloutPut,
     RolloutRemoved,
 )
@@ -153,7 +155,7 @@ class RolloutReconciler:
                 case ClockAccepted(before=before):
                     self._correct(Correction(commit.at, before - commit.at))
                     touched |= dict.fromkeys(self._tracked)
-                case ConfigurationPut() | ConfigurationRemoved():
+                case ConfigurationPut() | ConfigurationRemoved() | HaltPut() | HaltReleased():
                     touched |= dict.fromkeys(self._tracked)
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:
                     self._track(rollout)
@@ -411,6 +413,7 @@ class _Tracked:
             partial(self._announcer.configurations_of, rollout),
             machines.excluded,
             machines.on_host,
+            machines.halts,
         )
 
     @property
@@ -422,7 +425,7 @@ class _Tracked:
             self.rebuild(rollout, self.events)
         machines = self._announcer.step_machines(rollout, self.lanes.read)
         self.progress.machines_of, self.progress.excluded = machines.present, machines.excluded
-        self.progress.on_host = machines.on_host
+        self.progress.on_host, self.progress.halts_of = machines.on_host, machines.halts
         return decide(self.progress, self.gate_answers, now)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from forewarn.core import Group, Now, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.deciding.configurations import configurations_for
+from forewarn.core.deciding.holds import HaltedMachines
+from forewarn.core.halts import Halt
 from forewarn.core.registry import HostPut
 from forewarn.core.rollouts.lanes import crowding
 from forewarn.core.rollouts.model import Action, Rollout, Step
@@ -38,6 +40,7 @@ class StepMachines:
         self._excluded = Excluded(rollout.exclusions) if rollout.exclusions else None
         self._on_read = on_read
         self._staying: dict[str, frozenset[str]] = {}
+        self._halted: dict[str, HaltedMachines] = {}
 
     def present(self, step: Step) -> Sequence[str]:
         """Return the machines that a step has now, without those that are gone, being deleted or
@@ -103,15 +106,29 @@ class StepMachines:
         """Return the configurations that maintenance of these machines has to obey."""
         if self._rollout.ignore_windows:
             return ()
-        by_group: dict[str, list[str]] = {}
-        for machine in machines:
-            by_group.setdefault(self._machine_index.group_of(machine) or "", []).append(machine)
         found = (
             configurations_for(self._store.groups[name], names, now)
-            for name, names in by_group.items()
-            if name
+            for name, names in self._by_group(machines).items()
         )
         return tuple(dict.fromkeys(item for configurations in found for item in configurations))
+
+    def halts(self, step: Step, now: Now) -> tuple[Halt, ...]:
+        """Return the halts because of which a step is not announced: of the whole fleet, of its
+        host, or of one of its machines."""
+        covering = {h.id: h for h in now.halts if not h.partial or _is_of_host(h, step.host, now)}
+        if len(covering) < len(now.halts):
+            for name, machines in self._by_group(self.present(step)).items():
+                if name not in self._halted:
+                    self._halted[name] = HaltedMachines(self._store.groups[name], now)
+                covering |= {halt.id: halt for halt in self._halted[name].covering(machines)}
+        return tuple(covering.values())
+
+    def _by_group(self, machines: Iterable[str]) -> dict[str, list[str]]:
+        by_group: dict[str, list[str]] = {}
+        for machine in machines:
+            if group := self._machine_index.group_of(machine):
+                by_group.setdefault(group, []).append(machine)
+        return by_group
 
     def configurations_by_cause(self, rollout: Rollout, now: Now) -> dict[str, Configurations]:
         """Return the configurations of all steps of a rollout that have any."""
@@ -183,6 +200,13 @@ def touched_by(commit: Commit) -> Touched:
                     if event.status is not Status.SCHEDULED:
                         machines.update(event.resources)
     return Touched(frozenset(machines), frozenset(hosts))
+
+
+def _is_of_host(halt: Halt, host: str, now: Now) -> bool:
+    """Does a halt cover a host, whatever is on it?"""
+    if halt.groups or halt.label:
+        return False
+    return host in now.halted_hosts.get(halt.host_label, ())
 
 
 def _staying(group: Group) -> frozenset[str]:

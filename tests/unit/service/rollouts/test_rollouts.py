@@ -281,7 +281,7 @@ def test_time_does_not_pass_while_a_driver_is_asked() -> None:
         assert [(e.raised_at - began) // MINUTE for e in reversed(events)] == [0, 25]
 
 
-@pytest.mark.parametrize("verb", ["pause", "abort"])
+@pytest.mark.parametrize("verb", ["pause", "abort", "halt"])
 def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
     class Slow(SimulatedDriver):
         def __init__(self) -> None:
@@ -300,7 +300,11 @@ def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
             started = await service._session.node.rollouts.start(wanted())
             assert isinstance(started, RolloutReport)
             await driver.asked.wait()
-            await getattr(service._session.node.rollouts, verb)(started.rollout.id, "test")
+            node = service._session.node
+            if verb == "halt":
+                await node.halts.place(by="test", groups=["web"])
+            else:
+                await getattr(node.rollouts, verb)(started.rollout.id, "test")
             driver.answer.set()
 
         service._session.run(switch_meanwhile())
@@ -852,15 +856,76 @@ def test_an_announced_step_that_something_holds_until_the_deadline_is_withdrawn(
     service: Service,
 ) -> None:
     node = service._session.node
-    halt = service._session.run(node.halts.place(by="test"))
-    assert not isinstance(halt, Refused)
     id = start(service, deadline=node.writer.now().at + 50 * MINUTE)
+    halt(service)
     assert "its Reboot is announced" in waits(service, id)
     service.clock.advance("1h")
     assert state(service, id) == "expired"
     (event,) = past(service)
     assert event.status is Status.WITHDRAWN
     assert "the deadline of the rollout has passed" in event.ending
+
+
+def halt(service: Service, **scope: Any) -> str:
+    placed = service._session.run(service._session.node.halts.place(by="test", **scope))
+    assert not isinstance(placed, Refused), placed.message
+    return placed.halt.id
+
+
+def release(service: Service, id: str) -> None:
+    service._session.run(service._session.node.halts.release(id, "test"))
+    service._session.settle()
+
+
+def test_nothing_is_announced_while_the_fleet_is_halted(service: Service) -> None:
+    first = start(service)
+    id = halt(service, note="smoke")
+    second = start(service, groups=("db",))
+    hosts = start(
+        service, type=EventType.FREEZE, works=True, selection=Selection(hosts=("h2", "h3"))
+    )
+    service.clock.advance("3h")
+    assert [(e.resources, e.status) for e in active(service)] == [(("web_0",), Status.SCHEDULED)]
+    assert not cordoned(service)
+    assert "its Reboot is announced" in waits(service, first)  # before the halt
+    halted = "halted by test: smoke; nothing is announced until the release"
+    assert f"db: {halted}" in waits(service, second)
+    assert f"h2 and 1 more: {halted}" in waits(service, hosts)
+    explained = service._session.run(service._session.node.rollouts.explain(second))
+    assert not isinstance(explained, Refused)
+    (wait,) = explained.waits
+    assert id in wait.group.examples[0].unblocked_by
+    release(service, id)
+    service.clock.advance("3h")
+    assert [state(service, id) for id in (first, second)] == ["done", "done"]
+    assert cordoned(service) == {"h2"}
+
+
+def test_a_lane_that_is_halted_keeps_nobody_else_waiting(service: Service) -> None:
+    id = halt(service, groups=("web",))
+    rollout = start(service, groups=("web", "db"))
+    service.clock.advance("2h")
+    assert {(e.group, e.status) for e in past(service)} == {("db", Status.FINISHED)}
+    assert "web: halted by test; nothing is announced until the release" in waits(service, rollout)
+    assert state(service, rollout) == "running"
+    release(service, id)
+    assert [event.resources for event in active(service)] == [("web_0",)]
+    service.clock.advance("2h")
+    assert state(service, rollout) == "done"
+
+
+def test_what_its_window_closes_on_while_it_is_halted_is_announced_after_the_release(
+    service: Service,
+) -> None:
+    opens = to_datetime(service._session.node.writer.now().at + 20 * MINUTE)
+    closes = to_datetime(service._session.node.writer.now().at + 40 * MINUTE)
+    rollout = start(service, windows=(parse_window(f"{opens:%H:%M}-{closes:%H:%M}"),))
+    id = halt(service)
+    service.clock.advance("1h")
+    assert active(service) == []
+    assert "halted by test" in waits(service, rollout)
+    release(service, id)
+    assert [event.resources for event in active(service)] == [("web_0",)]
 
 
 def test_a_lane_that_may_start_only_after_the_deadline_keeps_nobody_else_waiting(
