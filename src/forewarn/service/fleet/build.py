@@ -139,8 +139,7 @@ class FleetBuilder:
                 where = (*at, "machines", index)
                 if machine.host:
                     self._hosts.setdefault(machine.host, (*where, "host"))
-                with self._problems.collected():
-                    machines.append(self._machine(index, machine, entry.name, scale_set, where))
+                machines.append(self._machine(index, machine, entry.name, scale_set, where))
         policy = Policy()
         with self._problems.collected():
             policy = _policy(entry.policy, (*at, "policy"), entry.kind)
@@ -201,13 +200,32 @@ class FleetBuilder:
     def _machine(
         self, index: int, entry: e.MachineEntry, group: str, scale_set: str, at: Where
     ) -> Machine:
-        name = entry.name
-        check_name(name, (*at, "name"))
+        with self._problems.collected():
+            self._check_member(entry.name, index, group, scale_set, (*at, "name"))
+        if entry.labels:
+            with self._problems.collected():
+                _check_labels(entry.labels, at)
+        if len(entry.tags) > MAX_TAGS:
+            message = f"there are {len(entry.tags)} tags; at most {MAX_TAGS} are allowed"
+            self._problems.add(FleetError(message, (*at, "tags")))
+        return Machine(
+            name=entry.name,
+            addresses=tuple(self._addresses_of(entry, at)),
+            host=entry.host,
+            spot=entry.spot,
+            computer_name=entry.computer_name,
+            vm_id=self._vm_id(entry, (*at, "vm_id")),
+            tags=entry.tags,
+            labels=entry.labels,
+            update_domain=self._domain(entry.update_domain, index, at, "update_domain"),
+            fault_domain=self._domain(entry.fault_domain, index, at, "fault_domain"),
+        )
+
+    def _check_member(self, name: str, index: int, group: str, scale_set: str, at: Where) -> None:
+        check_name(name, at)
         if name in self._names:
             other = self._names[name]
-            raise FleetError(
-                f"machine '{name}' occurs twice: group '{other}' has it", (*at, "name")
-            )
+            raise FleetError(f"machine '{name}' occurs twice: group '{other}' has it", at)
         self._names[name] = group
         if scale_set and not (
             name.startswith(scale_set) and MEMBER.fullmatch(name, len(scale_set))
@@ -215,60 +233,55 @@ class FleetBuilder:
             raise FleetError(
                 f"'{name}': a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
                 " (a number below 1,000,000,000, without leading zeros)",
-                (*at, "name"),
+                at,
             )
-        if entry.labels:
-            _check_labels(entry.labels, at)
-        if entry.vm_id and not _GUID.fullmatch(entry.vm_id):
-            raise FleetError(
-                f"'{entry.vm_id[:MAX_NAME]}' is not a GUID; write it like"
-                " 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7, or leave it out",
-                (*at, "vm_id"),
-            )
-        if len(entry.tags) > MAX_TAGS:
-            raise FleetError(
-                f"there are {len(entry.tags)} tags; at most {MAX_TAGS} are allowed", (*at, "tags")
-            )
-        vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, name))
-        if (other := self._ids.setdefault(vm_id.lower(), name)) != name:
-            raise FleetError(
-                f"vm_id '{vm_id}' occurs twice: machine '{other}' has it", (*at, "vm_id")
-            )
-        return Machine(
-            name=name,
-            addresses=tuple(self._addressed(entry, at)),
-            host=entry.host,
-            spot=entry.spot,
-            computer_name=entry.computer_name,
-            vm_id=vm_id,
-            tags=entry.tags,
-            labels=entry.labels,
-            update_domain=_domain(entry.update_domain, index, at, "update_domain"),
-            fault_domain=_domain(entry.fault_domain, index, at, "fault_domain"),
-        )
 
-    def _addressed(self, entry: e.MachineEntry, at: Where) -> Iterator[str]:
+    def _vm_id(self, entry: e.MachineEntry, at: Where) -> str:
+        """Return the given id, or one that is derived from the machine's name."""
+        if entry.vm_id and not _GUID.fullmatch(entry.vm_id):
+            message = (
+                f"'{entry.vm_id[:MAX_NAME]}' is not a GUID; write it like"
+                " 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7, or leave it out"
+            )
+            self._problems.add(FleetError(message, at))
+            return ""
+        vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, entry.name))
+        if (other := self._ids.setdefault(vm_id.lower(), entry.name)) != entry.name:
+            message = f"vm_id '{vm_id}' occurs twice: machine '{other}' has it"
+            self._problems.add(FleetError(message, at))
+        return vm_id
+
+    def _domain(self, value: int | None, index: int, at: Where, key: str) -> int:
+        """Return the given domain, or one by position, so that machines are spread over domains."""
+        if value is None:
+            return index % DEFAULT_DOMAINS
+        if not 0 <= value <= MAX_DOMAIN:
+            message = f"must be from 0 to {MAX_DOMAIN}, not {value}"
+            self._problems.add(FleetError(message, (*at, key)))
+        return value
+
+    def _addresses_of(self, entry: e.MachineEntry, at: Where) -> Iterator[str]:
         count = len(entry.addresses) + bool(entry.address)
         if count > MAX_ADDRESSES:
-            raise FleetError(
-                f"there are {count} addresses; at most {MAX_ADDRESSES} are allowed",
-                (*at, "addresses"),
-            )
+            message = f"there are {count} addresses; at most {MAX_ADDRESSES} are allowed"
+            self._problems.add(FleetError(message, (*at, "addresses")))
+            return
         addresses: list[tuple[str, Where]] = []
         if entry.address:
             addresses.append((entry.address, (*at, "address")))
         addresses += [(text, (*at, "addresses", k)) for k, text in enumerate(entry.addresses)]
-        for text, at_address in addresses:
-            address = _address(text, at_address)
-            if problem := self._address_problem(address):
-                raise FleetError(problem, at_address)
-            if address in self._addresses:
-                other = self._addresses[address]
-                raise FleetError(
-                    f"address '{address}' occurs twice: machine '{other}' has it", at_address
-                )
-            self._addresses[address] = entry.name
-            yield address
+        with self._problems.collected():
+            for text, at_address in addresses:
+                address = _address(text, at_address)
+                if problem := self._address_problem(address):
+                    raise FleetError(problem, at_address)
+                if address in self._addresses:
+                    other = self._addresses[address]
+                    raise FleetError(
+                        f"address '{address}' occurs twice: machine '{other}' has it", at_address
+                    )
+                self._addresses[address] = entry.name
+                yield address
 
 
 def _check_count(kind: GroupKind, count: int, at: Where) -> None:
@@ -282,15 +295,6 @@ def _check_count(kind: GroupKind, count: int, at: Where) -> None:
         )
     if not count:
         raise FleetError("a group must have at least one machine", at)
-
-
-def _domain(value: int | None, index: int, at: Where, key: str) -> int:
-    """Return the given domain, or one by position, so that machines are spread over domains."""
-    if value is None:
-        return index % DEFAULT_DOMAINS
-    if not 0 <= value <= MAX_DOMAIN:
-        raise FleetError(f"must be from 0 to {MAX_DOMAIN}, not {value}", (*at, key))
-    return value
 
 
 def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:

@@ -284,6 +284,29 @@ groups:
     assert str(merged) == ("line 8: groups[0].machines[1].spott: unknown key; did you mean 'spot'?")
 
 
+def test_all_that_is_wrong_with_a_machine_is_told_at_once() -> None:
+    text = """
+groups:
+  - name: g
+    kind: availability-set
+    machines:
+      - {name: a, host: x, address: 10.0.0.300, vm_id: b, labels: {"c d": e}, update_domain: -1}
+      - {name: a, fault_domain: 5000}
+"""
+    with pytest.raises(FleetError) as refusal:
+        parse(text)
+    mistakes = [refusal.value, *refusal.value.others]
+    assert {(error.line, *error.path[2:]) for error in mistakes} == {
+        (6, "machines", 0, "host"),
+        (6, "machines", 0, "address"),
+        (6, "machines", 0, "vm_id"),
+        (6, "machines", 0, "labels", "c d"),
+        (6, "machines", 0, "update_domain"),
+        (7, "machines", 1, "name"),
+        (7, "machines", 1, "fault_domain"),
+    }
+
+
 def test_reading_tells_how_far_it_is() -> None:
     machines = "".join(f"      - {{name: m{n}}}\n" for n in range(3_000))
     told: list[float] = []
