@@ -1,4 +1,4 @@
-"""`--blackout-calendar`: a calendar file limits when maintenance starts."""
+"""A calendar file limits when maintenance starts: `--blackout-calendar`, and in a fleet file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -102,3 +103,43 @@ def test_a_calendar_without_events_ahead_is_noted(service: Service, tmp_path: Pa
     result = typed(service, "maintenance", "set", "past", "--blackout-calendar", file)
     assert result.exit_code == 0
     assert f"note: {file} has no event in the next 400 d" in result.stderr
+
+
+def test_a_fleet_file_takes_blackouts_from_calendars_beside_it(tmp_path: Path) -> None:
+    with Service(FLEET, sockets=True) as service:
+        today = service.clock.now.replace(hour=0, minute=0, second=0, microsecond=0)
+        calendar(tmp_path / "freeze.ics", f"DTSTART;VALUE=DATE:{today:%Y%m%d}", "DURATION:P3D")
+        calendar(tmp_path / "past.ics", "DTSTART;VALUE=DATE:20200101")
+        file = tmp_path / "fleet.yaml"
+        entries = "maintenance: [{name: a, blackouts: [{calendar: freeze.ics}, 2030-01-01 UTC]}]"
+        file.write_text(f"{FLEET}{entries}\n")
+        assert typed(service, "apply", file).exit_code == 0
+        dates = f"{today:%Y-%m-%d} to {today + timedelta(2):%Y-%m-%d}"
+        url = f"{service.control_url}/v1/fleet"
+        fleet = httpx.get(url).json()
+        assert fleet["maintenance"][0]["blackouts"] == [dates, "2030-01-01 UTC"]
+        assert not any(httpx.put(url, json=fleet).json()["maintenance"].values())
+        assert typed(service, "apply", file).stdout == "nothing to change\n"
+
+        file.write_text(f"{FLEET}{entries.replace('freeze', 'past')}\n")
+        result = typed(service, "apply", file, "--plan")
+        assert "note: past.ics has no event in the next 400 d" in result.stderr
+        file.write_text(f"{FLEET}{entries.replace('freeze', 'none')}\n")
+        result = typed(service, "apply", file)
+        assert result.exit_code == 1
+        where = "maintenance[0].blackouts[0].calendar"
+        assert (
+            result.stderr == f"forewarn: {file}:4: {where}: none.ics: No such file or directory\n"
+        )
+
+
+def test_without_the_packages_that_read_calendars_the_service_asks_for_the_dates(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(extras.MODULES, "server", ("no_such_module",))
+    file = tmp_path / "fleet.yaml"
+    file.write_text(f"{FLEET}maintenance: [{{name: a, blackouts: [{{calendar: a.ics}}]}}]\n")
+    result = typed(service, "apply", file)
+    assert result.exit_code == 1
+    assert f"{file}:4: maintenance[0].blackouts[0].calendar: the dates" in result.stderr
+    assert "pip install 'forewarn[server]'" in result.stderr

@@ -73,7 +73,7 @@ async def set_maintenance(
     and start when it allows them to. A note names groups for which no time is left at which
     maintenance may start."""
     entry = MaintenanceEntry(
-        name=name, select=data.select, windows=data.windows, blackouts=data.blackouts
+        name=name, select=data.select, windows=data.windows, blackouts=[*data.blackouts]
     )
     try:
         configuration = configuration_of(entry, ())

@@ -28,7 +28,9 @@ from forewarn.service.fleet.build import (
     check_name,
     host_of,
 )
+from forewarn.service.fleet.calendar_dates import with_dates
 from forewarn.service.fleet.shapes import MAX_DOMAIN
+from forewarn.support import guard
 from forewarn.support.convert import convert
 from forewarn.support.suggest import fields_of, value_problem
 from forewarn.support.text import not_utf8
@@ -71,7 +73,8 @@ _EMPTY = {
 
 def load(path: Path, address_problem: AddressProblem = any_address) -> Fleet:
     try:
-        return parse(path.read_text(encoding="utf-8"), address_problem=address_problem)
+        text = with_dates(path.read_text(encoding="utf-8"), path.parent, guard.wall_us)
+        return parse(text, address_problem=address_problem)
     except FleetError as error:
         raise FleetError(error.named(str(path))) from error
     except OSError as error:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from forewarn.cli.blackout_calendar import CalendarError, read_blackouts
 from forewarn.core.windows.syntax import parse_blackout
+from forewarn.service.fleet.calendar import CalendarError, read_blackouts
 from forewarn.support.instants import from_datetime
 
 NOW = from_datetime(datetime(2026, 11, 17, 12, tzinfo=UTC))
