@@ -307,7 +307,6 @@ def _read_everything() -> None:
 
     import alembic.runtime.environment
     import alembic.script  # noqa: F401
-    import typer._adapters
     import typer.main
     import uvloop  # noqa: F401
 

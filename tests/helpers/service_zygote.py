@@ -16,7 +16,6 @@ import sys
 from typing import Any
 
 import msgspec
-import typer._adapters
 import typer.main
 import uvicorn.lifespan.off  # noqa: F401
 import uvloop  # noqa: F401

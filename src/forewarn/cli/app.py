@@ -1,10 +1,12 @@
 """The command line as a whole: its commands, and the module of each.
 
-A module is imported when its command is called, and all of them only for `--help`.
+A module is imported when its command is called. A list of commands, as in `--help`, imports only
+those whose docstring it shows.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +18,7 @@ import typer.main
 
 from forewarn import __version__
 from forewarn.cli import credentials
-from forewarn.cli.usage import name_values, name_values_of_all, one_line_errors
+from forewarn.cli.usage import name_values, name_values_of_all, one_line_errors, unwrapped
 
 
 class CommandModule(NamedTuple):
@@ -80,10 +82,14 @@ COMMANDS = {
 RENAMED = {"judge": "conformance"}
 
 
+def _import(entry: CommandModule) -> Any:
+    return import_module(f"forewarn.cli.commands.{entry.module}")
+
+
 def load_command(name: str) -> Any:
     """Import a command, or a group of commands."""
     entry = COMMANDS[name]
-    module = import_module(f"forewarn.cli.commands.{entry.module}")
+    module = _import(entry)
     parent = typer.Typer()
     parent.callback()(lambda: None)  # so that it is a group, even with one command
     if entry.help:
@@ -93,6 +99,13 @@ def load_command(name: str) -> Any:
     command = typer.main.get_group(parent).commands[name]
     name_values_of_all(command)
     return command
+
+
+def describe_command(name: str) -> Any:
+    """Return a command with its help alone."""
+    entry = COMMANDS[name]
+    text = entry.help or inspect.getdoc(getattr(_import(entry), name))
+    return typer.core.TyperCommand(name, help=unwrapped(text))
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -110,10 +123,18 @@ class LazyGroup(typer.core.TyperGroup):
         self.commands = LazyCommands(dict.fromkeys(COMMANDS))
         name_values(self)
 
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return a command for a list of commands; `commands` has it in full."""
+        return describe_command(cmd_name) if cmd_name in self.commands else None
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and (command := RENAMED.get(args[0])):
             ctx.fail(f"no such command '{args[0]}'. Did you mean '{command}'?")
-        return super().resolve_command(ctx, args)
+        name, described, rest = super().resolve_command(ctx, args)
+        return name, described and self.commands[str(name)], rest
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
         with one_line_errors():

@@ -7,9 +7,11 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from forewarn.control.client.connection import ServiceAddress
+if TYPE_CHECKING:
+    from forewarn.control.client.connection import ServiceAddress
 
 TOKEN = "FOREWARN_TOKEN"
 TOKEN_FILE = "FOREWARN_TOKEN_FILE"
@@ -31,6 +33,8 @@ def set_options(token_file: Path | None, ca: Path | None) -> None:
 
 def address_of(url: str) -> ServiceAddress:
     """Return the address of a service, with the credentials of this command."""
+    from forewarn.control.client.connection import ServiceAddress
+
     file = _options.get("token_file")
     token = os.environ.get(TOKEN, "").strip() if file is None else ""
     if not token and (path := file or os.environ.get(TOKEN_FILE)):

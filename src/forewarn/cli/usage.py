@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from forewarn.cli.values import convert_here
 from forewarn.support.text import either_of, visible
 
 UsageError: Any = typer.BadParameter.__base__  # of click, which Typer may carry with it
@@ -151,10 +152,9 @@ def name_values_of_all(command: Any) -> None:
 
 
 def name_values(command: Any) -> None:
-    """Name the arguments and values of a command, and make each paragraph of its help one line,
-    so that it is wrapped only where the terminal ends."""
-    paragraphs = (command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    """Name the arguments and values of a command, unwrap its help, and have values converted
+    without Pydantic."""
+    command.help = unwrapped(command.help)
     context = typer.Context(command)
     help_option = command.get_help_option(context)
     for parameter in [*command.params, *filter(None, [help_option])]:
@@ -164,10 +164,17 @@ def name_values(command: Any) -> None:
             parameter.metavar = ""
         elif parameter.metavar is None:
             parameter.metavar = _value_name(parameter)
-        parameter.process_value = partial(_process_value, parameter.process_value)
+        convert_here(parameter)
     command.parse_args = partial(_parse_args, command.parse_args)
     if flags := [parameter for parameter in command.params if parameter.secondary_opts]:
         command.format_help = partial(_format_help, command.format_help, flags)
+
+
+def unwrapped(text: str | None) -> str:
+    """Make each paragraph of a help text one line, so that it is wrapped only where the terminal
+    ends."""
+    paragraphs = (text or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _format_help(format_help: Any, flags: list[Any], context: Any, formatter: Any) -> None:
@@ -208,33 +215,6 @@ def _parse_args(parse: Any, context: Any, args: list[str]) -> Any:
     except UsageError as error:
         error.ctx = error.ctx or context
         raise
-
-
-def _process_value(process: Any, context: Any, value: Any) -> Any:
-    """Process a value; an error names the value, and what would have been right."""
-    try:
-        return process(context, value)
-    except typer.BadParameter as error:
-        errors = getattr(error.__cause__, "errors", None)
-        if errors is not None:  # of the validation by type, which does not name the value
-            error.message = _problem(value, errors()[0])
-        raise
-
-
-def _problem(value: Any, error: dict[str, Any]) -> str:
-    limits = error.get("ctx", {})
-    match error["type"]:
-        case "int_parsing" | "int_from_float":
-            return f"'{value}' is not a whole number"
-        case "float_parsing":
-            return f"'{value}' is not a number"
-        case "greater_than_equal":
-            return f"{value} is too small; the minimum is {limits['ge']}"
-        case "less_than_equal":
-            return f"{value} is too large; the maximum is {limits['le']}"
-        case "value_error":
-            return str(error["msg"]).removeprefix("Value error, ")
-    return f"'{value}' is not valid: {error['msg']}"
 
 
 def _value_name(parameter: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from email.message import Message
 from io import BufferedIOBase
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -29,7 +29,9 @@ from forewarn.control.schema import tokens as t
 from forewarn.control.schema.feed import ChangesPage, FeedCommit, HistoryPage, HistoryRecord
 from forewarn.control.schema.fleet import FleetDifference, FleetProgress
 from forewarn.control.schema.notify import NotifyState, NotifyTest
-from forewarn.verdict.verdict import Verdict
+
+if TYPE_CHECKING:
+    from forewarn.verdict.verdict import Verdict
 
 TIMEOUT = 60.0  # seconds
 UNDER_WAY_TRIES = 30  # repetitions of a request that is under way after its connection broke
@@ -267,10 +269,14 @@ class ControlClient:
         return self._call("DELETE", "/v1/faults", list[f.Fault])
 
     def verdict(self, machine: str | None = None, event: str | None = None) -> Verdict:
+        from forewarn.verdict.verdict import Verdict
+
         query = {"machine": machine, "event": event}
         return self._call("GET", "/v1/verdict", Verdict, query=query)
 
     def forget_verdict(self) -> Verdict:
+        from forewarn.verdict.verdict import Verdict
+
         return self._call("POST", "/v1/verdict/forget", Verdict)
 
     def clock(self) -> s.Clock:
