@@ -71,6 +71,8 @@ def where(service: Service, name: str = "db-0") -> tuple[str, str, bool]:
 def moved_away(service: Service) -> None:
     """Let forewarn move db-0 from h1 to h3."""
     event = service.redeploy("db-0").until_started(approve=True)
+    advice = f"forewarn event finish {event.id} --reason … --moved db-0=HOST"
+    assert advice in printed(service, "event", "explain", event.id)
     printed(service, "event", "finish", event.id, "--reason", "by hand", "--moved", "db-0=h3")
     assert where(service) == ("h3", "h1", False)
 

@@ -182,12 +182,12 @@ def _show(
         )
         remove = excess.count
     if difference.etag:
-        options = f"{' --force' if force else ''}{f' --remove {remove}' if remove else ''}"
+        if force:
+            chosen += " --force"
+        if remove:
+            chosen += f" --remove {remove}"
         tag = difference.etag.strip('"')
-        say(
-            f"to apply exactly this plan: forewarn apply {chosen}{options} --if-match {tag}",
-            err=True,
-        )
+        say(f"to apply exactly this plan: forewarn apply {chosen} --if-match {tag}", err=True)
 
 
 def _show_conflicts(difference: FleetDifference) -> None:

@@ -462,7 +462,8 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
             say(f"ready: {', '.join(event.ready)}")
         _print_listeners(explanation)
         for advice in explanation.advice:
-            say(ADVICE[advice.kind].format(event=advice.event))
+            moved = "".join(f" --moved {machine}=HOST" for machine in advice.moved)
+            say(ADVICE[advice.kind].format(event=advice.event) + moved)
         print_clock(client)
 
 

@@ -275,6 +275,10 @@ class Advice(msgspec.Struct, kw_only=True):
         w.AdviceName, doc("The verb. Retry it if it did not happen, finish it if it did.")
     ]
     event: Annotated[str, doc("Id of the event that the verb is for; empty: it is for none.")] = ""
+    moved: Annotated[
+        list[str],
+        doc("Machines that the event moves: name their new hosts when you finish it."),
+    ] = []
 
 
 class Explanation(msgspec.Struct, kw_only=True):

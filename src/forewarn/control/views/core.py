@@ -233,7 +233,10 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
         message=explanation.message,
         holds=[hold(item) for item in explanation.holds],
         seen_by={name: to_datetime(at) for name, at in explanation.seen_by.items()},
-        advice=[s.Advice(kind=item.kind.value, event=item.event) for item in explanation.advice],
+        advice=[
+            s.Advice(kind=item.kind.value, event=item.event, moved=list(item.moved))
+            for item in explanation.advice
+        ],
         not_listening={
             name: None if at is None else to_datetime(at)
             for name, at in explanation.not_listening.items()

@@ -15,7 +15,15 @@ from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import Host
 from forewarn.core.group import Group
 from forewarn.core.refusal import Hint, Refused, conflict, invalid
-from forewarn.core.rollouts.model import Action, Conflicts, Lane, Step, prefix
+from forewarn.core.rollouts.model import (
+    EVACUATE_WORK_RETURN,
+    LIVE_MIGRATION,
+    Action,
+    Conflicts,
+    Lane,
+    Step,
+    prefix,
+)
 from forewarn.core.rollouts.selection import Scope, Selection, resolve
 from forewarn.support.text import counted, listing
 
@@ -113,7 +121,7 @@ def _host_lanes(
     works: bool,
 ) -> Lanes | Refused:
     if type not in HOST_TYPES:
-        kinds = listing([t.value for t in HOST_TYPES])
+        kinds = listing([*(t.value for t in HOST_TYPES), LIVE_MIGRATION, EVACUATE_WORK_RETURN])
         return invalid(
             f"the maintenance of a host cannot be a {type.value}; expected one of {kinds}"
         )

@@ -161,13 +161,13 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                     unblocked_by="see the event",
                     events=ids,
                 )
-        cancelled = [event for event in busy.events if event.cancelled_by]
+        by = list(dict.fromkeys(e.cancelled_by for e in busy.events if e.cancelled_by))
         return Wait(
             kind=WaitKind.CANCELLED,
             lane=name,
             reason="cancelled",
             message=f"{step_text(busy.step)}: its event was cancelled"
-            + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
+            + (f" by {listing(by)}" if by else ""),
             since=busy.ended_at,
             unblocked_by="an operator, by resuming the rollout, which announces it again, or by"
             " aborting it",

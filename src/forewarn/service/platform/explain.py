@@ -35,6 +35,7 @@ class AdviceKind(enum.Enum):
 class Advice(msgspec.Struct, frozen=True):
     kind: AdviceKind
     event: str = ""
+    moved: tuple[str, ...] = ()  # machines that it moves: whoever finishes it names their new hosts
 
 
 class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,4 +181,5 @@ def _for_started(event: Event, groups: Mapping[str, Group], now: Now) -> Iterabl
         if kind is AdviceKind.RETRY and now.untrusted is not None:
             continue  # nothing is carried out
         if not isinstance(decide(groups[event.group], command, now), Refused):
-            yield Advice(kind, event.id)
+            moves = kind is AdviceKind.FINISH and event.relocates
+            yield Advice(kind, event.id, event.resources if moves else ())

@@ -127,7 +127,10 @@ def test_a_host_with_two_domains_of_a_group_is_split_skipped_or_refused() -> Non
         ({"groups": ("web",), "machines": ("db0",)}, "no machine is selected by group web"),
         ({"host_labels": ("row=7",)}, "no machine is selected by host label row=7"),
         ({"type": EventType.PREEMPT, "groups": ("web",)}, "cannot be a Preempt"),
-        ({"type": EventType.REDEPLOY, "hosts": ("*",)}, "cannot be a Redeploy"),
+        (
+            {"type": EventType.REDEPLOY, "hosts": ("*",)},
+            "Reboot, live-migration, evacuate",
+        ),
         ({"hosts": ("r1-a",) * 1_001}, "at most 1000 hosts"),
     ],
 )

@@ -434,6 +434,13 @@ def test_aborting_withdraws_the_maintenance_of_a_host_for_all_its_groups(service
     assert state(service, id) == "aborted"
 
 
+def test_who_has_cancelled_the_maintenance_of_a_host_is_named_once(service: Service) -> None:
+    id = start(service, selection=Selection(hosts=("h1", "h2")))
+    service.cancel(active(service)[0])
+    assert waits(service, id).count("cancelled by test") == 1
+    assert "test, test" not in waits(service, id)
+
+
 def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
     with Service(FLEET) as service:
         service._session.node.reconciler._gates = Gates(patience=60.0)
