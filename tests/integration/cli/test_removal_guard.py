@@ -63,12 +63,34 @@ def test_an_apply_that_removes_more_than_a_tenth_has_to_give_the_number(
     assert refused.stderr.strip().endswith("; if that is intended, pass --remove 11")
     for wrong in ("10", "12", "1000"):
         assert applied(service, tmp_path, short, "--remove", wrong).exit_code == 1
+        planned = applied(service, tmp_path, short, "--remove", wrong, "--plan")
+        assert f"it removes 11 machines, not {wrong}; if that is intended" in planned.output
     assert machines(service) == 100
     planned = applied(service, tmp_path, short, "--plan", "--remove", "11")
     assert "would be refused" not in planned.output
     assert applied(service, tmp_path, short, "--remove", "11").exit_code == 0
     assert machines(service) == 89
     again = applied(service, tmp_path, short, "--remove", "11")
+    assert again.output == "nothing to change\n"
+
+
+@pytest.mark.parametrize(("left", "removed"), [(87, 3), (90, 0)])
+def test_a_number_that_is_given_has_to_be_right_below_the_limit_too(
+    service: Service, tmp_path: Path, left: int, removed: int
+) -> None:
+    text = fleet_text(left, 11)  # it also adds a machine
+    for wrong in (removed + 1, removed + 2):
+        refused = applied(service, tmp_path, text, "--remove", str(wrong))
+        assert refused.exit_code == 1
+        assert f"{removed} of 100 machines would be removed from the inv" in refused.stderr
+        assert f", not {wrong};" in refused.stderr
+        assert f"pass --remove {removed}\n" in refused.stderr
+    answer = ask(service, "DELETE", "/v1/groups/db?remove=9")
+    assert (answer.status, answer.body["hint"]["kind"]) == (409, "remove")
+    assert machines(service) == 100
+    assert applied(service, tmp_path, text, "--remove", str(removed)).exit_code == 0
+    assert machines(service) == left + 11
+    again = applied(service, tmp_path, text, "--remove", str(removed + 1))
     assert again.output == "nothing to change\n"
 
 
@@ -87,6 +109,7 @@ def test_machines_that_are_gone_already_do_not_count(tmp_path: Path) -> None:
         for name in ("web-18", "web-19"):
             service[name].delete()
         service.clock.advance("1h")
+        assert ask(service, "DELETE", "/v1/machines/web-18").status == 200
         assert applied(service, tmp_path, fleet_text(17, 0)).exit_code == 0
         assert machines(service) == 17
 

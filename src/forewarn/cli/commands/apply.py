@@ -53,8 +53,9 @@ def apply(
         int | None,
         typer.Option(
             min=0,
-            help="Confirm that this many machines are removed. Required above the service's limit"
-            " (max_removals); --plan shows the number.",
+            help="Confirm that exactly this many machines are removed; with another number, nothing"
+            " is changed. Required above the service's limit (max_removals); --plan shows the"
+            " number.",
         ),
     ] = None,
     if_match: Annotated[
@@ -176,9 +177,12 @@ def _show(
         say("this plan would be refused; if it is to be applied anyway, pass --force")
         force = True
     if (excess := difference.refused_for) is not None:
+        problem = f"which is more than the limit of {excess.allowed}"
+        if excess.given is not None:
+            problem = f"not {excess.given}"
         say(
-            f"this plan would be refused: it removes {excess.count} machines, which is more than"
-            f" the limit of {excess.allowed}; if that is intended, pass --remove {excess.count}"
+            f"this plan would be refused: it removes {excess.count} machines, {problem}; if that is"
+            f" intended, pass --remove {excess.count}"
         )
         remove = excess.count
     if difference.etag:

@@ -89,8 +89,8 @@ Remove: TypeAlias = Annotated[
     QueryParameter(
         ge=0,
         le=MAX_REMOVE,
-        description="How many machines are meant to be removed. A change that removes more than the"
-        " setting `max_removals` allows is refused unless this is exactly their number.",
+        description="How many machines are meant to be removed; a change that removes another"
+        " number of them is refused. Required for more than the setting `max_removals` allows.",
     ),
 ]
 Force: TypeAlias = Annotated[bool, query("Also remove what has active events.")]

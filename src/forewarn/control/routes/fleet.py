@@ -29,6 +29,7 @@ from forewarn.service.fleet import edit, shapes
 from forewarn.service.fleet.diff import Difference
 from forewarn.service.fleet.export import entry_of
 from forewarn.service.fleet.read import group_of_machine
+from forewarn.service.fleet.removal_limit import NAMED
 from forewarn.support.convert import convert
 
 MAX_HOST_BYTES = 1024 * 1024  # of the body of one host
@@ -274,7 +275,7 @@ async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetD
         raise RefusedError(machine_index.unknown_machine(name))
     change = edit.remove_machine(name)
     return await apply_change(
-        call, change, force=force, remove=1, only=lambda: {machine_index.group_of(name) or ""}
+        call, change, force=force, remove=NAMED, only=lambda: {machine_index.group_of(name) or ""}
     )
 
 

@@ -56,10 +56,13 @@ class PlacementConflict(msgspec.Struct, kw_only=True):
 
 
 class ExcessRemovals(msgspec.Struct, kw_only=True):
-    """More machines would be removed than the limit allows."""
+    """More machines would be removed than the limit allows, or another number was given."""
 
     count: Annotated[int, doc("How many machines would be removed: give this as `remove`.")]
     allowed: Annotated[int, doc("How many may be removed without that.")]
+    given: Annotated[
+        int | None, doc("The `remove` of the request, if it is not the right number.")
+    ] = None
 
 
 class FleetCounts(msgspec.Struct):
@@ -103,7 +106,7 @@ class FleetDifference(msgspec.Struct, kw_only=True):
     ] = []
     refused_for: Annotated[
         ExcessRemovals | None,
-        doc("Of a plan: why it would be refused unless `remove` is given."),
+        doc("Of a plan: why it would be refused unless the right `remove` is given."),
     ] = None
     etag: Annotated[str, doc("Of a plan: ETag of the current fleet, for If-Match.")] = ""
 

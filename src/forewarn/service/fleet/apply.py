@@ -33,7 +33,14 @@ from forewarn.service.fleet.diff import (
     declared_host,
     with_carried,
 )
-from forewarn.service.fleet.removal_limit import RemovalLimit, Removals, empties, too_many
+from forewarn.service.fleet.removal_limit import (
+    NAMED,
+    RemovalLimit,
+    Removals,
+    empties,
+    too_many,
+    wrong_number,
+)
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import States, Store
 
@@ -96,7 +103,8 @@ class FleetApply:
         unless: Check | None = None,
     ) -> Difference | Refused:
         """Apply a fleet file, or with `plan` only return what that would change. `placement`
-        overrides the setting. `remove` is how many machines it is meant to remove."""
+        overrides the setting. `remove` is how many machines it is meant to remove: with another
+        number, it is refused."""
 
         def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
             progress = self._progress("reading", 0, READ)
@@ -222,13 +230,19 @@ class FleetApply:
         )
         if isinstance(comparison, Refused):
             return comparison
-        most = self._most_removals(comparison.removals, remove)
-        excess = comparison.removals.count > most
-        if plan and excess:
-            refused_for = ExcessRemovals(count=comparison.removals.count, allowed=most)
-            return msgspec.structs.replace(comparison.difference, refused_for=refused_for)
-        if plan or not (comparison.defines or comparison.puts):
+        if not (comparison.defines or comparison.puts):
             return comparison.difference
+        count = comparison.removals.count
+        most = self._most_removals(comparison.removals, remove)
+        excess = count > most
+        given = None if remove in (None, NAMED, count) else remove
+        if plan and (excess or given is not None):
+            refused_for = ExcessRemovals(count=count, allowed=most, given=given)
+            return msgspec.structs.replace(comparison.difference, refused_for=refused_for)
+        if plan:
+            return comparison.difference
+        if given is not None:
+            return wrong_number(comparison.removals, given)
         if unattended and comparison.removals.empties:
             return empties(comparison.removals)
         if excess:
@@ -279,7 +293,7 @@ class FleetApply:
     def _most_removals(self, removals: Removals, remove: int | None) -> int:
         """Return how many machines may be removed; the number that was given only if it is
         right."""
-        if self.removal_limit is None or removals.count == remove:
+        if self.removal_limit is None or remove in (NAMED, removals.count):
             return removals.count
         return self.removal_limit.most(removals.machines)
 

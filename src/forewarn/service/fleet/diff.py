@@ -80,10 +80,12 @@ class PlacementConflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExcessRemovals(msgspec.Struct, frozen=True, kw_only=True):
-    """More machines would be removed than is allowed without giving their number."""
+    """More machines would be removed than is allowed without giving their number, or another number
+    was given."""
 
     count: int
     allowed: int
+    given: int | None = None  # if it is not the right one
 
 
 class Counts(msgspec.Struct):

@@ -14,6 +14,7 @@ import msgspec
 from forewarn.core import Refused
 from forewarn.core.refusal import Hint, conflict
 
+NAMED = -1  # in place of their number, if each machine that is removed was named
 SHOWN_GROUPS = 5  # that a refusal names
 SHOWN_MACHINES = 3  # of each of these groups
 
@@ -83,6 +84,17 @@ def too_many(removals: Removals, most: int) -> Refused:
     return conflict(
         f"{count} of {removals.machines} machines would be removed from the inventory ({removals}),"
         f" which is more than the limit of {most}",
+        hint=Hint.REMOVE,
+        about=str(count),
+    )
+
+
+def wrong_number(removals: Removals, given: int) -> Refused:
+    count = removals.count
+    which = f" ({removals})" if count else ""
+    return conflict(
+        f"{count} of {removals.machines} machines would be removed from the inventory{which}, not"
+        f" {given}; those that were evicted or deleted before do not count",
         hint=Hint.REMOVE,
         about=str(count),
     )
