@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -15,23 +15,17 @@ from forewarn.core.changes import Changes, apply
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, RecordKind, seen
 from forewarn.core.registry import ClockAccepted, HostPut
-from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
-from forewarn.store.memory import Disk
+from forewarn.store import Batch, Commit, Entry, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, MachineSighting, PollSightings, States, Work
-from forewarn.store.sqlite.engine import SqliteStore
-
-Reopen: TypeAlias = Callable[[], Store]
+from helpers.engines import ENGINES, Reopen, state
 
 NOW = Now(at=1_800_000_000_000_000)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
     """Opens the same state again each time it is called."""
-    if request.param == "memory":
-        disk = Disk()
-        return lambda: MemoryStore(disk)
-    return lambda: SqliteStore(tmp_path / "state.db")
+    return state(request.param, tmp_path)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -14,10 +14,9 @@ from forewarn.core.history import RecordKind
 from forewarn.core.labels import parse
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY
-from forewarn.store import Batch, MemoryStore, Store, StoreFailed
-from forewarn.store.memory import Disk
+from forewarn.store import Batch, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, Key, PollSightings, States
-from forewarn.store.sqlite.engine import SqliteStore
+from helpers.engines import ENGINES, state
 
 AT = 1_800_000_000_000_000
 KEY = Key("alice", "restart-1", "digest of the request")
@@ -33,13 +32,10 @@ TOKEN = Token(
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Opens the same state again each time it is called."""
-    if request.param == "memory":
-        disk = Disk()
-        return lambda: MemoryStore(disk)
-    return lambda: SqliteStore(tmp_path / "state.db")
+    return state(request.param, tmp_path)
 
 
 def living(engine: Callable[[], Store], *lives: Callable[[Store], Awaitable[None]]) -> None:

@@ -173,6 +173,22 @@ class BatchingStore(Store):
             if not result.done():
                 result.set_result(outcome)
 
+    def _adopt(self, commits: Sequence[Commit]) -> None:
+        """Take over commits that another process has made: they become the state one by one, and
+        listeners are called, as if they were made here."""
+        for commit in commits:
+            for entry in commit.entries:
+                before = self._groups.get(entry.group) or Group(name=entry.group)
+                self._groups[entry.group] = apply(before, entry.items)
+            if commit.puts:
+                self._registry = self._registry.copy()
+                for put in commit.puts:
+                    self._registry.put(put)
+                    if isinstance(put, GroupForgotten):
+                        self._groups.pop(put.name, None)
+            self._seq = commit.seq
+            self._call_listeners(commit)
+
     def _call_listeners(self, commit: Commit) -> None:
         """Call every listener, even if one fails: the commit has happened."""
         changed = {entry.group: self._groups[entry.group] for entry in commit.entries}

@@ -185,12 +185,49 @@ class OutcomeUnknown(Exception):
     get no answer, and the service has to stop (`store/sqlite/durability.py`)."""
 
 
+class Deposed(OutcomeUnknown):
+    """Another process decides now, or may do so at any moment: this one has to stop."""
+
+
+class NotLeading(StoreFailed):
+    """Another process decides. Nothing was changed."""
+
+
 class StoreUnreadable(StoreFailed):
     """Stored data could not be read."""
 
 
 class StoreUnusable(Exception):
     """The store cannot be opened. The message is one line for the operator."""
+
+
+class Leader(msgspec.Struct, frozen=True, kw_only=True):
+    """The control node that decides, as the state says."""
+
+    term: int  # grows with every change of the leader
+    name: str
+    address: str  # of its control API
+    held: bool  # its lease had not run out when this was read
+
+
+class Leadership(ABC):
+    """Which of the processes that have opened the same state decides."""
+
+    @abstractmethod
+    async def take(self) -> None:
+        """Wait until this process decides. Then the state is what was last committed."""
+
+    @abstractmethod
+    def held(self) -> bool:
+        """Return whether this process decides, by its own clock. Cheap, for use on every poll."""
+
+    @abstractmethod
+    def leader(self) -> Leader | None:
+        """Return who decides, as far as is known."""
+
+    @abstractmethod
+    def problem(self) -> str:
+        """Return why this process could not take over; empty if it could."""
 
 
 class States(ChainMap[str, Group]):
@@ -212,6 +249,8 @@ BeforeVisible: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awa
 
 
 class Store(ABC):
+    leadership: Leadership | None = None  # None: only one process can open the state
+
     @property
     @abstractmethod
     def groups(self) -> Mapping[str, Group]:

@@ -217,18 +217,26 @@ class SqlStore(BatchingStore):
         """Run the block in a transaction. At the end of the block it is durable, has not happened
         (StoreFailed, or an error of SQLAlchemy), or has an unknown outcome (OutcomeUnknown)."""
 
-    def _load(self) -> None:
-        with self._connection() as connection:
-            self._groups = read.groups(connection)
-            self._registry = read.registry(connection)
-            self._seq = read.last_commit(connection)
+    def _load(self, connection: sa.Connection) -> None:
+        self._groups = read.groups(connection)
+        self._registry = read.registry(connection)
+        self._seq = read.last_commit(connection)
 
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         with self._writing() as connection:
-            # The registry is still the one before: it is swapped when all this is durable.
-            write.write(connection, commits, before, after, self._registry.hosts)
+            self._write_batch(connection, commits, before, after)
+
+    def _write_batch(
+        self,
+        connection: sa.Connection,
+        commits: Sequence[Commit],
+        before: Mapping[str, Group],
+        after: Mapping[str, Group],
+    ) -> None:
+        # The registry is still the one before: it is swapped when all this is durable.
+        write.write(connection, commits, before, after, self._registry.hosts)
 
     def _prune_history(
         self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]

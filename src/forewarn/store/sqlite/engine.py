@@ -170,7 +170,8 @@ class SqliteStore(SqlStore):
                 self.path, migrate=self._migrate, on_upgrade=_log_upgrade
             )
             self._engine = connect.create_engine(self.path)
-            self._load()
+            with self._connection() as connection:
+                self._load(connection)
             copy.sync(self.path.parent)  # SQLite ignores a failure of this sync
             self._files = FileIdentity.of(self.path)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:

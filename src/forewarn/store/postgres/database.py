@@ -1,0 +1,113 @@
+"""Preparation of a database: its tables are created, upgraded or refused.
+
+The tables are those of every engine with rows, and one more: `leader`, with a single row that says
+which control node decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from forewarn.store.port import StoreUnusable
+from forewarn.store.postgres.session import connect, without_password
+from forewarn.store.sql import schema as s
+
+OLDEST_SERVER = 140000  # PostgreSQL 14, as the server tells its version
+
+# The key is the term, so that a claim, which changes the key, waits for transactions that have
+# locked it (FOR KEY SHARE), and a renewal does not.
+_LEADER = """
+CREATE TABLE leader (
+  term bigint PRIMARY KEY,
+  name text NOT NULL,
+  machine text NOT NULL,
+  address text NOT NULL,
+  until timestamptz NOT NULL
+);
+INSERT INTO leader VALUES (0, '', '', '', 'epoch');
+"""
+_VERSION = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+_LOCK = 4_919_131_752  # any number of our own: two nodes that start do not create tables at once
+
+_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+
+
+def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
+    """Return an engine with one connection, which is opened again after it was lost."""
+    return sa.create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        pool_size=1,
+        max_overflow=0,
+        pool_reset_on_return=None,
+    )
+
+
+def prepare(url: str) -> None:
+    """Create the tables if there are none, and refuse a database that cannot be used. Raises
+    StoreUnusable."""
+    name = without_password(url)
+    made = engine(lambda: connect(url, "start", autocommit=False))
+    try:
+        with made.begin() as connection:
+            _check_server(connection, name)
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            schema = schema_of(connection)
+            if schema is None:
+                _create(connection)
+            elif schema != s.SCHEMA_VERSION:
+                raise StoreUnusable(
+                    f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: make a"
+                    " backup, stop every control node, and run `forewarn upgrade`"
+                )
+    except (sa.exc.DBAPIError, psycopg.Error) as error:
+        raise StoreUnusable(f"{name} cannot be used as state: {first_line(error)}") from error
+    finally:
+        made.dispose()
+
+
+def schema_of(connection: sa.Connection) -> str | None:
+    """Return the schema of the state in this database; None if there is none yet."""
+    if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
+        return None
+    version: str | None = connection.exec_driver_sql(
+        "SELECT version_num FROM alembic_version"
+    ).scalar()
+    return version
+
+
+def first_line(error: Any) -> str:
+    """Return what an error of the database says, without the statement."""
+    text = str(getattr(error, "orig", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _create(connection: sa.Connection) -> None:
+    s.metadata.create_all(connection)
+    connection.exec_driver_sql(_VERSION)
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (s.SCHEMA_VERSION,))
+    connection.exec_driver_sql(_LEADER)
+
+
+def _check_server(connection: sa.Connection, name: str) -> None:
+    def setting(key: str) -> str:
+        return str(connection.exec_driver_sql("SELECT current_setting(%s)", (key,)).scalar())
+
+    if int(setting("server_version_num")) < OLDEST_SERVER:
+        raise StoreUnusable(
+            f"{name} runs PostgreSQL {setting('server_version')}; 14 is the oldest that can be used"
+        )
+    if setting("server_encoding") != "UTF8":
+        raise StoreUnusable(
+            f"{name} has the encoding {setting('server_encoding')}; create it with ENCODING 'UTF8'"
+        )
+    for key in _SETTINGS:
+        if setting(key) in ("off", "local"):
+            raise StoreUnusable(
+                f"{name} has {key} = {setting(key)}: commits that were acknowledged could be lost;"
+                " set it to 'on'"
+            )

@@ -1,0 +1,378 @@
+"""The PostgreSQL engine: one process decides and writes, the others follow.
+
+A process that has opened the state follows: it has everything in memory that the leader has, read
+from the log (`mirror.py`), and takes over when the lease is free (`lease.py`). Whoever decides
+writes in one thread, through one connection, and every transaction proves its term first.
+
+If the connection is lost while a COMMIT is under way, nobody knows what became of it. The process
+begins another term, which waits for the transaction or ends it, and reads the log: if the batch is
+there, it is acknowledged, and otherwise written again. Nobody else can have written meanwhile,
+because then the new term would not be the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+import sqlalchemy as sa
+
+from forewarn.core import Group, Time
+from forewarn.store.port import (
+    Commit,
+    Copy,
+    Deposed,
+    Leader,
+    Leadership,
+    NotLeading,
+    OutcomeUnknown,
+    StoreFailed,
+    StoreUnusable,
+    Work,
+)
+from forewarn.store.postgres import database, mirror
+from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, Member, look
+from forewarn.store.postgres.session import Watchdog, connect, connect_writer, without_password
+from forewarn.store.sql import read
+from forewarn.store.sql.store import SqlStore
+from forewarn.support.logs import logger
+
+WRITE_LIMIT = 6.0  # seconds after which a transaction is given up
+READ_LIMIT = 30.0  # likewise, for what may be much
+POLL = 1.0  # seconds between two looks at the log, if nothing is announced
+RETRY = 0.2  # seconds until the next attempt to reach the database
+
+log = logger("forewarn")
+
+
+class InDoubt(Exception):
+    """A COMMIT was sent, and not answered."""
+
+
+class PostgresStore(SqlStore):
+    dialect = "postgresql"
+
+    def __init__(self, url: str, member: Member, *, lease: float = 6.0) -> None:
+        super().__init__()
+        self.url = url
+        self.name = without_password(url)
+        self._watchdog = Watchdog()
+        self._lease = Lease(url, member, lease, self._watchdog)
+        self._engine: sa.Engine | None = None
+        self._known = mirror.Position()
+        self._turns = _Turns(self)
+        self.leadership: PostgresLeadership = PostgresLeadership(self._lease, self._turns)
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except BaseException:
+            self._watchdog.stop()
+            raise
+        self._turns.start(asyncio.get_running_loop())
+
+    async def close(self) -> None:
+        await self._turns.stop()
+        await super().close()
+        self._watchdog.stop()
+
+    def size(self) -> int:
+        return 0
+
+    async def check(self) -> None:
+        """Whether commits can be made durable is known from the renewals of the lease."""
+
+    async def copy(self, at: Time) -> Copy | None:  # noqa: ARG002
+        return None  # the database has backups of its own
+
+    async def transact(self, work: Work) -> Commit | None:
+        self._check_leading()
+        return await super().transact(work)
+
+    def _check_leading(self) -> None:
+        if not self._lease.term:
+            leader = self._turns.leader
+            who = f"control node '{leader.name}' decides" if leader else "no control node decides"
+            raise NotLeading(f"this control node follows: {who}")
+
+    def _error_text(self, error: Exception) -> str:
+        return f"{self.name}: {database.first_line(error)}"
+
+    # In the writer's thread from here on.
+
+    def _open(self) -> None:
+        database.prepare(self.url)
+        self._engine = database.engine(lambda: connect_writer(self.url))
+        try:
+            with self._engine.connect() as connection:
+                # One snapshot of the state and of the log that led to it.
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                self._load(connection)
+                self._known = mirror.position(_driver(connection))
+                connection.rollback()
+        except (sa.exc.DBAPIError, psycopg.Error, msgspec.MsgspecError) as error:
+            self._close()
+            raise StoreUnusable(
+                f"{self.name} cannot be used as state: {database.first_line(error)}"
+            ) from error
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sa.Connection]:
+        if self._engine is None:
+            raise StoreFailed(f"{self.name}: the store is closed")
+        with self._session(self._engine, READ_LIMIT) as connection:
+            yield connection
+            connection.rollback()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        try:
+            with self._in_term() as connection:
+                yield connection
+        except InDoubt as doubt:  # everything else that is written may be written again
+            raise StoreFailed(str(doubt)) from doubt
+
+    @contextlib.contextmanager
+    def _in_term(self) -> Iterator[sa.Connection]:
+        """Run the block in a transaction of this term. Raises InDoubt if its COMMIT was not
+        answered, and Deposed if another term has begun."""
+        if self._outcome_unknown:
+            raise StoreFailed(self._outcome_unknown)
+        self._check_leading()
+        if self._engine is None:
+            raise StoreFailed(f"{self.name}: the store is closed")
+        with self._session(self._engine, WRITE_LIMIT) as connection:
+            try:
+                fence = connection.exec_driver_sql(FENCE, (self._lease.term,))
+                if fence.scalar() is None:
+                    raise Deposed("another control node has taken over")
+                yield connection
+            except BaseException:
+                with contextlib.suppress(sa.exc.DBAPIError):
+                    connection.rollback()
+                raise
+            try:
+                connection.commit()
+            except sa.exc.DBAPIError as error:
+                connection.invalidate()
+                raise InDoubt(self._error_text(error)) from error
+
+    @contextlib.contextmanager
+    def _session(self, engine: sa.Engine, seconds: float) -> Iterator[sa.Connection]:
+        """Give the connection up if the block takes longer."""
+        with engine.connect() as connection, self._watchdog.limit(_driver(connection), seconds):
+            yield connection
+
+    def _write(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        while True:
+            try:
+                with self._in_term() as connection:
+                    self._write_batch(connection, commits, before, after)
+                    connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+                return
+            except InDoubt as doubt:
+                log.warning("it is unknown whether a commit has happened", why=str(doubt))
+                if self._has_happened(commits):
+                    return
+
+    def _has_happened(self, commits: Sequence[Commit]) -> bool:
+        """Return whether a batch in doubt is in the log. Tries for as long as the lease lasts."""
+        while self._lease.held():
+            try:
+                self._lease.claim_again()
+                with self._connection() as connection:
+                    last = read.last_commit(connection)
+                    if last < self._seq:
+                        mirror.mark_went_back(_driver(connection), self._seq)
+                        connection.commit()
+                        raise Deposed(mirror.went_back(_driver(connection)))
+                log.warning("the outcome of the commit is known", happened=last > self._seq)
+                return last >= commits[-1].seq
+            except (sa.exc.DBAPIError, psycopg.Error):
+                self._turns.pause(RETRY)
+        raise OutcomeUnknown(
+            f"{self.name} was not reached again within the lease: it is unknown whether the last"
+            " commit has happened; whoever decides next finds it in the log, or does not"
+        )
+
+    # In the reading thread.
+
+    def _make_reader(self) -> sa.Engine:
+        return database.engine(lambda: connect(self.url, "reader"))
+
+
+class PostgresLeadership(Leadership):
+    def __init__(self, lease: Lease, turns: _Turns) -> None:
+        self._lease = lease
+        self._turns = turns
+        self.held = lease.held  # type: ignore[method-assign]  # without a call in between
+
+    async def take(self) -> None:
+        await self._turns.take()
+
+    def held(self) -> bool:
+        raise NotImplementedError
+
+    def leader(self) -> Leader | None:
+        return self._turns.leader
+
+    def problem(self) -> str:
+        return self._turns.problem
+
+
+class _Turns:
+    """The thread that follows, claims the lease when it is free and wanted, and renews it."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._lease = store._lease
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._wake = socket.socketpair()  # ends a wait for news
+        self._wake[0].setblocking(False)
+        self._wanted = False
+        self._taken: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.leader: Leader | None = None
+        self.problem = ""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._taken = loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._thread.start()
+
+    async def take(self) -> None:
+        assert self._taken is not None
+        self._wanted = True
+        self._wake[1].send(b".")
+        await asyncio.shield(self._taken)
+
+    def pause(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
+
+    async def stop(self) -> None:
+        self._stopped.set()
+        self._wake[1].send(b".")
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        for end in self._wake:
+            end.close()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with connect(self._store.url, "lease") as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self.problem = ""
+                    self._follow(connection)
+                    self._renew(connection)
+                    with self._store._watchdog.limit(connection, self._lease.length):
+                        self._lease.give_back(connection)
+            except ClockApart as apart:
+                self._report(str(apart))
+            except mirror.WentBack:
+                self._mark_went_back()
+                return
+            except (Deposed, mirror.TooFarBehind) as error:
+                self._depose(error if isinstance(error, Deposed) else Deposed(_BEHIND))
+                return
+            except (psycopg.Error, OSError) as error:
+                self._report(f"{self._store.name}: {database.first_line(error)}")
+                if self._lease.term and not self._lease.held():
+                    self._depose(Deposed(_RUN_OUT))
+                    return
+            self._stopped.wait(RETRY)
+
+    def _report(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("this control node cannot decide", why=problem)
+        self.problem = problem
+
+    def _follow(self, connection: psycopg.Connection[Any]) -> None:
+        """Follow until this process has the lease, or is stopped."""
+        while not self._lease.term and not self._stopped.is_set():
+            with self._store._watchdog.limit(connection, READ_LIMIT):
+                self._read_news(connection)
+                leader = self._look(connection)
+                self.problem = mirror.went_back(connection)
+                free = leader is None or not leader.held or leader.name == self._lease.member.name
+                if self._wanted and free and not self.problem and self._lease.claim(connection):
+                    self._read_news(connection)  # what is read after a claim is the log
+                    self.leader = look(connection)
+                    self._call(self._set_taken)
+                    return
+            self._wait_for_news(connection)
+
+    def _wait_for_news(self, connection: psycopg.Connection[Any]) -> None:
+        """Wait until something is announced, but no longer than for `POLL`."""
+        select.select([connection.fileno(), self._wake[0].fileno()], [], [], POLL)
+        with contextlib.suppress(BlockingIOError):
+            self._wake[0].recv(64)
+        for _ in connection.notifies(timeout=0):
+            pass
+
+    def _look(self, connection: psycopg.Connection[Any]) -> Leader | None:
+        leader = look(connection)
+        if leader and self.leader and leader.term < self.leader.term:
+            raise mirror.WentBack
+        self.leader = leader
+        return leader
+
+    def _read_news(self, connection: psycopg.Connection[Any]) -> None:
+        store = self._store
+        while True:
+            commits, known = mirror.news(connection, store._known)
+            if not commits:
+                return
+            store._known = known
+            self._call(store._adopt, commits)
+
+    def _renew(self, connection: psycopg.Connection[Any]) -> None:
+        while not self._stopped.wait(self._lease.length / 4):
+            with self._store._watchdog.limit(connection, self._lease.length / 2):
+                self._lease.renew(connection)
+
+    def _mark_went_back(self) -> None:
+        with connect(self._store.url, "lease") as connection:
+            mirror.mark_went_back(connection, self._store._known.seq)
+            self._depose(Deposed(mirror.went_back(connection)))
+
+    def _set_taken(self) -> None:
+        assert self._taken is not None
+        if not self._taken.done():
+            self._taken.set_result(None)
+
+    def _depose(self, why: Deposed) -> None:
+        self._store._outcome_unknown = str(why)
+        self._call(self._store._on_unknown_outcome, why)
+
+    def _call(self, function: Any, *arguments: object) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+_BEHIND = "this control node was away for so long that commits it has not read were removed"
+_RUN_OUT = "the lease of this control node has run out, and could not be renewed"
+
+
+def _driver(connection: sa.Connection) -> psycopg.Connection[Any]:
+    driver: Any = connection.connection.driver_connection
+    return driver  # type: ignore[no-any-return]

@@ -1,0 +1,172 @@
+"""Which control node decides: a row in the database, with a term that only grows.
+
+A node claims the row when the lease in it has run out, and renews it while it decides. Every claim
+begins a new term, and every transaction that writes locks the row of its own term first (`FENCE`).
+So a commit is in the log only if no later term had begun, whatever clocks, pauses and links do. The
+lease itself only bounds for how long two nodes can *believe* that they decide: a node counts it
+from before it sent the renewal, by its own monotonic clock.
+
+A claim is a write: once it is acknowledged, everything before it is as durable as it will ever be,
+so what is read after a claim is the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+import psycopg
+
+from forewarn.store.port import Deposed, Leader
+from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
+from forewarn.support import guard
+from forewarn.support.logs import logger
+
+FENCE = "SELECT 1 FROM leader WHERE term = %s FOR KEY SHARE"
+CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
+CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
+
+_LOOK = "SELECT term, name, address, until >= clock_timestamp() FROM leader"
+_CLAIM = """
+UPDATE leader SET term = term + 1, name = %(name)s, machine = %(machine)s, address = %(address)s,
+  until = clock_timestamp() + make_interval(secs => %(length)s)
+ WHERE until < clock_timestamp() OR (name = %(name)s AND machine = %(machine)s)
+RETURNING term, extract(epoch FROM clock_timestamp())
+"""
+_CLAIM_AGAIN = """
+UPDATE leader SET term = term + 1, until = clock_timestamp() + make_interval(secs => %s)
+ WHERE term = %s RETURNING term
+"""
+_RENEW = """
+UPDATE leader SET until = clock_timestamp() + make_interval(secs => %s)
+ WHERE term = %s RETURNING extract(epoch FROM clock_timestamp())
+"""
+_GIVE_BACK = "UPDATE leader SET until = 'epoch' WHERE term = %s"
+# A writer that was stopped in the middle of a transaction keeps the row locked for as long as it
+# stands still, in a session that counts as active.
+_END_WRITERS = f"""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+ WHERE application_name = {WRITER_NAME} AND datname = current_database()
+   AND usename = current_user AND pid <> pg_backend_pid()
+"""
+_LOCK_PATIENCE = "300ms"
+
+log = logger("forewarn")
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A control node, as it signs a lease."""
+
+    name: str
+    machine: str  # id of the machine it runs on: the same name on another one is somebody else
+    address: str  # of its control API
+
+
+class Lease:
+    """The lease of this process, once it has one."""
+
+    def __init__(self, url: str, member: Member, length: float, watchdog: Watchdog) -> None:
+        self.url = url
+        self.member = member
+        self.length = length  # seconds
+        self.term = 0  # 0: this process does not decide
+        self._until = 0.0  # by the monotonic clock
+        self._changing = threading.Lock()  # held while the term changes
+        self._watchdog = watchdog
+
+    def held(self) -> bool:
+        """Return whether this process may still decide, as far as its own clock can tell."""
+        return guard.monotonic() < self._until
+
+    @property
+    def left(self) -> float:
+        """Seconds until the lease runs out."""
+        return self._until - guard.monotonic()
+
+    def claim(self, connection: psycopg.Connection[Any]) -> bool:
+        """Begin a new term, unless somebody else has a lease. What is in the log must be read
+        afterwards."""
+        started = guard.monotonic()
+        values = msgspec.structs.asdict(self.member) | {"length": self.length}
+        row = self._changed(connection, _CLAIM, values)
+        if row is None:
+            return False
+        with self._changing:
+            self.term, self._until = row[0], started + self.length
+        if problem := clock_problem(float(row[1])):
+            self.give_back(connection)
+            raise ClockApart(problem)
+        return True
+
+    def claim_again(self) -> None:
+        """Begin another term in place of one's own, and so wait for, or end, everything that was
+        begun in it. Raises Deposed."""
+        with self._changing, connect(self.url, "claim") as connection:
+            with self._watchdog.limit(connection, self.length):
+                started = guard.monotonic()
+                row = self._changed(connection, _CLAIM_AGAIN, (self.length, self.term))
+            if row is None:
+                self._until = 0.0
+                raise Deposed("another control node has taken over")
+            self.term, self._until = row[0], started + self.length
+
+    def renew(self, connection: psycopg.Connection[Any]) -> None:
+        """Raises Deposed if another term has begun."""
+        started, term = guard.monotonic(), self.term
+        row = connection.execute(_RENEW, (self.length, term)).fetchone()
+        with self._changing:
+            if self.term != term:
+                return  # which has renewed it
+            if row is None:
+                self._until = 0.0
+                raise Deposed("another control node has taken over")
+            self._until = started + self.length
+        if problem := clock_problem(float(row[0])):
+            self.give_back(connection)
+            raise Deposed(problem)
+
+    def give_back(self, connection: psycopg.Connection[Any]) -> None:
+        """End the lease, so that another node need not wait for it to run out."""
+        with self._changing:
+            term, self.term, self._until = self.term, 0, 0.0
+        if term:
+            connection.execute(_GIVE_BACK, (term,))
+            connection.execute(f"NOTIFY {CHANNEL}")
+
+    def _changed(self, connection: psycopg.Connection[Any], statement: str, values: Any) -> Any:
+        """Change the key of the row. A transaction that has locked it is waited for, and after a
+        moment its session is ended."""
+        while True:
+            try:
+                with connection.transaction():
+                    connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
+                    return connection.execute(statement, values).fetchone()
+            except psycopg.errors.LockNotAvailable:
+                log.warning("the last leader stands still in a transaction: its session is ended")
+                connection.execute(_END_WRITERS)
+
+
+class ClockApart(Exception):
+    """The clock of this machine and that of the database differ too much to decide anything."""
+
+
+def look(connection: psycopg.Connection[Any]) -> Leader | None:
+    """Return who has claimed the row last; None if nobody ever has."""
+    row = connection.execute(_LOOK).fetchone()
+    if row is None or not row[0]:
+        return None
+    return Leader(term=row[0], name=row[1], address=row[2], held=row[3])
+
+
+def clock_problem(database: float) -> str:
+    """Return what is wrong with the clock of this machine, compared with the time that the database
+    has just told; empty if nothing is."""
+    apart = guard.wall_us() / 1e6 - database
+    if abs(apart) <= CLOCK_LIMIT:
+        return ""
+    direction = "ahead of" if apart > 0 else "behind"
+    return (
+        f"the clock of this machine is {abs(apart):.1f} s {direction} the database's, so it cannot"
+        " decide when events start; synchronize both"
+    )

@@ -1,0 +1,104 @@
+"""Connections to the database, and the watchdog that gives up those that hang.
+
+libpq finds the primary among several hosts, and notices a link that is cut. It does not notice a
+server that stands still, because its kernel goes on answering. A statement that takes too long is
+therefore given up by shutting its socket. **Nothing ever sends a cancel request**: it would end the
+wait of a COMMIT for its standby, and the commit would become visible although it is on one disk
+only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from forewarn.store.port import StoreUnusable
+from forewarn.support import guard
+
+# What libpq is told unless the URL says otherwise: times in seconds, tcp_user_timeout in
+# milliseconds.
+DEFAULTS = {
+    "target_session_attrs": "read-write",
+    "connect_timeout": 2,
+    "tcp_user_timeout": 4000,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+}
+# The name of the session that writes, in SQL. A database may contain several states, each in a
+# schema of its own.
+WRITER_NAME = "left('forewarn writer ' || current_schema(), 63)"
+CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
+
+
+def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+    """Open a session. `purpose` is shown with it in pg_stat_activity."""
+    conninfo = make_conninfo(**{**DEFAULTS, **_parameters(url)})
+    return psycopg.connect(conninfo, autocommit=autocommit, application_name=f"forewarn {purpose}")
+
+
+def connect_writer(url: str) -> psycopg.Connection[Any]:
+    connection = connect(url, "writer", autocommit=False)
+    connection.execute(f"SELECT set_config('application_name', {WRITER_NAME}, false)")
+    connection.commit()
+    return connection
+
+
+def without_password(url: str) -> str:
+    """Return a name for the database that may be logged: where it is, and nothing secret."""
+    given = _parameters(url)
+    hosts = str(given.get("host") or given.get("hostaddr") or given.get("service") or "local")
+    return f"postgresql://{hosts}/{given.get('dbname') or ''}"
+
+
+def _parameters(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.ProgrammingError as error:
+        raise StoreUnusable(f"the URL of the state cannot be read: {error}") from None
+
+
+class Watchdog:
+    """Shuts the sockets of sessions whose time is over, from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._limits: dict[int, tuple[float, socket.socket]] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def limit(self, connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+        """Give the connection up if the block takes longer."""
+        # A descriptor of its own, which stays the same whatever libpq does with the connection's.
+        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+        key = id(duplicate)
+        with self._lock:
+            self._limits[key] = guard.monotonic() + seconds, duplicate
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._limits[key]
+            duplicate.close()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(CHECK_INTERVAL):
+            now = guard.monotonic()
+            with self._lock:
+                for ends, duplicate in self._limits.values():
+                    if ends < now:
+                        with contextlib.suppress(OSError):
+                            duplicate.shutdown(socket.SHUT_RDWR)
