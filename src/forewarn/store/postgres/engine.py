@@ -109,7 +109,7 @@ class PostgresStore(SqlStore):
 
     def _open(self) -> None:
         database.prepare(self.url)
-        self._engine = database.engine(lambda: connect_writer(self.url))
+        self._engine = database.engine(self._connect)
         try:
             with self._engine.connect() as connection:
                 # One snapshot of the state and of the log that led to it.
@@ -122,6 +122,14 @@ class PostgresStore(SqlStore):
             raise StoreUnusable(
                 f"{self.name} cannot be used as state: {database.first_line(error)}"
             ) from error
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        """Open a connection that writes only if this process decides: those of others are ended."""
+        return connect_writer(self.url) if self._lease.term else connect(self.url, "reader")
+
+    def _connect_again(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
 
     def _close(self) -> None:
         if self._engine is not None:
@@ -316,6 +324,7 @@ class _Turns:
                 if self._wanted and free and not self.problem and self._lease.claim(connection):
                     self._read_news(connection)  # what is read after a claim is the log
                     self.leader = look(connection)
+                    self._store._thread.submit(self._store._connect_again).result()
                     self._call(self._set_taken)
                     return
             self._wait_for_news(connection)

@@ -1,0 +1,467 @@
+"""Several processes with one state: who decides, and what the others see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from forewarn.core import Group, Machine
+from forewarn.core.changes import MachinePut
+from forewarn.core.fleet import Host
+from forewarn.core.registry import HostPut
+from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
+from forewarn.store.port import Deposed, Key, NotLeading, States
+from forewarn.store.postgres import engine, lease
+from forewarn.store.postgres.engine import PostgresStore
+from forewarn.store.postgres.lease import Member
+from forewarn.support import guard
+from helpers import postgres
+
+T = TypeVar("T")
+
+PATIENCE = 60.0  # seconds for what is waited for
+SHORT = 0.5  # seconds of a lease that is to run out
+
+
+@pytest.fixture
+def url() -> str:
+    postgres.needed()
+    return postgres.shared_server().new_state()
+
+
+def node(url: str, name: str, *, length: float = 30.0) -> PostgresStore:
+    member = Member(name=name, machine=f"machine-of-{name}", address=f"{name}:8170")
+    return PostgresStore(url, member, lease=length)
+
+
+@contextlib.asynccontextmanager
+async def opened(*stores: PostgresStore) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        for store in stores:
+            await store.open()
+            stack.push_async_callback(store.close)
+        yield
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await guard.pause(0.01)
+
+
+async def take(store: PostgresStore) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await store.leadership.take()
+
+
+async def put(store: Store, *names: str) -> Commit | None:
+    return await store.transact(lambda _: Batch(1, 0, puts=_hosts(names)))
+
+
+def _hosts(names: tuple[str, ...]) -> tuple[HostPut, ...]:
+    return tuple(HostPut(Host(name=name)) for name in names)
+
+
+async def forget(store: PostgresStore) -> None:
+    """End a process as kill -9 would: the lease is not given back."""
+    store._lease.term = 0
+    await store.close()
+
+
+def execute(url: str, statement: str, *values: object) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def numbers(url: str) -> list[int]:
+    return [row[0] for row in execute(url, "SELECT seq FROM commits ORDER BY seq")]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def test_a_follower_sees_every_commit_in_order(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        seen: list[int] = []
+        second.on_commit(lambda commit, _: seen.append(commit.seq))
+        async with opened(first, second):
+            await take(first)
+            await asyncio.gather(*(put(first, f"h{i}") for i in range(300)))
+            await until(lambda: second.seq == 300)
+            assert seen == list(range(1, 301))
+            assert second.registry.hosts == first.registry.hosts
+            leader = second.leadership.leader()
+            assert leader is not None
+            assert (leader.name, leader.address, leader.held) == ("c1", "c1:8170", True)
+
+    run(body())
+
+
+def test_what_a_follower_is_asked_to_change_is_refused_with_who_decides(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first, second):
+            await take(first)
+            await until(lambda: second.leadership.leader() is not None)
+            with pytest.raises(NotLeading, match="control node 'c1' decides"):
+                await put(second, "h1")
+            assert not second.leadership.held()
+        assert numbers(url) == []
+
+    run(body())
+
+
+def test_a_lease_that_is_given_back_is_taken_at_once(url: str) -> None:
+    """At once: the lease is longer than the patience of this test."""
+
+    async def body() -> None:
+        first, second = node(url, "c1", length=900.0), node(url, "c2", length=900.0)
+        async with opened(second):
+            await first.open()
+            await take(first)
+            await put(first, "h1")
+            waiting = asyncio.get_running_loop().create_task(take(second))
+            await first.close()
+            await waiting
+            assert second.seq == 1
+            await put(second, "h2")
+        assert numbers(url) == [1, 2]
+
+    run(body())
+
+
+def test_a_lease_that_has_run_out_is_taken(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1", length=SHORT), node(url, "c2", length=SHORT)
+        await first.open()
+        await take(first)
+        await put(first, "h1")
+        await forget(first)
+        async with opened(second):
+            await take(second)
+            assert second.registry.hosts.keys() == {"h1"}
+            await put(second, "h2")
+        assert numbers(url) == [1, 2]
+
+    run(body())
+
+
+def test_a_process_that_was_killed_takes_its_own_lease_again(url: str) -> None:
+    async def body() -> None:
+        first, again = node(url, "c1", length=900.0), node(url, "c1", length=900.0)
+        await first.open()
+        await take(first)
+        await forget(first)
+        async with opened(again):
+            await take(again)
+            assert again._lease.term == 2
+
+    run(body())
+
+
+def test_the_same_name_on_another_machine_waits(url: str) -> None:
+    async def body() -> None:
+        first = node(url, "c1", length=900.0)
+        impostor = PostgresStore(url, Member(name="c1", machine="other", address=""), lease=900.0)
+        async with opened(first, impostor):
+            await take(first)
+            waiting = asyncio.get_running_loop().create_task(impostor.leadership.take())
+            await until(lambda: impostor.leadership.leader() is not None)
+            await put(first, "h1")
+            await until(lambda: impostor.seq == 1)  # it has looked since
+            assert not waiting.done()
+            waiting.cancel()
+
+    run(body())
+
+
+def test_a_leader_that_was_deposed_commits_nothing_and_says_so(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        ends: list[OutcomeUnknown] = []
+        first.on_unknown_outcome(ends.append)
+        async with opened(first, second):
+            await take(first)
+            await put(first, "h1")
+            execute(url, "UPDATE leader SET until = 'epoch'")  # as after a long pause
+            await take(second)
+            await put(second, "h2")
+            with pytest.raises(OutcomeUnknown):
+                await put(first, "h3")
+            await until(lambda: bool(ends))
+            assert isinstance(ends[0], Deposed)
+            with pytest.raises(StoreFailed):
+                await put(first, "h4")
+        assert numbers(url) == [1, 2]
+        assert {row[0] for row in execute(url, "SELECT name FROM hosts")} == {"h1", "h2"}
+
+    run(body())
+
+
+def test_a_claim_at_every_statement_of_a_commit() -> None:
+    """Whoever claims sees the whole commit in the log, or nothing of it, for ever."""
+    postgres.needed()
+    statements = 0
+    while run(claimed_at(statements)):
+        statements += 1
+    assert statements > 6
+
+
+async def claimed_at(statement: int) -> bool:
+    """Claim while a commit is being written. Returns False if it has fewer statements than that."""
+    url = postgres.shared_server().new_state()
+    first, second = node(url, "c1"), node(url, "c2")
+    found: list[list[int]] = []
+    count = 0
+
+    def claim(*_: object) -> None:
+        nonlocal count
+        if count == statement:
+            execute(url, "UPDATE leader SET until = 'epoch'")
+            with psycopg.connect(url, autocommit=True) as connection:
+                assert second._lease.claim(connection)
+            found.append(numbers(url))
+        count += 1
+
+    def work(_: States) -> Batch:
+        machines = (MachinePut(Machine(name="web_0")),)
+        key = Key("operator", "k1", "digest")
+        return Batch(2, 0, (Entry("web", machines),), _hosts(("h1",)), key=key)
+
+    async with opened(first, second):
+        await take(first)
+        await put(first, "h0")
+        assert first._engine is not None
+        sa.event.listen(first._engine, "before_cursor_execute", claim)
+        try:
+            await first.transact(work)
+        except (OutcomeUnknown, StoreFailed):
+            assert found == [[1]]
+            assert numbers(url) == [1]
+            return True
+        assert not found
+        return False
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_in_doubt_is_found_out(
+    url: str, happened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks just after the server has committed, or just before it was asked to."""
+
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        heard: list[int] = []
+        first.on_commit(lambda commit, _: heard.append(commit.seq))
+        async with opened(first, second):
+            await take(first)
+            await put(first, "h0")
+            broken = break_next_commit(monkeypatch, after=happened)
+            commit = await put(first, "h1")
+            assert commit is not None
+            assert commit.seq == 2
+            assert broken
+            await put(first, "h2")
+            await until(lambda: second.seq == 3)
+            assert first._lease.term == 2
+        assert heard == numbers(url) == [1, 2, 3]
+
+    run(body())
+
+
+def break_next_commit(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> list[int]:
+    """Break the connection of the next COMMIT; what is returned then has one item."""
+    commit = sa.Connection.commit
+    broken: list[int] = []
+
+    def breaking(self: sa.Connection) -> None:
+        if not broken:
+            broken.append(1)
+            if after:
+                commit(self)
+            shut(self.connection.driver_connection)  # type: ignore[arg-type]
+            if after:
+                self.exec_driver_sql("SELECT 1")  # which fails
+        commit(self)
+
+    monkeypatch.setattr(sa.Connection, "commit", breaking)
+    return broken
+
+
+def shut(connection: psycopg.Connection[Any]) -> None:
+    with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first, second):
+            await take(first)
+            again = lease.Lease.claim_again
+
+            def late(self: lease.Lease) -> None:
+                execute(url, "UPDATE leader SET until = 'epoch'")
+                with psycopg.connect(url, autocommit=True) as connection:
+                    assert second._lease.claim(connection)
+                again(self)
+
+            monkeypatch.setattr(lease.Lease, "claim_again", late)
+            break_next_commit(monkeypatch, after=False)
+            with pytest.raises(Deposed):
+                await put(first, "h1")
+        assert numbers(url) == []
+
+    run(body())
+
+
+def test_a_leader_that_stands_still_in_a_transaction_is_no_obstacle(url: str) -> None:
+    async def body() -> None:
+        second = node(url, "c2")
+        async with opened(second):
+            with psycopg.connect(url) as still:
+                still.execute(
+                    "SELECT set_config('application_name',"
+                    " left('forewarn writer ' || current_schema(), 63), false)"
+                )
+                still.commit()
+                still.execute("SELECT 1 FROM leader FOR KEY SHARE")
+                await take(second)
+                await put(second, "h1")
+                with pytest.raises(psycopg.OperationalError):
+                    still.execute("SELECT 1")
+
+    run(body())
+
+
+def test_a_write_that_hangs_is_given_up_and_the_next_one_succeeds(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first = node(url, "c1")
+        async with opened(first):
+            await take(first)
+            monkeypatch.setattr(engine, "WRITE_LIMIT", 0.3)
+            with psycopg.connect(url) as other:
+                other.execute("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE")
+                with pytest.raises(StoreFailed):
+                    await put(first, "h1")
+            monkeypatch.setattr(engine, "WRITE_LIMIT", PATIENCE)
+            await put(first, "h2")
+            assert first.registry.hosts.keys() == {"h2"}
+        assert numbers(url) == [1]
+
+    run(body())
+
+
+def test_a_clock_that_is_apart_from_the_databases_does_not_lead(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first):
+            now = guard.wall_us
+            monkeypatch.setattr(guard, "wall_us", lambda: now() + 3_000_000)
+            waiting = asyncio.get_running_loop().create_task(first.leadership.take())
+            await until(lambda: "3.0 s ahead of the database's" in first.leadership.problem())
+            assert not waiting.done()
+            monkeypatch.setattr(guard, "wall_us", now)
+            await waiting
+            await put(first, "h1")
+        async with opened(second):
+            await take(second)  # what could not lead has kept nothing
+
+    run(body())
+
+
+def test_a_leader_whose_clock_steps_gives_its_lease_back_and_ends(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1", length=1.0), node(url, "c2", length=900.0)
+        ends: list[OutcomeUnknown] = []
+        first.on_unknown_outcome(ends.append)
+        async with opened(first):
+            await take(first)
+            now = guard.wall_us
+            monkeypatch.setattr(guard, "wall_us", lambda: now() - 3_600_000_000)
+            await until(lambda: bool(ends))
+            monkeypatch.setattr(guard, "wall_us", now)
+            assert "behind the database's" in str(ends[0])
+            async with opened(second):
+                await take(second)
+
+    run(body())
+
+
+def test_a_database_that_went_back_is_not_decided_with(url: str) -> None:
+    """A follower knows what the database has lost, and writes it down for all others."""
+
+    async def body() -> None:
+        first, second, third = node(url, "c1"), node(url, "c2"), node(url, "c3")
+        ends: list[OutcomeUnknown] = []
+        second.on_unknown_outcome(ends.append)
+        async with opened(second):
+            await first.open()
+            await take(first)
+            for i in range(3):
+                await put(first, f"h{i}")
+            await until(lambda: second.seq == 3)
+            await first.close()
+            execute(url, "DELETE FROM commits WHERE seq > 1")
+            await until(lambda: bool(ends))
+            assert "has lost commits 2 to 3" in str(ends[0])
+        async with opened(third):
+            waiting = asyncio.get_running_loop().create_task(third.leadership.take())
+            await until(lambda: "has lost commits 2 to 3" in third.leadership.problem())
+            assert not waiting.done()
+            waiting.cancel()
+
+    run(body())
+
+
+def test_another_commit_in_the_place_of_one_that_is_known_is_noticed(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        ends: list[OutcomeUnknown] = []
+        second.on_unknown_outcome(ends.append)
+        async with opened(second):
+            await first.open()
+            await take(first)
+            await put(first, "h1")
+            await until(lambda: second.seq == 1)
+            await first.close()
+            execute(url, "UPDATE commits SET body = replace(body::text, 'a', 'b')::bytea")
+            await until(lambda: bool(ends))
+            assert "the database has lost commits" in str(ends[0])
+
+    run(body())
+
+
+def test_groups_that_are_forgotten_are_forgotten_by_followers(url: str) -> None:
+    from forewarn.core.registry import GroupForgotten
+
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first, second):
+            await take(first)
+            await put(first, "h1")
+            await first.transact(lambda _: Batch(1, 0, puts=(GroupForgotten("web"),)))
+            await until(lambda: second.seq == 2)
+            assert dict(second.groups) == {} == dict(first.groups)
+            assert second.groups.get("web", Group(name="web")) == Group(name="web")
+
+    run(body())
