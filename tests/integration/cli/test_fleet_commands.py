@@ -563,3 +563,31 @@ groups:
         assert "location north zone 2 resource group shop subscription abc" in group
         (listed,) = json.loads(typed(service, "machine", "list", "--json").stdout)
         assert listed["tags"] == {"team": "red"}
+
+
+def test_a_group_that_is_left_without_any_time_for_maintenance_is_noted(
+    service: Service, tmp_path: Path
+) -> None:
+    def noted(*words: str) -> list[str]:
+        result = typed(service, *words)
+        assert result.exit_code == 0, result.stderr
+        return [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+
+    def never(groups: str, names: str) -> str:
+        return (
+            f"note: {groups}: maintenance cannot start within 400 d: there is no time that the"
+            f" windows and blackouts of {names} allow"
+        )
+
+    assert noted("group", "policy", "web", "--window", "10:00-11:00") == []
+    assert noted("group", "policy", "web", "--window", "22:00-23:00") == []
+    notes = noted("maintenance", "set", "nights", "--window", "01:00-02:00")
+    assert notes == [never("group 'web'", "'group web', 'nights'")]
+    blackout = "2026-01-01 to 2099-12-31"
+    notes = noted("group", "policy", "jump", "--blackout", blackout)
+    assert notes == [never("group 'jump'", "'group jump', 'nights'")]
+    file = tmp_path / "fleet.yaml"
+    file.write_text(f"{FLEET}maintenance: [{{name: never, blackouts: [{blackout}]}}]\n")
+    for options in (("--plan",), ()):
+        notes = noted("apply", str(file), *options)
+        assert notes == [never("groups 'web', 'batch', 'db', 'jump', 'split'", "'never'")]

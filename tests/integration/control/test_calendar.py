@@ -64,6 +64,41 @@ def test_an_event_is_an_entry_that_keeps_its_uid_while_it_changes(service: Servi
     assert entries(ask(service, "GET", PATH)) == []
 
 
+@pytest.mark.parametrize(
+    ("blackout_days", "postponed"),
+    [
+        (0, (timedelta(minutes=1), timedelta(minutes=1))),
+        (89, (timedelta(days=28), timedelta(days=1))),  # about as late as an event can be
+    ],
+)
+def test_an_event_that_is_postponed_is_a_later_version_of_the_same_entry(
+    service: Service, blackout_days: int, postponed: tuple[timedelta, ...]
+) -> None:
+    now = service.clock.now
+    blackout = f"{now:%Y-%m-%d} to {now + timedelta(blackout_days):%Y-%m-%d}"
+    policy = {"may_postpone": "30d, twice", "blackouts": [blackout] if blackout_days else []}
+    ask(service, "PATCH", "/v1/groups/web/policy", policy)
+    ask(service, "POST", "/v1/hosts/shared/maintain", {"mode": "Freeze"})
+    planned = {str(entry["UID"]): entry for entry in entries(ask(service, "GET", PATH))}
+    assert len(planned) == 2
+    (event,) = ask(service, "GET", "/v1/events?group=web").body
+    for by in postponed:
+        service.clock.advance("1m")
+        request = {"by": by.total_seconds()}
+        answer = ask(service, "POST", f"/v1/events/{event['id']}/postpone", request)
+        assert answer.status == 200, answer.body
+        moved = {str(entry["UID"]): entry for entry in entries(ask(service, "GET", PATH))}
+        assert moved.keys() == planned.keys()
+        for uid, entry in moved.items():  # also that of the other group on the host
+            before = planned[uid]
+            assert entry["DTSTART"].dt == before["DTSTART"].dt + by
+            assert entry["SEQUENCE"] > before["SEQUENCE"]
+            for stamp in ("LAST-MODIFIED", "DTSTAMP"):
+                assert entry[stamp].dt == service.clock.now.replace(microsecond=0)
+            assert entry["CREATED"].dt == before["CREATED"].dt
+        planned = moved
+
+
 def test_a_withdrawn_event_is_shown_as_cancelled_for_a_week(service: Service) -> None:
     event = service.schedule("Reboot", "web_0", notice="1h")
     (planned,) = entries(ask(service, "GET", PATH))

@@ -24,9 +24,11 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.client.connection import ServiceAddress
 from forewarn.control.http.errors import on_store_failed
 from forewarn.control.schema.core import BACKUP_HEADER
 from forewarn.core import Event, EventType, Refused, Status
+from forewarn.core.access import Role
 from forewarn.core.history import RecordKind
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
 from forewarn.core.rollouts.selection import Selection
@@ -54,6 +56,7 @@ from helpers.forked_cli import Forked
 from helpers.next_version import BETWEEN, NEXT, THIS, migrate
 from helpers.next_version import COMMAND as NEXT_VERSION
 from helpers.times import START
+from helpers.token_api import api_with_token
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 
@@ -419,6 +422,24 @@ def test_a_restore_says_what_is_the_state_now_and_what_was(tmp_path: Path) -> No
     said = json.loads(done.stdout)
     assert said["kept"] == f"{life.state}.before-restore"
     assert said["contents"]["active_events"] == 1
+
+
+def test_a_restore_notes_whether_the_copy_has_tokens(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        life.copy(service)
+        done = typed("restore", life.backup, "--state", tmp_path / "open.db")
+        assert "\ntokens         0\n" in done.stdout
+        assert "note: the backup has no tokens: until one is created, every local" in done.stderr
+        life.backup.unlink()
+        api_with_token(service, "root", Role.ADMIN)
+        token = api_with_token(service, "copier", Role.ADMIN).token
+        with life.backup.open("xb") as file:
+            ControlClient(ServiceAddress(service.control_url, token)).backup(file.write)
+    done = typed("restore", life.backup, "--state", tmp_path / "closed.db")
+    assert "\ntokens         2\n" in done.stdout
+    assert "the backup has no tokens" not in done.stderr
+    assert "note: tokens that were revoked after the backup are valid again" in done.stderr
 
 
 def test_no_number_that_a_guest_has_seen_comes_again_for_something_else(tmp_path: Path) -> None:

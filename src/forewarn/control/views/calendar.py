@@ -16,8 +16,8 @@ from forewarn.support.text import counted, listing
 
 MAX_ENTRIES = 5_000  # in one calendar
 REFRESH = "PT15M"  # how often programs should look for changes
-STARTED_FROM = 10_000_000  # SEQUENCE of a Started event: above all of Scheduled ones
-WITHDRAWN_FROM = 2 * STARTED_FROM  # SEQUENCE of a Withdrawn event: above all others
+STARTED_FROM = 1_000_000_000  # SEQUENCE of a Started event: above all of Scheduled ones
+WITHDRAWN_FROM = 2 * STARTED_FROM  # of a Withdrawn one: above all others, and below 2**31
 MAX_LINE = 75  # bytes of a line, without its end
 
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233))

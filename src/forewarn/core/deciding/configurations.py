@@ -61,7 +61,7 @@ def never_maintained(groups: Iterable[Group], now: Now, name: str = "") -> tuple
         if len(closed) >= MAX_CLOSED:
             break
     return tuple(
-        f"group {listing(names)}: {never_open(configurations)}"
+        f"group{'s' if len(names) > 1 else ''} {listing(names)}: {never_open(configurations)}"
         for configurations, names in closed.items()
     )
 
