@@ -113,6 +113,7 @@ VALUES = {
     "waves": "SIZES",
     "what": "KINDS",
     "window": "WINDOW",
+    "work_by": "WHO",
 }
 
 

@@ -15,10 +15,11 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from forewarn.core.changes import Change, EnablingBegan, EventMoved
-from forewarn.core.events import Event, Status
+from forewarn.core.events import Attempt, Event, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.registry import HaltPut, HostPut, Put, Registry, RolloutPut, TokenPut
+from forewarn.core.rollouts.model import Work
 from forewarn.core.time import Duration, Time
 
 RETIMED = "retimed"
@@ -46,11 +47,6 @@ class Correction(msgspec.Struct, frozen=True):
 
     def event(self, event: Event) -> Event:
         """Correct the times of an event, except NotBefore."""
-        attempt = event.attempt
-        if attempt is not None:
-            attempt = self._replaced(
-                attempt, at=self.past(attempt.at), next_at=self.coming(attempt.next_at)
-            )
         approved = event.approved
         if approved is not None:
             approved = self._replaced(approved, at=self.past(approved.at))
@@ -64,7 +60,7 @@ class Correction(msgspec.Struct, frozen=True):
             ready=tuple(self._replaced(ready, at=self.past(ready.at)) for ready in event.ready),
             approved=approved,
             started_at=self.past(event.started_at),
-            attempt=attempt,
+            attempt=self._attempt(event.attempt),
             ended_at=self.past(event.ended_at),
         )
 
@@ -93,7 +89,8 @@ class Correction(msgspec.Struct, frozen=True):
                 if (switch := getattr(rollout, name)) is not None
             }
             times = {name: self.past(getattr(rollout, name)) for name in ("created_at", "ended_at")}
-            changed = self._replaced(rollout, **times, **switches)
+            work = tuple(self._work(item) for item in rollout.work)
+            changed = self._replaced(rollout, **times, **switches, work=work)
             if changed is not rollout:
                 yield RolloutPut(changed, RETIMED, by)
         for halt in registry.halts.values():
@@ -111,6 +108,21 @@ class Correction(msgspec.Struct, frozen=True):
             )
             if renewed is not token:
                 yield TokenPut(renewed, RETIMED, by)
+
+    def _attempt(self, attempt: Attempt | None) -> Attempt | None:
+        if attempt is None:
+            return None
+        next_at = self.coming(attempt.next_at)
+        return self._replaced(attempt, at=self.past(attempt.at), next_at=next_at)
+
+    def _work(self, work: Work) -> Work:
+        return self._replaced(
+            work,
+            begun_at=self.past(work.begun_at),
+            returned_at=self.past(work.returned_at),
+            started_at=self.past(work.started_at),
+            attempt=self._attempt(work.attempt),
+        )
 
     @staticmethod
     def _replaced(value: T, **fields: Any) -> T:

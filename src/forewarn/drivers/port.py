@@ -59,14 +59,16 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that is to be carried out."""
+    """One event that is to be carried out, or work on an empty host."""
 
-    event: str
+    event: str  # its id, or that of the work
     group: str
     type: EventType
     source: Source
     machines: tuple[TaskMachine, ...]  # those that exist and are still affected
-    host: str = ""  # the host under maintenance, if any: all machines on it are affected at once
+    work: bool = False  # on a host that was emptied for it: no event, but the work of a rollout
+    # The host under maintenance, if any: all machines on it are affected at once. Or the empty one.
+    host: str = ""
     moves: bool = False  # a live migration
     parts: tuple[Part, ...] = ()  # the events carried out as one with this one, itself included
     hosts: tuple[str, ...] = ()  # where machines could be moved to, the best one first
@@ -155,7 +157,12 @@ class DriverContext(msgspec.Struct, frozen=True):
 
 
 class Driver(ABC):
-    """Carries events out."""
+    """Carries events out, and does the work on empty hosts, if it can."""
+
+    @property
+    def works(self) -> bool:
+        """Can it be given tasks that are work on an empty host?"""
+        return False
 
     @property
     @abstractmethod

@@ -136,6 +136,7 @@ class ImpactListener(Protocol):
 
 class SimulatedDriver(Driver):
     repeatable = True  # the journal knows what has happened
+    works = True  # which takes as long as the maintenance of a host, and leaves nothing behind
 
     def __init__(
         self,
@@ -160,10 +161,10 @@ class SimulatedDriver(Driver):
         self._journal.close()
 
     async def check(self, task: Task) -> Checked:
-        return Ok() if task.machines else Veto("none of its machines exists")
+        return Ok() if task.machines or task.work else Veto("none of its machines exists")
 
     async def observe(self, task: Task) -> Observed:
-        if any(self._journal.impact(event) is None for event in _machines_by_event(task)):
+        if any(self._journal.impact(event) is None for event in _impacts(task)):
             return NotYet()
         if task.started_at is None:
             return Unknown("it was carried out, but it has not started")
@@ -171,7 +172,7 @@ class SimulatedDriver(Driver):
 
     async def perform(self, task: Task) -> Performed:
         seconds = task.duration if task.duration >= 0 else _profile(task).impact
-        for event, names in _machines_by_event(task).items():
+        for event, names in _impacts(task).items():
             if self._journal.impact(event) is None:
                 impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
                 self._journal.add(impact)
@@ -184,11 +185,11 @@ class SimulatedDriver(Driver):
             back = end if seconds < 0 else min(end, self._start(task) + self._back_after(seconds))
             if task.now < back:
                 return Again(back)
-            for event in _machines_by_event(task):
+            for event in _impacts(task):
                 await self.listener.impact_ends(event)
         if task.now < end:
             return Again(end)
-        for event in _machines_by_event(task):
+        for event in _impacts(task):
             self._journal.finish(event)
             self._lengths.pop(event, None)
         return Done(_moved(task))
@@ -215,8 +216,11 @@ def _profile(task: Task) -> Profile:
     return MIGRATION if traits.keeps_memory else MAINTENANCE
 
 
-def _machines_by_event(task: Task) -> dict[str, tuple[str, ...]]:
-    """Return the affected machines by event: a host may have machines of several groups."""
+def _impacts(task: Task) -> dict[str, tuple[str, ...]]:
+    """Return the affected machines by event: a host may have machines of several groups, and work
+    on an empty one affects none."""
+    if task.work:
+        return {}
     if task.parts:
         return {part.event: part.machines for part in task.parts}
     return {task.event: tuple(machine.name for machine in task.machines)}

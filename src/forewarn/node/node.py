@@ -73,6 +73,7 @@ from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform, new_id
 from forewarn.service.platform.removals import Removals
 from forewarn.service.rollouts.gates import Gates
+from forewarn.service.rollouts.host_work import HostWork
 from forewarn.service.rollouts.reconciler import RolloutReconciler
 from forewarn.service.rollouts.rollouts import Rollouts
 from forewarn.service.telemetry.expiry import expiry_readings
@@ -225,6 +226,7 @@ class Node:
         self.removals = Removals(self.platform)
         self.hosts = Hosts(store, self.platform, self.host_index)
         gates = self.gates = Gates(config.gates)
+        work = HostWork(store, self.writer, self.executor, self.ledger, tasks)
         self.reconciler = RolloutReconciler(
             store,
             self.writer,
@@ -232,11 +234,12 @@ class Node:
             self.platform,
             self.hosts,
             gates,
+            work,
             self.ledger,
             tasks,
         )
         self.halts = Halts(store, self.platform)
-        self.rollouts = Rollouts(store, self.platform, self.reconciler, gates)
+        self.rollouts = Rollouts(store, self.platform, self.reconciler, gates, work)
         self.clock_acceptance = ClockAcceptance(store, self.writer, self.clock, self.poll_index)
         self.history = History(store, self.machine_index, self.writer, config.history)
         self.machine_index.load()

@@ -23,7 +23,7 @@ from forewarn.control.schema import fleet
 from forewarn.control.server import acceptor, connections
 from forewarn.control.server import protocol as operators
 from forewarn.core import events, labels
-from forewarn.core.deciding import decide
+from forewarn.core.deciding import attempts
 from forewarn.core.history import RecordKind
 from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.core.rollouts import selection, waves
@@ -100,7 +100,7 @@ LIMITS = {
         events.MAX_READY_CHANGES
     ),
     "Pause before a failed attempt to carry out an event is repeated; it doubles each time": (
-        f"{in_words(decide.MIN_BACK_OFF)} to {in_words(decide.MAX_BACK_OFF)}"
+        f"{in_words(attempts.MIN_BACK_OFF)} to {in_words(attempts.MAX_BACK_OFF)}"
     ),
     "Length of the name of a machine, group or host": f"{read.MAX_NAME} characters",
     "Machines of a scale set": str(read.MAX_PLACEMENT_GROUP),

@@ -41,7 +41,7 @@ from forewarn.cli.output import (
 from forewarn.control.client.client import ControlError
 from forewarn.control.schema import rollouts as r
 from forewarn.core.refusal import Hint
-from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts
+from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Conflicts, WorkBy
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.time import SECOND
 from forewarn.support.text import either_of, parse_duration
@@ -49,6 +49,7 @@ from forewarn.support.text import either_of, parse_duration
 app = typer.Typer(no_args_is_help=True)
 ROLLOUT_TYPES = type_names(lambda traits: not traits.deletes)
 CONFLICTS = [handling.value for handling in Conflicts]
+WORKERS = [by.value for by in WorkBy]
 PAUSES = ["nothing", "canary", "waves"]
 STEP_STATES = [state.value for state in StepState]
 
@@ -154,6 +155,14 @@ ConflictsOption = Annotated[
         help="For hosts with machines of several update domains of one group:"
         f" {either_of(CONFLICTS)}.",
         autocompletion=completion.one_of(*CONFLICTS),
+    ),
+]
+WorkByOption = Annotated[
+    str,
+    typer.Option(
+        "--work-by",
+        help=f"Who does the work of an {EVACUATE_WORK_RETURN}: {either_of(WORKERS)}.",
+        autocompletion=completion.one_of(*WORKERS),
     ),
 ]
 OrderBy = Annotated[
@@ -276,6 +285,7 @@ def _request(
     exclude_host: ExcludeHost = None,
     exclude_host_label: ExcludeHostLabel = None,
     conflicts: ConflictsOption = "refuse",
+    work_by: WorkByOption = "operator",
     order_by: OrderBy = None,
     canary: Canary = None,
     waves: Waves = None,
@@ -313,6 +323,7 @@ def _request(
         exclude_hosts=exclude_host or [],
         exclude_host_labels=exclude_host_label or [],
         conflicts=conflicts,
+        work_by=work_by,
         order_by=order_by or [],
         canary=canary or [],
         waves=[size for size in (waves or "").split(",") if size],

@@ -64,6 +64,7 @@ def _fields(report: r.RolloutReport) -> list[tuple[str, str]]:
         ("wave", f"{report.wave} of {report.waves}" if report.waves > 1 else ""),
         ("selection", report.selection),
         ("size", _size(report)),
+        ("work by", "the driver" if report.work_by == "driver" else ""),
         ("at once", str(report.at_once)),
         ("notice", _duration(report.notice)),
         ("windows", "; ".join(report.windows)),

@@ -23,7 +23,13 @@ from forewarn.core.events import (
     Status,
 )
 from forewarn.core.fleet import GroupKind, Health
-from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, LIVE_MIGRATION, Action, Conflicts
+from forewarn.core.rollouts.model import (
+    EVACUATE_WORK_RETURN,
+    LIVE_MIGRATION,
+    Action,
+    Conflicts,
+    WorkBy,
+)
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.selection import MAX_SELECTED
 from forewarn.core.rollouts.waves import MAX_WAVES
@@ -67,6 +73,7 @@ VALUES: Mapping[str, Any] = {
     "AdviceKind": values(AdviceKind),
     "Conflicts": values(Conflicts),
     "PauseAfter": values(PauseAfter),
+    "WorkBy": values(WorkBy),
     "HoldKind": values(HoldKind),
     "WaitKind": values(WaitKind),
     "FaultKind": values(kinds.FaultKind),

@@ -34,6 +34,7 @@ from forewarn.core.rollouts.model import (
     LIVE_MIGRATION,
     Conflicts,
     Gate,
+    WorkBy,
 )
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.selection import MAX_SELECTED, Selection
@@ -355,6 +356,7 @@ def _rollout_request(data: r.RolloutRequest, by: str) -> RolloutRequest:
         type=EventType.FREEZE if moves or works else parse_enum(EventType, "event type", data.type),
         moves=moves,
         works=works,
+        work_by=parse_enum(WorkBy, "work_by", data.work_by),
         selection=selection,
         by=by,
         notice=None if data.notice is None else duration_of("notice", data.notice),

@@ -44,6 +44,14 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             " host, or first evacuate machines until one update domain is left."
         ),
     ] = "refuse"
+    work_by: Annotated[
+        str,
+        w.documented(enum="WorkBy"),
+        doc(
+            "Who does the work of an `evacuate-work-return`: the driver, or an operator or program,"
+            " who then puts the host back into service."
+        ),
+    ] = "operator"
     order_by: Annotated[
         list[str],
         w.documented(maxItems="MAX_ORDER_LABELS"),
@@ -203,6 +211,11 @@ class Rollout(msgspec.Struct, kw_only=True):
         w.RolloutKind, doc("Type of its events, `live-migration` or `evacuate-work-return`.")
     ]
     state: Annotated[w.StateName, doc("State of the rollout.")]
+    work_by: Annotated[
+        str,
+        w.documented(enum="WorkBy"),
+        doc("Who does the work of an `evacuate-work-return`."),
+    ] = "operator"
     selection: Annotated[str, doc("The selection, as text.")]
     by: Annotated[str, doc("Who started it: the name of a token.")]
     created_at: Annotated[w.Moment, doc("When it was created.")]

@@ -129,6 +129,7 @@ def _fields(summary: RolloutSummary) -> dict[str, Any]:
         "id": rollout.id,
         "type": rollout.kind,
         "state": summary.state,
+        "work_by": rollout.work_by.value,
         "selection": rollout.selection,
         "by": rollout.by,
         "created_at": to_datetime(rollout.created_at),

@@ -28,6 +28,7 @@ from forewarn.core.changes import (
     apply,
 )
 from forewarn.core.deciding.announce import announce, fail, user_maintenance
+from forewarn.core.deciding.attempts import answered
 from forewarn.core.deciding.define import define
 from forewarn.core.deciding.finish import finished, record_move
 from forewarn.core.deciding.holds import HaltedMachines, halt_holds
@@ -56,14 +57,11 @@ from forewarn.core.events import (
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
-from forewarn.core.time import MINUTE, SECOND, Duration, Now
+from forewarn.core.time import Now
 from forewarn.support.text import listing
 
-MIN_BACK_OFF: Duration = 5 * SECOND
-MAX_BACK_OFF: Duration = 5 * MINUTE
 # Commands that announce an event or have one carried out: refused while the clock is untrusted.
 IMPACTS = (c.Raise, c.Fail, c.UserMaintenance, c.Evict, c.Delete, c.Retry)
-LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, even if the driver asks for less
 
 
 class CommitChanges(msgspec.Struct, frozen=True):
@@ -349,25 +347,16 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
     attempt = event.attempt
     if attempt.number != command.attempt or not attempt.open:
         return Changes()
-    closed = msgspec.structs.replace(attempt, open=False)
-    match command.outcome:
-        case c.Done(moved=moved, output=output, answer=answer):
-            moved = moved if event.relocates else {}
-            items = finished(group, event, now, moved=moved, output=output, answer=answer)
-            return Changes(items, event.id)
-        case c.Again(at=at):
-            attempt = msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
-        case c.Failed(why=note):
-            pause = min(MIN_BACK_OFF << min(attempt.number - 1, 16), MAX_BACK_OFF)
-            again = now.at + max(now.rules.paced(pause), LEAST_PAUSE)
-            attempt = msgspec.structs.replace(closed, next_at=again, note=note)
-        case c.Unclear(why=note):
-            attempt = msgspec.structs.replace(closed, note=note, stuck=True)
-    after = move(event, Move.ANSWER, attempt=attempt)
-    answered = EventMoved(
-        Move.ANSWER, after, output=command.outcome.output, answer=command.outcome.answer
-    )
-    return Changes((answered,), event.id)
+    outcome = command.outcome
+    if isinstance(outcome, c.Done):
+        moved = outcome.moved if event.relocates else {}
+        items = finished(
+            group, event, now, moved=moved, output=outcome.output, answer=outcome.answer
+        )
+        return Changes(items, event.id)
+    after = move(event, Move.ANSWER, attempt=answered(attempt, outcome, now))
+    change = EventMoved(Move.ANSWER, after, output=outcome.output, answer=outcome.answer)
+    return Changes((change,), event.id)
 
 
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:

@@ -11,7 +11,7 @@ import enum
 
 import msgspec
 
-from forewarn.core.events import UNKNOWN_DURATION, EventType
+from forewarn.core.events import UNKNOWN_DURATION, Attempt, EventType
 from forewarn.core.rollouts.selection import Exclusions
 from forewarn.core.time import MINUTE, Duration, Time
 from forewarn.core.windows.model import Window
@@ -86,12 +86,29 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
+class WorkBy(enum.Enum):
+    """Who does the work on a host that was emptied for it."""
+
+    OPERATOR = "operator"  # or a program: the rollout waits until the host is put back into service
+    DRIVER = "driver"
+
+
 class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a host was cordoned for work on it, and when it was put back into service."""
+    """When a host was cordoned for work on it, when it was put back into service, and how far the
+    driver has come, if it is to do the work."""
 
     host: str
     begun_at: Time
     returned_at: Time | None = None
+    id: str = ""  # under which the driver knows it
+    started_at: Time | None = None  # of its first attempt
+    attempt: Attempt | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Does the driver do it, now or again after a while?"""
+        attempt = self.attempt
+        return attempt is not None and not attempt.stuck and self.returned_at is None
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +127,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: Time
     moves: bool = False  # a live migration of the machines on hosts
     works: bool = False  # empties hosts for work on them
+    work_by: WorkBy = WorkBy.OPERATOR
     selection: str = ""  # as text
     exclusions: Exclusions = Exclusions()
     size: Size = Size(machines=0, groups=0, hosts=0)

@@ -15,7 +15,7 @@ import msgspec
 
 from forewarn.core.events import MAX_NOTICE, Event, Status
 from forewarn.core.halts import Halt
-from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.rollouts.model import Rollout, Step, Work, WorkBy
 from forewarn.core.rollouts.progress import (
     Configurations,
     LaneProgress,
@@ -61,6 +61,7 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
     announce: tuple[Step, ...] = ()
     withdraw: tuple[Event, ...] = ()
     returned: tuple[str, ...] = ()  # hosts that have been put back into service after work on them
+    work: tuple[str, ...] = ()  # hosts that the driver is to work on now
     ask: tuple[str, ...] = ()  # ask the gate for the steps with these causes
     wake: Time | None = None  # when to compute the next step again, if nothing happens before
     pause: str = ""  # why it pauses itself; empty: it does not
@@ -166,6 +167,7 @@ class _Decision:
         self._announce: list[Step] = []
         self._withdraw: list[Event] = []
         self._returned: list[str] = []
+        self._work: list[str] = []
         self._ask: list[str] = []
         self._wakes: list[Time] = []
         self._waits: list[Wait] = []
@@ -197,11 +199,15 @@ class _Decision:
     def aborting(self) -> Next:
         """Withdraw what has not started, and wait for the end of what has."""
         active = list(self.progress.active)
+        working = False  # on a host
         self._withdraw += [event for event in active if event.status is Status.SCHEDULED]
         for lane in map(self.progress.lanes.__getitem__, self.progress.begun):
             if lane.active and any(event.status is Status.STARTED for event in lane.active):
                 self._waits.append(lane.wait(self.rollout))
-        return self._result(over="" if active else ABORTED)
+            elif lane.working and self.progress.work[lane.lane.name].under_way:
+                self._wait_for_work(lane)
+                working = True
+        return self._result(over="" if active or working else ABORTED)
 
     def clock_untrusted(self) -> Next:
         """Wait for the clock, on which windows, bake times and gates depend."""
@@ -386,6 +392,9 @@ class _Decision:
         if not host.cordoned:
             self._returned.append(name)
             return
+        if self.rollout.work_by is WorkBy.DRIVER and not host.machines:
+            self._wait_for_driver(lane, work)
+            return
         emptied = max((step.ended_at for step in lane.steps), default=0)
         self._waits.append(
             Wait(
@@ -399,6 +408,46 @@ class _Decision:
                 unblocked_by="an operator, by recording on which other host each of them is"
                 if host.machines
                 else "an operator, by putting the host back into service when the work is done",
+            )
+        )
+
+    def _wait_for_driver(self, lane: LaneProgress, work: Work) -> None:
+        """Have the driver work on the lane's host, which is empty, or wait for it."""
+        name, attempt, now = lane.lane.name, work.attempt, self.now
+        until: Time | None = None
+        if attempt is None:
+            if halts := self._halts(lane):
+                self._wait_for_release(halts, [self.progress.numbers[lane.steps[-1].step.cause]])
+                return
+            if self.rollout.running:
+                self._work.append(name)
+        elif not attempt.open and attempt.next_at is not None:
+            until = attempt.next_at
+            if now.at < until:
+                self._wakes.append(until)
+            else:
+                self._work.append(name)
+        note = f": {attempt.note}" if attempt is not None and attempt.note else ""
+        reason, message = "worked on by the driver", f"the driver is working on host {name}"
+        unblocked_by = "the driver"
+        if attempt is not None and attempt.stuck:
+            reason = "it is unknown whether the work was done"
+            message = f"it is unknown whether the work on host {name} was done{note}"
+            unblocked_by = (
+                "an operator, by putting the host back into service if it was done, or by resuming"
+                " the rollout, which has it done again"
+            )
+        elif note:
+            reason, message = "its driver has failed", f"the work on host {name} has failed{note}"
+        self._waits.append(
+            Wait(
+                kind=WaitKind.WORK,
+                lane=name,
+                reason=reason,
+                message=message,
+                since=work.started_at or now.at,
+                until=until,
+                unblocked_by=unblocked_by,
             )
         )
 
@@ -580,6 +629,7 @@ class _Decision:
             announce=() if self._pause else tuple(self._announce),
             withdraw=tuple(self._withdraw),
             returned=tuple(self._returned),
+            work=tuple(self._work),
             ask=tuple(self._ask),
             wake=min(self._wakes, default=None),
             pause=self._pause,

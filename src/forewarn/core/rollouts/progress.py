@@ -78,6 +78,7 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     state: StepState
     events: tuple[Event, ...] = ()  # of its last announcement
     returned_at: Time | None = None  # of work on a host
+    work: Work | None = None
 
     @property
     def ended_at(self) -> Time:
@@ -91,7 +92,11 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed_at(self) -> Time | None:
-        """When an event of it began that its driver has failed to carry out, so far or for good."""
+        """When an event of it began that its driver has failed to carry out, so far or for good; or
+        the work on its host."""
+        if self.work is not None and self.work.attempt is not None:
+            attempt = self.work.attempt
+            return self.work.started_at if attempt.stuck or attempt.note else None
         return max(
             (
                 event.started_at
@@ -400,10 +405,10 @@ def _work_progress(
 ) -> StepProgress:
     if work is not None and work.returned_at is not None:
         return StepProgress(step=step, state=StepState.DONE, returned_at=work.returned_at)
-    if skips(step):
+    if skips(step) and not (work is not None and work.under_way):
         return StepProgress(step=step, state=StepState.SKIPPED)
     state = StepState.STARTED if work is not None and emptied else StepState.WAITING
-    return StepProgress(step=step, state=state)
+    return StepProgress(step=step, state=state, work=work)
 
 
 def withdrawn(rollout: Rollout, event: Event) -> bool:

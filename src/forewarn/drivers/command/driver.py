@@ -51,6 +51,8 @@ from forewarn.support.program import (
 from forewarn.support.text import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a program
+# The verb for work on an empty host, instead of the one for an event.
+WORK_VERBS = {"check": "check-work", "perform": "work", "observe": "observe-work"}
 ASK_AGAIN: Duration = 30 * SECOND  # before the next call after AGAIN, unless the program says when
 CHECK_TIMEOUT = 30.0  # seconds of guard time: a caller of the API is waiting for it
 MAX_REASON = 300  # characters of the last line of output that are given as the reason
@@ -82,6 +84,10 @@ class CommandDriver(Driver):
     @property
     def repeatable(self) -> bool:
         return self._program.repeatable
+
+    @property
+    def works(self) -> bool:
+        return self._program.work
 
     def problem(self) -> str:
         try:
@@ -150,8 +156,17 @@ class CommandDriver(Driver):
         return Unknown(self._how(ended), *_record(ended))
 
     async def _call(self, verb: str, task: Task) -> Ended:
-        """Run the program as soon as a slot is free."""
-        file = self._task_files / task.event if self._task_files and verb != "check" else None
+        """Run the program as soon as a slot is free. Work on a host has verbs of its own, so that a
+        program that does not know of it does not take it for an event without machines."""
+        if task.work:
+            verb = WORK_VERBS[verb]
+        if task.work and not self.works:
+            raise NotStarted("the program is not one that works on hosts: command.work is not set")
+        file = (
+            self._task_files / task.event
+            if self._task_files and not verb.startswith("check")
+            else None
+        )
         program = self._program
         limit = program.timeout
         slot = self._slots.take(task.group)
@@ -177,6 +192,8 @@ def encode_task(verb: str, task: Task) -> bytes:
     """Return the task as a program gets it: one JSON object, times in RFC 3339."""
     fields: dict[str, Any] = {"verb": verb, **msgspec.to_builtins(task)}
     del fields["known_hosts"]  # only for checking the answer
+    if task.work:
+        fields["type"] = ""
     fields["started_at"] = None if task.started_at is None else _rfc3339(task.started_at)
     fields["now"] = _rfc3339(task.now)
     return msgspec.json.encode(fields) + b"\n"
@@ -186,7 +203,8 @@ def _environment(verb: str, task: Task) -> dict[str, str]:
     variables = {
         "FOREWARN_EVENT": task.event,
         "FOREWARN_VERB": verb,
-        "FOREWARN_TYPE": task.type.value,
+        "FOREWARN_TYPE": "" if task.work else task.type.value,
+        "FOREWARN_HOST": task.host,
         "FOREWARN_GROUP": task.group,
         "FOREWARN_TICKET": task.ticket,
         "FOREWARN_ROLLOUT": task.rollout,

@@ -20,6 +20,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]  # its whole path and its first arguments
     timeout: float = 600.0  # seconds of guard time for one call
     repeatable: bool = False  # may it be called again if it is not known whether it succeeded?
+    work: bool = False  # does it have the verbs for work on empty hosts?
     max_at_once: int = 256  # programs that run at a time
 
 
@@ -33,6 +34,7 @@ class CommandOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
     ]
     timeout: str = "10m"  # for one call
     repeatable: bool = False  # may it be called again if it is not known whether it succeeded?
+    work: bool = False  # does it have the verbs for work on empty hosts?
     max_at_once: int = 256  # programs that run at a time
 
     programs: ClassVar[tuple[str, ...]] = ("program",)
@@ -59,5 +61,6 @@ class CommandOptions(DriverOptions, frozen=True, kw_only=True, forbid_unknown_fi
             words=find_program(self.program),
             timeout=parse_duration(self.timeout) / 1e6,
             repeatable=self.repeatable,
+            work=self.work,
             max_at_once=self.max_at_once,
         )

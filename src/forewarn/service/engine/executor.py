@@ -7,6 +7,7 @@ record what is left to do. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -71,12 +72,28 @@ class Executor:
     async def veto(self, event: Event, together: Sequence[Event] = ()) -> str | None:
         """Ask the driver whether it would carry out an event that is to be announced; return why
         not. For a joint maintenance the leading event is checked, for all of them `together`."""
+        return await self.veto_task(self.task(event, together), **log_fields(event))
+
+    async def veto_task(self, task: Task, **about: Any) -> str | None:
+        """Ask the driver whether it would carry out a task; return why not."""
         try:
-            checked = await self._driver.check(self.task(event, together))
+            checked = await self._driver.check(task)
         except Exception as error:
-            log.warning("the driver's check failed", **log_fields(event), why=repr(error))
+            log.warning("the driver's check failed", **about, why=repr(error))
             return f"its check failed: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
+
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    def older_than_restore(self, id: str, at: Time) -> bool:
+        """Is it of before a restored backup, so that it may have been carried out already?"""
+        return self._restored is not None and at <= self._restored and id not in self._not_done
+
+    def was_not_done(self, id: str) -> None:
+        """Note that an operator knows that it was not carried out before a backup was restored."""
+        self._not_done.add(id)
 
     def task(self, event: Event, together: Sequence[Event] = ()) -> Task:
         if event.joint is not None and not together:
@@ -161,11 +178,9 @@ class Executor:
         """Is the event older than a restored backup, so that it may have been carried out already?
         An operator who retries it knows that it was not."""
         event = item.event
-        if self._restored is None or event.raised_at > self._restored:
-            return False
         if item.by:
-            self._not_done.add(event.id)
-        return event.id not in self._not_done
+            self.was_not_done(event.id)
+        return self.older_than_restore(event.id, event.raised_at)
 
     def _start(self, event: Event, *, observe: bool = False, doubtful: bool = False) -> None:
         what = f"driver call for {event.type.value} {event.id}"
@@ -176,7 +191,12 @@ class Executor:
         corrected = len(self._corrections)
         try:
             with otel.attempt(event) as span:
-                outcome = await self._attempt(event, observe=observe, doubtful=doubtful)
+                outcome = await self.attempt(
+                    lambda: self.task(event),
+                    observe=observe,
+                    doubtful=doubtful,
+                    **log_fields(event),
+                )
                 otel.note(span, result=type(outcome).__name__.lower())
                 await self._store_outcome(event, outcome, corrected)
         finally:
@@ -213,18 +233,20 @@ class Executor:
                     )
                 await guard.pause(RETRY_AFTER)
 
-    async def _attempt(self, event: Event, *, observe: bool, doubtful: bool) -> Outcome:
-        """Have the attempt made, and measure it."""
+    async def attempt(
+        self, task: Callable[[], Task], *, observe: bool, doubtful: bool, **about: Any
+    ) -> Outcome:
+        """Have a task carried out, and measure it. `about` is what the log says of it."""
         started = guard.monotonic()
-        outcome = await self._earlier_outcome(event) if doubtful else None
+        outcome = await self._earlier_outcome(task()) if doubtful else None
         if outcome is None:
-            outcome = await self._outcome(event, observe=observe)
+            outcome = await self._outcome(task(), about, observe=observe)
         self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - started)
         return outcome
 
-    async def _earlier_outcome(self, event: Event) -> Outcome | None:
-        """Return the result of an event that was carried out already; None if it was not."""
-        match await self._observed(self.task(event)):
+    async def _earlier_outcome(self, task: Task) -> Outcome | None:
+        """Return the result of a task that was carried out already; None if it was not."""
+        match await self._observed(task):
             case Happened(moved=moved, output=output, answer=answer):
                 return Done(moved, output, answer)
             case Unknown(why=why, output=output, answer=answer) if not self._driver.repeatable:
@@ -234,12 +256,11 @@ class Executor:
                     output,
                     answer,
                 )
-        self._not_done.add(event.id)
+        self._not_done.add(task.event)
         return None
 
-    async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
+    async def _outcome(self, task: Task, about: Mapping[str, Any], *, observe: bool) -> Outcome:
         """Return the result of the attempt. If the driver raises, it is asked what has happened."""
-        task = self.task(event)
         problem, output, answer = "", "", ""
         if not observe:
             try:
@@ -249,7 +270,7 @@ class Executor:
                 problem, output, answer = done.why, done.output, done.answer
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
-                log.warning("the driver raised an error", **log_fields(event), why=problem)
+                log.warning("the driver raised an error", **about, why=problem)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # performing took time
         observed = await self._observed(task)
         output = _joined(output, getattr(observed, "output", ""))

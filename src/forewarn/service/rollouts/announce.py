@@ -16,7 +16,7 @@ from forewarn.core import commands as c
 from forewarn.core.halts import Halt
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import RolloutPut
-from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work
+from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work, WorkBy
 from forewarn.core.rollouts.next_step import announced, appointment, earliest
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.time import Duration, Now, Time
@@ -25,6 +25,7 @@ from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.host_state import known_check, with_cordon
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
+from forewarn.service.rollouts.host_work import HostWork
 from forewarn.service.rollouts.step_machines import StepMachines
 from forewarn.store.port import States, Store
 
@@ -74,10 +75,11 @@ def start_time_passed(
 
 
 class Announcer:
-    def __init__(self, store: Store, platform: Platform, hosts: Hosts) -> None:
+    def __init__(self, store: Store, platform: Platform, hosts: Hosts, work: HostWork) -> None:
         self._store = store
         self._platform = platform
         self._hosts = hosts
+        self._work = work
         self._writer = platform.writer
 
     def step_machines(
@@ -119,6 +121,11 @@ class Announcer:
         now = self._writer.now()
         if now.halts and self.step_machines(rollout).halts(step, now):
             return AnnounceResult.STOPPED
+        work = Work(host=step.host, begun_at=now.at)
+        if rollout.work_by is WorkBy.DRIVER:
+            work = msgspec.structs.replace(work, id=self._platform.new_id())
+            if vetoed := await self._work.veto(rollout, work):
+                return vetoed
 
         def plan(states: States) -> CommitPlan | Refused:
             if step_problem(states, rollout, step, now.halts):
@@ -126,7 +133,6 @@ class Announcer:
             if refused := known_check(step.host)(states):
                 return refused
             current = states.registry.rollouts[rollout.id]
-            work = Work(host=step.host, begun_at=self._writer.now().at)
             begun = msgspec.structs.replace(current, work=(*current.work, work))
             cordon = with_cordon(step.host, rollout.name, default_note=rollout.name)
             what = f"begun host/{step.host}"

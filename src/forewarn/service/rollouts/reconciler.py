@@ -54,6 +54,7 @@ from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.announce import Announcer, AnnounceResult
 from forewarn.service.rollouts.gates import GateResult, Gates
+from forewarn.service.rollouts.host_work import HostWork
 from forewarn.service.rollouts.step_machines import LanesByMachine, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
@@ -79,14 +80,16 @@ class RolloutReconciler:
         platform: Platform,
         hosts: Hosts,
         gates: Gates,
+        work: HostWork,
         ledger: Ledger,
         tasks: guard.Tasks,
     ) -> None:
         self._store = store
         self._writer = writer
         self._scheduler = scheduler
-        self._announcer = Announcer(store, platform, hosts)
+        self._announcer = Announcer(store, platform, hosts, work)
         self._gates = gates
+        self._work_on_hosts = work
         self._ledger = ledger
         self._tasks = tasks
         self._tracked: dict[str, _Tracked] = {}  # rollouts that are not over, by id
@@ -109,6 +112,7 @@ class RolloutReconciler:
             events = {**{event.id: event for event in stored}, **newer}
             tracked.rebuild(self._store.registry.rollouts[rollout.id], events.values())
             self._unread.discard(rollout.id)
+            self._work_on_hosts.resume(self._store.registry.rollouts[rollout.id])
             self.wake(rollout.id)
 
     async def next_step(self, rollout: Rollout) -> Next:
@@ -258,6 +262,8 @@ class RolloutReconciler:
             await self._record_returned(rollout, upcoming.returned)
         if upcoming.withdraw:
             await self._withdraw(rollout, upcoming.withdraw)
+        if upcoming.work:
+            await self._work_on_hosts.attempt(rollout, upcoming.work)
         await self._announce(rollout, upcoming.announce)
         if upcoming.ask and rollout.gate is not None and id not in self._evaluating:
             self._evaluating.add(id)

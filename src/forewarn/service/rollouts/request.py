@@ -17,7 +17,7 @@ from forewarn.core.events import (
 )
 from forewarn.core.refusal import Hint, conflict, invalid
 from forewarn.core.rollouts.lanes import Conflict, conflicts_problem, lanes
-from forewarn.core.rollouts.model import Conflicts, Gate, Rollout
+from forewarn.core.rollouts.model import EVACUATE_WORK_RETURN, Conflicts, Gate, Rollout, WorkBy
 from forewarn.core.rollouts.next_step import announced, appointment
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.rollouts.selection import Selection
@@ -62,6 +62,7 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     moves: bool = False  # live migrations of the machines on hosts
     works: bool = False  # hosts are emptied for work on them
+    work_by: WorkBy = WorkBy.OPERATOR
     selection: Selection
     by: str
     notice: Duration | None = None
@@ -131,6 +132,7 @@ def draft_rollout(
         type=wanted.type,
         moves=wanted.moves,
         works=wanted.works,
+        work_by=wanted.work_by,
         lanes=lanes_or_refusal,
         by=wanted.by,
         created_at=now.at,
@@ -209,6 +211,8 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
             f" not {in_words(notice)}",
             hint=Hint.SHORT_NOTICE,
         )
+    if wanted.work_by is not WorkBy.OPERATOR and not wanted.works:
+        return invalid(f"work_by is for rollouts of type {EVACUATE_WORK_RETURN}")
     if not 1 <= wanted.at_once <= MAX_AT_ONCE:
         return invalid(f"at_once must be from 1 to {MAX_AT_ONCE}, not {wanted.at_once}")
     if not 0 <= wanted.bake <= MAX_BAKE:

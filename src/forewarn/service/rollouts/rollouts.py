@@ -16,7 +16,7 @@ from forewarn.core.events import Event, Status
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.forecast import Forecast, forecast
-from forewarn.core.rollouts.model import Rollout, Switch
+from forewarn.core.rollouts.model import Action, Rollout, Switch, WorkBy
 from forewarn.core.rollouts.next_step import Next, ending
 from forewarn.core.rollouts.overlap import overlap_problem
 from forewarn.core.rollouts.progress import StepState
@@ -26,6 +26,7 @@ from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.gates import Gates
+from forewarn.service.rollouts.host_work import HostWork
 from forewarn.service.rollouts.reconciler import ABORTED, RolloutReconciler, put, withdrawals
 from forewarn.service.rollouts.request import (
     Draft,
@@ -84,7 +85,7 @@ class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
             return "paused"
         blocked = any(
             step.state is StepState.CANCELLED for lane in self.next.lanes for step in lane.steps
-        )
+        ) or any(work.attempt is not None and work.attempt.stuck for work in rollout.work)
         return "blocked" if blocked else "running"
 
 
@@ -103,18 +104,24 @@ class RolloutExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rollouts:
     def __init__(
-        self, store: Store, platform: Platform, reconciler: RolloutReconciler, gates: Gates
+        self,
+        store: Store,
+        platform: Platform,
+        reconciler: RolloutReconciler,
+        gates: Gates,
+        work: HostWork,
     ) -> None:
         self._store = store
         self._platform = platform
         self._writer = platform.writer
         self._reconciler = reconciler
         self._gates = gates
+        self._work = work
 
     def for_request(self, request: RequestContext) -> Rollouts:
         """Return the same verbs, whose commits carry the context of one request."""
         platform = self._platform.for_request(request)
-        return Rollouts(self._store, platform, self._reconciler, self._gates)
+        return Rollouts(self._store, platform, self._reconciler, self._gates, self._work)
 
     async def plan(self, wanted: RolloutRequest) -> tuple[Draft, Forecast] | Refused:
         """Forecast what would happen, and when, if the rollout were started now."""
@@ -201,6 +208,7 @@ class Rollouts:
                 resumed=switch,
                 covers=covers,
                 confirmed=confirmed,
+                work=self._work.retry(rollout),
             )
 
         return await self._switch(existing.id, by, "", resumed)
@@ -249,6 +257,11 @@ class Rollouts:
                 return _over(rollout or report.rollout)
             caused = [e for g in states.values() for e in g.events if e.cause.startswith(prefix)]
             started = {event.cause for event in caused if event.status is Status.STARTED}
+            started |= {
+                f"{prefix}host/{work.host}/{Action.WORK.value}"
+                for work in rollout.work
+                if work.under_way
+            }
             causes = [cause for cause in chosen if cause not in started]
             if not causes:
                 return conflict("these steps have started or are over; they cannot be skipped")
@@ -333,6 +346,10 @@ class Rollouts:
     def draft(self, wanted: RolloutRequest) -> Draft | Refused:
         """Return the rollout that would be started, without storing it."""
         now = self._writer.now()
+        if wanted.work_by is WorkBy.DRIVER and not self._work.possible:
+            return conflict(
+                "the driver of this service cannot work on hosts; leave that to an operator"
+            )
         draft = draft_rollout(wanted, self._platform.new_id(), self._store, self._gates, now)
         if isinstance(draft, Refused):
             return draft
@@ -454,5 +471,5 @@ def _message(report: RolloutReport) -> str:
         case "paused":
             return f"it is paused; {progress}"
         case "blocked":
-            return f"one of its events was cancelled; {progress}"
+            return f"one of its steps waits for an operator; {progress}"
     return f"it is under way; {progress}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarn.core import Durations, EventType, Machine, Reason, Status, commands
-from forewarn.core.deciding.decide import LEAST_PAUSE
+from forewarn.core.deciding.attempts import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.fleet import Placement
 from forewarn.core.time import MINUTE, SECOND

@@ -101,6 +101,31 @@ def test_what_each_exit_code_of_observe_means(code: int, expected: object) -> No
     assert observe(f"echo word; exit {code}") == expected
 
 
+def test_work_on_an_empty_host_has_verbs_of_its_own() -> None:
+    task = msgspec.structs.replace(TASK, work=True, host="h1", group="", machines=())
+    task = msgspec.structs.replace(task, ticket="CHG-7", rollout="R", step="host/h1/work")
+    text = 'echo "$1 $FOREWARN_HOST $FOREWARN_TICKET $FOREWARN_STEP"; cat'
+    driver = shell(text, work=True)
+    assert driver.works
+    for call, verb in ((driver.perform, "work"), (driver.observe, "observe-work")):
+        first, line = asyncio.run(call(task)).output.splitlines()  # type: ignore[union-attr]
+        assert first == f"{verb} h1 CHG-7 host/h1/work"
+        told = json.loads(line)
+        assert (told["verb"], told["work"], told["host"], told["type"]) == (verb, True, "h1", "")
+        assert (told["machines"], told["rollout"], told["step"]) == ([], "R", "host/h1/work")
+    refusing = shell('echo "$1"; exit 20', work=True)
+    assert asyncio.run(refusing.check(task)) == Veto("check-work")
+
+
+def test_a_program_that_is_not_said_to_work_on_hosts_is_not_called_for_it() -> None:
+    task = msgspec.structs.replace(TASK, work=True, host="h1", group="", machines=())
+    driver = shell("exit 0")
+    assert not driver.works
+    assert isinstance(asyncio.run(driver.perform(task)), Failed)
+    assert isinstance(asyncio.run(driver.observe(task)), Unknown)
+    assert isinstance(asyncio.run(driver.check(task)), Veto)
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -150,6 +175,7 @@ def test_the_program_is_told_the_verb_and_the_task() -> None:
     assert line == "carry 1 observe"
     assert json.loads(told) == {
         "verb": "observe",
+        "work": False,
         "event": "E",
         "group": "web",
         "type": "Redeploy",

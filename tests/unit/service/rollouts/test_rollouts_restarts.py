@@ -13,8 +13,8 @@ import pytest
 from forewarn.core import EventType, Group, Refused, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.lifecycle import Move
-from forewarn.core.registry import HostPut, RolloutPut
-from forewarn.core.rollouts.model import Conflicts
+from forewarn.core.registry import HostPut, Put, RolloutPut
+from forewarn.core.rollouts.model import Conflicts, WorkBy
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import MINUTE
 from forewarn.service.rollouts.request import PauseAfter, RolloutRequest
@@ -47,6 +47,9 @@ WAVES: dict[str, Any] = {
 SPLIT = RolloutRequest(type=EventType.REBOOT, conflicts=Conflicts.SPLIT, **WAVES)
 EVACUATED = RolloutRequest(type=EventType.REBOOT, conflicts=Conflicts.EVACUATE, **WAVES)
 WORKED_ON = RolloutRequest(type=EventType.FREEZE, works=True, **WAVES)
+WORKED_ON_BY_DRIVER = RolloutRequest(
+    type=EventType.FREEZE, works=True, work_by=WorkBy.DRIVER, **WAVES
+)
 STEP = "5m"
 REPEATED = (Move.ATTEMPT, Move.ANSWER)  # by every service that finds an event started
 MAX_LIVES = 100
@@ -79,7 +82,7 @@ class Life:
 
     def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         items = [item for entry in commit.entries for item in entry.items]
-        decided = any(isinstance(put, RolloutPut | HostPut) for put in commit.puts) or any(
+        decided = any(map(_decided, commit.puts)) or any(
             isinstance(item, EventMoved) and item.what not in REPEATED for item in items
         )
         if decided and self.mortal and self.killed_at is None:
@@ -106,7 +109,7 @@ class Life:
             if report.state == "paused":
                 session.run(rollouts.resume(started[0], "test"))
             for wait in report.next.waits:
-                if wait.kind.value == "work":
+                if wait.kind.value == "work" and wanted.work_by is WorkBy.OPERATOR:
                     session.run(session.node.hosts.put_back(wait.lane, "test"))
             session.settle()
             if self.killed_at is None:
@@ -128,8 +131,18 @@ class Life:
         }
 
 
+def _decided(put: Put) -> bool:
+    """Is this about a rollout or a host, and more than an attempt that every service repeats?"""
+    if not isinstance(put, RolloutPut):
+        return isinstance(put, HostPut)
+    again = any(work.attempt and work.attempt.number > 1 for work in put.rollout.work)
+    return not (put.what.startswith("not done yet") or (put.what.startswith("working") and again))
+
+
 @pytest.mark.parametrize(
-    "wanted", [SPLIT, EVACUATED, WORKED_ON], ids=["split", "evacuated", "work"]
+    "wanted",
+    [SPLIT, EVACUATED, WORKED_ON, WORKED_ON_BY_DRIVER],
+    ids=["split", "evacuated", "work", "work by the driver"],
 )
 def test_a_rollout_ends_the_same_though_its_service_is_killed_after_every_commit(
     tmp_path: Path, wanted: RolloutRequest
