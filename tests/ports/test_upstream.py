@@ -12,10 +12,12 @@ import pytest
 
 from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.core.events import MAX_READY_CHANGES
+from forewarn.core.time import HOUR, MINUTE
 from forewarn.metadata.upstream import (
     GroupNews,
     LocalUpstream,
     NotDurable,
+    NotPostponed,
     TooOften,
     Upstream,
 )
@@ -31,6 +33,7 @@ FLEET = """
 groups:
   - name: web
     kind: scale-set
+    policy: {may_postpone: "1h, twice"}
     machines:
       - {name: web_0, address: 127.1.0.1}
       - {name: web_1, address: 127.1.0.2}
@@ -185,6 +188,8 @@ def test_what_cannot_be_made_durable_is_not_taken(stage: Stage) -> None:
             await scene.upstream.enable("db")
         with pytest.raises(NotDurable):
             await scene.upstream.prepare("web_1", "web", event.id, True, "")
+        with pytest.raises(NotDurable):
+            await scene.upstream.postpone("web_1", "web", event.id, event.not_before + MINUTE)
         scene.store.broken = False
         assert await scene.upstream.approve("web_1", "web", [event.id])
 
@@ -218,6 +223,29 @@ def test_a_machine_may_change_its_word_so_often(stage: Stage) -> None:
             await scene.upstream.prepare("web_1", "web", event.id, True, "")
         assert await scene.upstream.prepare("web_1", "web", event.id, False, "")  # as it was
         assert await scene.upstream.prepare("web_0", "web", event.id, True, "")
+
+    stage(body)
+
+
+def test_an_event_is_postponed_as_far_as_the_policy_allows(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        upstream, platform = scene.upstream, scene.node.platform
+        await upstream.enable("web")
+        event = await scene.reboot()
+        later = event.not_before + 30 * MINUTE
+        assert await upstream.postpone("db_0", "db", event.id, later) is None
+        assert await upstream.postpone("web_1", "web", "X", later) is None
+        with pytest.raises(NotPostponed, match="allows 1 h more; the latest possible time is"):
+            await upstream.postpone("web_1", "web", event.id, event.not_before + 2 * HOUR)
+        for _ in range(3):  # the same request again changes nothing
+            assert await upstream.postpone("web_1", "web", event.id, later) == later
+            assert scene.last("web").view.events[0].not_before == later
+        postponed = await platform.event(event.id)
+        assert not isinstance(postponed, Refused)
+        assert [(p.by, p.after) for p in postponed.postponed] == [("web_1", later)]
+        assert await upstream.approve("web_0", "web", [event.id])
+        with pytest.raises(NotPostponed, match="has started"):
+            await upstream.postpone("web_1", "web", event.id, later + MINUTE)
 
     stage(body)
 

@@ -14,6 +14,7 @@ import msgspec
 from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
+from forewarn.core.time import Time
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.guests import Guests
 from forewarn.store import port
@@ -47,6 +48,10 @@ class TooOften(Exception):
     """The machine has changed its readiness as often as it may: no effect."""
 
 
+class NotPostponed(Exception):
+    """The event cannot be postponed like that, and why: no effect."""
+
+
 class Upstream(Protocol):
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         """Call `sink` with every group, now and after every change."""
@@ -72,6 +77,11 @@ class Upstream(Protocol):
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
         """Return the event and who is ready; None if no such event is listed to the group."""
+        ...
+
+    async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
+        """Postpone an event, durably, and return its NotBefore, which may be later than `until`;
+        None if no such event is listed to the group. Raises NotDurable, or NotPostponed."""
         ...
 
     def record_poll(
@@ -142,6 +152,19 @@ class LocalUpstream:
     async def prepared(self, group: str, id: str) -> Prepared | None:
         event = self._guests.listed(group, id)
         return Prepared(event, self._store.groups[group].alive) if event is not None else None
+
+    async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
+        event = self._guests.listed(group, id)
+        if event is None:
+            return None
+        try:
+            refused = await self._guests.postpone(machine, event, until)
+        except (StoreFailed, port.OutcomeUnknown) as failure:
+            raise _not_durable(failure) from failure
+        if refused is not None:
+            raise NotPostponed(refused.message)
+        event = self._guests.listed(group, id)
+        return None if event is None else event.not_before
 
     def sign_of_life(self, group: str) -> None:
         self._guests.poll_index.alive(group, self.now())

@@ -45,6 +45,11 @@ BAD_READINESS = Problem(
     b'{"error":"Bad request. The body must be empty, or an object in which'
     b' ready is true or false and note is a string"}',
 )
+BAD_POSTPONEMENT = Problem(
+    400,
+    b'{"error":"Bad request. The body must be an object in which until is a time'
+    b' such as 2030-01-31T18:00:00Z"}',
+)
 UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}')
 TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
 TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
@@ -62,6 +67,11 @@ def method_not_allowed(allow: str) -> Problem:
 def note_too_long(limit: int) -> Problem:
     message = f"Bad request. The note must not be longer than {limit} characters"
     return Problem(400, json.dumps({"error": message}, separators=(",", ":")).encode())
+
+
+def not_postponed(reason: str) -> Problem:
+    message = f"The event is not postponed. {reason}"
+    return Problem(409, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 
 def changed_too_often(limit: int) -> Problem:

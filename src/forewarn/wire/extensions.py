@@ -1,8 +1,8 @@
 """Extensions of the metadata service: requests on paths that Azure does not have, and their bodies.
 
-Waiting for a new document (long polling), and readiness for an event. Requests are refused in the
-same order and for the same reasons as those of `requests.py`. Azure answers these paths with 404; a
-client then polls.
+Waiting for a new document (long polling), readiness for an event, and postponing one. Requests are
+refused in the same order and for the same reasons as those of `requests.py`. Azure answers these
+paths with 404; a client then polls.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import msgspec
 from forewarn.wire import errors
 from forewarn.wire.errors import Problem
 from forewarn.wire.headers import Headers, by_name, parameters_of, parse_tags
+from forewarn.wire.times import parse_iso8601, parse_rfc1123
 from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS, Version
 
 ROOT = "/forewarn/v1/"
 WAIT = f"{ROOT}wait"
 READY = f"{ROOT}ready"  # followed by the id of the event
+POSTPONE = f"{ROOT}postpone"  # followed by the id of the event
 
 DEFAULT_WAIT = 30.0  # seconds
 MAX_WAIT = 300.0  # seconds; a longer timeout is reduced to this
 MAX_TIMEOUT = 40  # characters of a timeout
 
-_WAIT, _READY = WAIT.split("/"), READY.split("/")
+_WAIT, _READY, _POSTPONE = WAIT.split("/"), READY.split("/"), POSTPONE.split("/")
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _DURATION = re.compile(r"(?:pt)?(?=\d)(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
 
@@ -46,7 +48,11 @@ class PutReadiness(msgspec.Struct, frozen=True):
     event: str  # upper case
 
 
-ExtensionRequest: TypeAlias = Wait | GetReadiness | PutReadiness
+class PutPostponement(msgspec.Struct, frozen=True):
+    event: str  # upper case
+
+
+ExtensionRequest: TypeAlias = Wait | GetReadiness | PutReadiness | PutPostponement
 
 
 class ReadinessReport(msgspec.Struct, frozen=True):
@@ -56,7 +62,14 @@ class ReadinessReport(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class Postponement(msgspec.Struct, frozen=True):
+    """The body of a PUT: the time before which the event should not start."""
+
+    until: str  # as NotBefore in a document: RFC 1123, or ISO 8601 in UTC
+
+
 _report = msgspec.json.Decoder(ReadinessReport)
+_postponement = msgspec.json.Decoder(Postponement)
 
 
 # The order of the fields is the order of the keys.
@@ -72,6 +85,11 @@ class Readiness(msgspec.Struct, frozen=True, rename="pascal"):
     waiting: tuple[str, ...]  # in the order of the event's Resources
 
 
+class Postponed(msgspec.Struct, frozen=True, rename="pascal"):
+    event_id: str
+    not_before: str  # RFC 1123
+
+
 def read_extension_request(
     method: str, path: str, query: bytes, headers: Headers
 ) -> ExtensionRequest | Problem:
@@ -81,6 +99,8 @@ def read_extension_request(
         methods: tuple[str, ...] = ("GET",)
     elif base == _READY and len(elements) == 5:
         methods = ("GET", "PUT")
+    elif base == _POSTPONE and len(elements) == 5:
+        methods = ("PUT",)
     else:
         return errors.NOT_FOUND
     if method not in methods:
@@ -96,6 +116,8 @@ def read_extension_request(
     if base == _READY:
         event = elements[4].upper()
         return PutReadiness(event) if method == "PUT" else GetReadiness(event)
+    if base == _POSTPONE:
+        return PutPostponement(elements[4].upper())
     version = BY_NAME.get(parameters.get("api-version", NEWEST.name))
     if version is None:
         return errors.bad_version([version.name for version in VERSIONS])
@@ -123,8 +145,17 @@ def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
     return errors.note_too_long(max_note) if len(report.note) > max_note else report
 
 
-def render(readiness: Readiness) -> bytes:
-    return msgspec.json.encode(readiness)
+def read_postponement(body: bytes) -> int | Problem:
+    """Read the body of a PUT: the time in it, in seconds since 1970."""
+    try:
+        until = _postponement.decode(body.removeprefix(b"\xef\xbb\xbf")).until
+        return parse_iso8601(until) if until.endswith("Z") else parse_rfc1123(until)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return errors.BAD_POSTPONEMENT
+
+
+def render(answer: Readiness | Postponed) -> bytes:
+    return msgspec.json.encode(answer)
 
 
 def _seconds(text: str) -> float | None:

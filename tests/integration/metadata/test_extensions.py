@@ -1,4 +1,4 @@
-"""Beside the wire: waiting for another document, and readiness by machine.
+"""Beside the wire: waiting for another document, readiness by machine, and postponing.
 
 On real sockets, with and without Front. Whoever waits is answered when something happens, never
 when a test has slept long enough.
@@ -7,6 +7,7 @@ when a test has slept long enough.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ import pytest
 from forewarn.core import Group as State
 from forewarn.core.commands import Define, Delete
 from forewarn.core.events import MAX_READY_NOTE
+from forewarn.core.fleet import Policy
 from forewarn.core.time import MINUTE
+from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.judge import judge_files
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.endpoint.metrics import EndpointCounts
@@ -26,6 +29,7 @@ from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
 from forewarn.support import guard
 from forewarn.testing import Service
+from forewarn.wire.times import parse_rfc1123, rfc1123
 from helpers.endpoint import (
     METADATA,
     NEWEST,
@@ -44,6 +48,7 @@ from helpers.raw_http import RawConnection, RawResponse, request
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"
+POSTPONE = "/forewarn/v1/postpone"
 STOPPING = b'{"error":"The service is stopping. Try again"}'
 COUNT = 120
 CROWD = 1_000
@@ -795,6 +800,39 @@ def test_what_cannot_be_made_durable_is_500_and_never_200(front: bool) -> None:
 # In process, and judged.
 
 
+# Postponing.
+
+
+def postpone(guest: Guest, id: str, until: object) -> RawResponse:
+    body = json.dumps({"until": until}).encode()
+    return guest.say(request("PUT", f"{POSTPONE}/{id}", METADATA, body=body))
+
+
+def test_a_machine_postpones_an_event_for_its_group_within_the_policy(
+    groups: Groups, service: Service
+) -> None:
+    group = groups.enabled()
+    id = an_event(group)
+    (event,) = group[1].events()
+    before = parse_rfc1123(event["NotBefore"])
+    later = rfc1123(before + 30 * 60)
+    refused = postpone(group[1], id, later)
+    assert refused.status == 409
+    assert "does not allow events to be postponed" in refused.json()["error"]
+    allowed = Policy(may_postpone=parse_may_postpone("1h"))
+    platform = service._session.node.platform
+    service._session.run(platform.set_policy(group.name, lambda _: allowed, "test"))
+    with waits(group[2]) as line:
+        said = postpone(group[1], id.lower(), later)
+        assert (said.status, said.json()) == (200, {"EventId": id, "NotBefore": later})
+        assert line.answer().json()["Events"][0]["NotBefore"] == later
+    assert postpone(group[1], id, later).body == said.body
+    again = postpone(group[1], id, rfc1123(before + 50 * 60))
+    assert (again.status, "postponed once" in again.json()["error"]) == (409, True)
+    assert postpone(group[0], id, "soon").status == 400
+    assert postpone(groups.enabled()[0], id, later).status == 404
+
+
 def test_a_wait_without_a_socket_waits_as_well() -> None:
     with Service(fleet_of(1)) as service:
         tag = service.get("web0_0").headers["etag"]
@@ -827,6 +865,7 @@ def test_the_judge_has_nothing_against_a_life_of_waiting(tmp_path: Path) -> None
         assert group[0].say(wait_for(tag, timeout="0")).status == 200
         put(group[0], id)
         readiness(group[1], id)
+        assert postpone(group[1], id, "2030-01-31T18:00:00Z").status == 409
         nothing_there(group[0], "X")
         with waits(group[2]) as line:
             group[0].approve(id)

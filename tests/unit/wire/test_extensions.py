@@ -14,14 +14,17 @@ from forewarn.wire.extensions import (
     DEFAULT_WAIT,
     MAX_TIMEOUT,
     MAX_WAIT,
+    POSTPONE,
     READY,
     WAIT,
     GetReadiness,
+    PutPostponement,
     PutReadiness,
     Readiness,
     ReadinessReport,
     ReadyMachine,
     Wait,
+    read_postponement,
     read_readiness,
     render,
 )
@@ -124,6 +127,12 @@ def test_readiness_is_asked_for_and_said_by_event(id: str) -> None:
     assert ask("PUT", f"/FOREWARN/v1/Ready/{id}/") == PutReadiness(ID)
 
 
+@pytest.mark.parametrize("id", [ID, ID.lower()])
+def test_an_event_is_postponed_by_its_id(id: str) -> None:
+    assert ask("PUT", f"{POSTPONE}/{id}") == PutPostponement(ID)
+    assert ask("PUT", f"/FOREWARN/v1/Postpone/{id}/") == PutPostponement(ID)
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -135,6 +144,8 @@ def test_readiness_is_asked_for_and_said_by_event(id: str) -> None:
         READY,
         f"{READY}/",
         f"{READY}/{ID}/x",
+        POSTPONE,
+        f"{POSTPONE}/{ID}/x",
         "/metadata/wait",
         "//forewarn/v1/wait",
     ],
@@ -158,6 +169,7 @@ def test_what_is_on_the_wire_is_read_as_ever() -> None:
         (f"{READY}/{ID}", "POST", "GET, PUT"),
         (f"{READY}/{ID}", "HEAD", "GET, PUT"),
         (f"{READY}/{ID}", "DELETE", "GET, PUT"),
+        (f"{POSTPONE}/{ID}", "GET", "PUT"),
     ],
 )
 def test_a_wrong_verb_is_told_the_right_ones(path: str, method: str, allow: str) -> None:
@@ -228,6 +240,28 @@ def test_a_note_has_so_many_characters_and_no_more() -> None:
         400,
         {"error": "Bad request. The note must not be longer than 10 characters"},
     )
+
+
+@pytest.mark.parametrize("until", ["2027-01-15T08:00:00Z", "Fri, 15 Jan 2027 08:00:00 GMT"])
+def test_an_event_is_postponed_until_a_time_as_documents_have_it(until: str) -> None:
+    assert read_postponement(json.dumps({"until": until}).encode()) == 1_800_000_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"until":5}',
+        b'{"until":"2027-01-15T08:00:00"}',
+        b'{"until":"2027-02-31T08:00:00Z"}',
+        b'{"until":"tomorrow"}',
+        b"[" * 9_999,
+    ],
+)
+def test_any_other_time_is_refused(body: bytes) -> None:
+    assert read_postponement(body) == errors.BAD_POSTPONEMENT
 
 
 def test_readiness_is_compact_and_its_keys_have_one_order() -> None:

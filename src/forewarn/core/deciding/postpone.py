@@ -77,8 +77,8 @@ def _problem(event: Event) -> Refused | None:
         )
     if event.approved is not None:
         return conflict(
-            f"event {event.id} cannot be postponed: {event.approved.by} has approved it, so it"
-            " starts as soon as nothing else holds it"
+            f"event {event.id} cannot be postponed: it has been approved, so it starts as soon as"
+            " nothing else holds it"
         )
     return None
 

@@ -208,12 +208,14 @@ class MetadataApp:
                         return refused(errors.NOT_FOUND)
             case extensions.GetReadiness():
                 return await self.extensions.readiness(caller, ask)
-            case extensions.Wait() | extensions.PutReadiness():
+            case extensions.Wait() | extensions.PutReadiness() | extensions.PutPostponement():
                 content = await self._body(caller, scope, receive)
                 if isinstance(content, Problem):
                     return refused(content)
                 if isinstance(ask, extensions.PutReadiness):
                     return await self.extensions.prepare(caller, ask, content)
+                if isinstance(ask, extensions.PutPostponement):
+                    return await self.extensions.postpone(caller, ask, content)
                 return await self.extensions.wait(caller, ask, scope, receive)
 
     async def _document(self, caller: Caller, ask: requests.GetDocument) -> Reply:

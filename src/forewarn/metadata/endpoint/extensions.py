@@ -1,4 +1,4 @@
-"""Extensions of Azure's protocol: waiting for another document, and readiness by machine.
+"""Extensions of Azure's protocol: waiting for another document, readiness, and postponing.
 
 A caller that waits is a suspended request and a deadline in a set. Whatever happens (its group's
 document changes, its time is up, the service stops) makes the deadline due, and the request then
@@ -17,7 +17,7 @@ from forewarn.metadata.endpoint import to_wire
 from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.documents import GroupDocument, RenderedDocument
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
-from forewarn.metadata.upstream import GroupNews, Prepared, TooOften, Upstream
+from forewarn.metadata.upstream import GroupNews, NotPostponed, Prepared, TooOften, Upstream
 from forewarn.support import guard
 from forewarn.wire import errors, extensions
 from forewarn.wire.errors import Problem
@@ -159,6 +159,18 @@ class Extensions:
 
     async def readiness(self, caller: Caller, ask: extensions.GetReadiness) -> Reply:
         return _readiness_reply(await self._upstream.prepared(caller.group, ask.event))
+
+    async def postpone(self, caller: Caller, ask: extensions.PutPostponement, body: bytes) -> Reply:
+        until = to_wire.read_postponement(body)
+        if isinstance(until, Problem):
+            return refused(until)
+        try:
+            not_before = await self._upstream.postpone(caller.name, caller.group, ask.event, until)
+        except NotPostponed as reason:
+            return refused(errors.not_postponed(str(reason)))
+        if not_before is None:
+            return refused(errors.NOT_FOUND)
+        return Reply(200, extensions.render(to_wire.postponed(ask.event, not_before)))
 
     @contextmanager
     def _waiting(self, machine: str) -> Iterator[None]:

@@ -101,6 +101,16 @@ def read_readiness(body: bytes) -> extensions.ReadinessReport | Problem:
     return extensions.read_readiness(body, MAX_READY_NOTE)
 
 
+def read_postponement(body: bytes) -> Time | Problem:
+    """Parse the body of a PUT that postpones an event."""
+    seconds = extensions.read_postponement(body)
+    return seconds if isinstance(seconds, Problem) else seconds * SECOND
+
+
+def postponed(id: str, not_before: Time) -> extensions.Postponed:
+    return extensions.Postponed(id, date(not_before))
+
+
 def changed_too_often() -> Problem:
     return errors.changed_too_often(MAX_READY_CHANGES)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.metadata.upstream import LocalUpstream, NotDurable, TooOften
+from forewarn.metadata.upstream import LocalUpstream, NotDurable, NotPostponed, TooOften
 from forewarn.metadata.workers.messages import (
     Answer,
     Approve,
@@ -13,6 +13,7 @@ from forewarn.metadata.workers.messages import (
     Enable,
     Hello,
     MessageStream,
+    Postpone,
     Prepare,
     Report,
     ToControl,
@@ -89,6 +90,12 @@ class Calls:
                 except TooOften:
                     return Answer(id, yes=False)
                 return Answer(id, prepared=prepared)
+            case Postpone(machine=machine, group=group, event=event, until=until):
+                try:
+                    not_before = await upstream.postpone(machine, group, event, until)
+                except NotPostponed as refused:
+                    return Answer(id, refused=str(refused))
+                return Answer(id, not_before=not_before)
             case AskPrepared(group=group, event=event):
                 return Answer(id, prepared=await upstream.prepared(group, event))
 

@@ -18,7 +18,7 @@ from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -104,6 +104,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     id: int
     yes: bool = True
     prepared: Prepared | None = None
+    not_before: Time | None = None  # of the event that was postponed
+    refused: str = ""  # why it was not postponed
     failed: str = ""  # why it could not be carried out; then nothing took effect
 
 
@@ -148,7 +150,15 @@ class AskPrepared(msgspec.Struct, frozen=True, tag="prepared"):
     event: str
 
 
-Call: TypeAlias = Enable | Approve | Prepare | AskPrepared
+class Postpone(msgspec.Struct, frozen=True, tag="postpone"):
+    id: int
+    machine: str
+    group: str
+    event: str
+    until: Time
+
+
+Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone
 
 
 class Polled(msgspec.Struct, frozen=True, array_like=True):
@@ -182,7 +192,9 @@ class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
 ToWorker: TypeAlias = (
     Welcome | Unwelcome | SnapshotPart | SnapshotEnd | News | Shown | TimeIs | Answer | Goodbye
 )
-ToControl: TypeAlias = Hello | Held | Enable | Approve | Prepare | AskPrepared | Report | Pulse
+ToControl: TypeAlias = (
+    Hello | Held | Enable | Approve | Prepare | AskPrepared | Postpone | Report | Pulse
+)
 
 T = TypeVar("T")
 

@@ -16,7 +16,14 @@ from typing import TypeAlias
 
 from forewarn import __version__
 from forewarn.core import Durations, Now, Time
-from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown, Prepared, TooOften
+from forewarn.metadata.upstream import (
+    GroupNews,
+    NotDurable,
+    NotPostponed,
+    OutcomeUnknown,
+    Prepared,
+    TooOften,
+)
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
@@ -30,6 +37,7 @@ from forewarn.metadata.workers.messages import (
     Hello,
     MessageStream,
     News,
+    Postpone,
     Prepare,
     Pulse,
     Shown,
@@ -131,6 +139,12 @@ class RemoteUpstream:
         if not answer.yes:
             raise TooOften
         return answer.prepared
+
+    async def postpone(self, machine: str, group: str, id: str, until: Time) -> Time | None:
+        answer = await self._call(Postpone(self._number(), machine, group, id, until))
+        if answer.refused:
+            raise NotPostponed(answer.refused)
+        return answer.not_before
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
         return (await self._call(AskPrepared(self._number(), group, id))).prepared

@@ -1,4 +1,4 @@
-"""The verbs of guests: listen, approve, and report whether a machine is ready.
+"""The verbs of guests: listen, approve, postpone, and report whether a machine is ready.
 
 What operators can do is `platform.py`. Requests and responses are the metadata endpoint's.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forewarn.core import Changes, Event, Refused
+from forewarn.core import Changes, Event, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.refusal import Reason
+from forewarn.core.time import Time
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
+from forewarn.service.platform.postponement import plan_postponement
 from forewarn.store.port import Store
 
 
@@ -66,6 +68,16 @@ class Guests:
         """Record whether a machine is ready for an event."""
         command = c.Prepare(id=id, machine=machine, ready=ready, note=note)
         return await self.writer.submit(group, command)
+
+    async def postpone(self, machine: str, event: Event, until: Time) -> Refused | None:
+        """Postpone an event on behalf of a machine, as far as the policy of its group allows.
+        Repeated, it changes nothing."""
+        if event.status is Status.SCHEDULED and event.not_before >= until:
+            return None
+        done = await self.writer.commit(
+            lambda states: plan_postponement(states, event, machine, self.writer.now(), until)
+        )
+        return done if isinstance(done, Refused) else None
 
     def listed(self, group: str, id: str) -> Event | None:
         """Return the event if it is in the group's document now."""

@@ -32,7 +32,6 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, window_open, with_clock
 from forewarn.core.deciding.joint import members
-from forewarn.core.deciding.postpone import postponed_until
 from forewarn.core.deciding.removals import policy_problem
 from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
@@ -62,6 +61,7 @@ from forewarn.service.platform.host_state import (
     unannounced_warning,
     unhealthy_warning,
 )
+from forewarn.service.platform.postponement import plan_postponement
 from forewarn.store.port import States, Store
 from forewarn.support.text import counted, listing
 
@@ -292,25 +292,10 @@ class Platform:
         notes: list[str] = []
 
         def plan(states: States) -> CommitPlan | Refused:
-            notes.clear()
-            current = states[event.group].event(event.id)
-            if current is None:
-                return conflict(f"event {event.id} is over")
             now = self.writer.now()
-            not_before = postponed_until(states, current, until, duration, now)
-            if isinstance(not_before, Refused):
-                return not_before
-            together = members(states, current.joint) if current.joint else {event.group: current}
-            if len(together) > 1:
-                notes.append(
-                    f"the whole maintenance of host '{event.host}' is postponed, for all groups"
-                    " on it"
-                )
-            commands = [
-                (group, c.Postpone(id=e.id, by=by, group=event.group, not_before=not_before))
-                for group, e in together.items()
-            ]
-            return CommitPlan(commands, notes=tuple(notes))
+            planned = plan_postponement(states, event, by, now, until, duration)
+            notes[:] = () if isinstance(planned, Refused) else planned.notes
+            return planned
 
         done = await self.writer.commit(plan)
         if isinstance(done, Refused):
