@@ -211,8 +211,8 @@ def coverage_text(coverage: s.Coverage) -> str:
     parts = [f"{coverage.listening:,} listening"]
     if coverage.silent:
         parts.append(f"{coverage.silent:,} silent for more than an hour")
-    if coverage.never_asked:
-        parts.append(f"{coverage.never_asked:,} never asked")
+    if coverage.never_polled:
+        parts.append(f"{coverage.never_polled:,} never polled")
     if coverage.never_approves:
         parts.append(f"{coverage.never_approves:,} never approve")
     return ", ".join(parts)

@@ -27,7 +27,7 @@ groups:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """web_0 listens, web_1 is silent and never approves, web_2 and db-0 have never asked."""
+    """web_0 listens, web_1 is silent and never approves, web_2 and db-0 have never polled."""
     with Service(FLEET, sockets=True) as made:
         made.document("web_1")
         event = made.schedule("Reboot", "web_1")
@@ -57,7 +57,7 @@ def read(service: Service, *words: object) -> Any:
     [
         ("listening", ["web_0"]),
         ("silent", ["web_1"]),
-        ("never-asked", ["db-0", "web_2"]),
+        ("never-polled", ["db-0", "web_2"]),
         ("Never-Approves", ["web_1"]),
     ],
 )
@@ -86,11 +86,11 @@ def test_groups_and_status_count_them(service: Service) -> None:
     assert read(service, "group", "show", "web")["coverage"] == {
         "listening": 1,
         "silent": 1,
-        "never_asked": 1,
+        "never_polled": 1,
         "never_approves": 1,
     }
     assert "LISTENING" in printed(service, "group", "list")
-    sentence = "1 listening, 1 silent for more than an hour, 2 never asked, 1 never approve"
+    sentence = "1 listening, 1 silent for more than an hour, 2 never polled, 1 never approve"
     assert sentence in typed(service, "status").stdout
     assert "1 silent for more than an hour" in printed(service, "group", "show", "web")
 

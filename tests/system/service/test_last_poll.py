@@ -27,7 +27,7 @@ def test_the_last_poll_survives_kill_9_and_a_stop(tmp_path: Path) -> None:
     assert (before["polls"], before["api_version"]) == (2, "2020-07-01")
     with running_service(tmp_path, settings) as service:
         assert polled(service) == before
-        assert polled(service, "web-1")["coverage"] == "never-asked"
+        assert polled(service, "web-1")["coverage"] == "never-polled"
         service.poll()
         last = polled(service)
         assert last["polls"] == 3

@@ -28,7 +28,7 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import counted, either_of, in_words
 
 app = typer.Typer(no_args_is_help=True)
-COVERAGES = ("listening", "silent", "never-asked", "never-approves")
+COVERAGES = ("listening", "silent", "never-polled", "never-approves")
 FAILURE_TYPES = type_names(lambda traits: not traits.deletes)
 Name = Annotated[
     str, typer.Argument(help="Name of the machine.", autocompletion=completion.machines)
@@ -56,7 +56,7 @@ def list_(
     coverage: Annotated[
         str | None,
         typer.Option(
-            help="Only machines with this coverage: listening, silent, never-asked or"
+            help="Only machines with this coverage: listening, silent, never-polled or"
             " never-approves.",
             autocompletion=completion.one_of(*COVERAGES),
         ),

@@ -83,7 +83,7 @@ async def list_machines(
         str | None,
         query(
             "Only machines with this coverage: those that have polled in the last hour"
-            " (`listening`), before that (`silent`) or never (`never-asked`), or those that were"
+            " (`listening`), before that (`silent`) or never (`never-polled`), or those that were"
             " shown events of their own and have never approved one (`never-approves`).",
             enum="CoverageFilter",
         ),

@@ -51,7 +51,7 @@ class Machine(msgspec.Struct, kw_only=True):
     coverage: Annotated[
         w.CoverageName,
         doc("Whether it has polled in the last hour, only earlier, or never."),
-    ] = "never-asked"
+    ] = "never-polled"
     ignored_events: Annotated[
         int, doc("How many of its events it was shown, and started without any approval.")
     ] = 0
@@ -72,7 +72,7 @@ class Coverage(msgspec.Struct, kw_only=True):
 
     listening: Annotated[int, doc("Machines that have polled in the last hour.")] = 0
     silent: Annotated[int, doc("Machines that have polled, but not in the last hour.")] = 0
-    never_asked: Annotated[int, doc("Machines that have never polled.")] = 0
+    never_polled: Annotated[int, doc("Machines that have never polled.")] = 0
     never_approves: Annotated[
         int,
         doc(

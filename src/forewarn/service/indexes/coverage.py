@@ -21,7 +21,7 @@ SILENT_AFTER: Duration = HOUR  # since its last poll
 class Coverage(enum.Enum):
     LISTENING = "listening"  # it has asked within SILENT_AFTER
     SILENT = "silent"  # it has asked, but not recently
-    NEVER_ASKED = "never-asked"
+    NEVER_POLLED = "never-polled"
 
 
 NEVER_APPROVES = "never-approves"  # whatever its coverage is
@@ -33,13 +33,13 @@ class CoverageCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     listening: int = 0
     silent: int = 0
-    never_asked: int = 0
+    never_polled: int = 0
     never_approves: int = 0
 
 
 def coverage_of(polls: MachinePolls | None, now: Time) -> Coverage:
     if polls is None:
-        return Coverage.NEVER_ASKED
+        return Coverage.NEVER_POLLED
     return Coverage.LISTENING if now - polls.last <= SILENT_AFTER else Coverage.SILENT
 
 
@@ -79,6 +79,6 @@ def _counts(polls: Collection[MachinePolls], present: int, now: Time) -> Coverag
     return CoverageCounts(
         listening=listening,
         silent=len(polls) - listening,
-        never_asked=present - len(polls),
+        never_polled=present - len(polls),
         never_approves=never_approving,
     )

@@ -98,7 +98,7 @@ class FleetCounts:
             {
                 (Coverage.LISTENING.value,): coverage.listening,
                 (Coverage.SILENT.value,): coverage.silent,
-                (Coverage.NEVER_ASKED.value,): coverage.never_asked,
+                (Coverage.NEVER_POLLED.value,): coverage.never_polled,
             },
             "coverage",
         )

@@ -63,25 +63,25 @@ def save(service: Service) -> None:
     service._session.run(node.poll_index.save(node.writer.now()))
 
 
-def test_machines_listen_fall_silent_and_have_never_asked(service: Service) -> None:
-    assert counted(service) == CoverageCounts(never_asked=5)
+def test_machines_listen_fall_silent_and_have_never_polled(service: Service) -> None:
+    assert counted(service) == CoverageCounts(never_polled=5)
     service.get("web_0")
     service.get("db-0")
-    assert counted(service) == CoverageCounts(listening=2, never_asked=3)
+    assert counted(service) == CoverageCounts(listening=2, never_polled=3)
     service.clock.advance("1h")
-    assert counted(service) == CoverageCounts(listening=2, never_asked=3)
+    assert counted(service) == CoverageCounts(listening=2, never_polled=3)
     service.clock.advance("1s")
     service.get("db-0")
-    assert counted(service) == CoverageCounts(listening=1, silent=1, never_asked=3)
+    assert counted(service) == CoverageCounts(listening=1, silent=1, never_polled=3)
     assert has(service, "silent", "web_0")
     assert has(service, "listening", "db-0")
-    assert has(service, "never-asked", "db-1")
+    assert has(service, "never-polled", "db-1")
 
 
 def test_a_machine_that_is_gone_is_not_counted(service: Service) -> None:
     service.get("web_2")
     service["web_2"].evict().until_over()
-    assert counted(service) == CoverageCounts(never_asked=4)
+    assert counted(service) == CoverageCounts(never_polled=4)
 
 
 def test_who_was_shown_its_own_event_and_let_it_start_never_approves(service: Service) -> None:
@@ -149,7 +149,9 @@ def test_nothing_is_lost_when_the_service_is_stopped(
         assert (found.last, found.version, found.count) == (last, "2019-08-01", 2)
         assert (found.ignored, found.answered) == (1, None)
         assert (
-            counted(again) == before == CoverageCounts(listening=3, never_asked=2, never_approves=1)
+            counted(again)
+            == before
+            == CoverageCounts(listening=3, never_polled=2, never_approves=1)
         )
         again.get("web_0")
         assert polls_of(again, "web_0").count == 3
