@@ -70,8 +70,7 @@ def note_too_long(limit: int) -> Problem:
 
 
 def not_postponed(reason: str) -> Problem:
-    message = f"The event is not postponed. {reason}"
-    return Problem(409, json.dumps({"error": message}, separators=(",", ":")).encode())
+    return Problem(409, json.dumps({"error": reason}, separators=(",", ":")).encode())
 
 
 def changed_too_often(limit: int) -> Problem:

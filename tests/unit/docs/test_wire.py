@@ -13,7 +13,7 @@ from forewarn.wire.versions import NEWEST, VERSIONS
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "wire.md").read_text("utf-8")
-EXTENSIONS = {"BAD_TIMEOUT", "BAD_READINESS"}  # answers on paths of our own
+EXTENSIONS = {"BAD_TIMEOUT", "BAD_READINESS", "BAD_POSTPONEMENT"}  # answers on paths of our own
 SERVER = {"BUSY", "STOPPING", "NOT_CARRIED_OUT"}  # of the whole server: only the status is listed
 PROBLEMS = {
     name: value

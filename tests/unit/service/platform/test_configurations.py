@@ -332,7 +332,7 @@ def test_what_is_approved_or_a_users_cannot_be_postponed(service: Service) -> No
     first, second = service.schedule("Reboot", "web_0"), service.schedule("Reboot", "web_1")
     service.approve("web_0", first)
     service.approve("web_0", second)
-    assert "has approved it" in refused(service, postpone(service, second.id, duration=MINUTE))
+    assert "it has been approved" in refused(service, postpone(service, second.id, duration=MINUTE))
 
 
 def test_all_events_of_a_host_are_postponed_together(service: Service) -> None:
