@@ -272,6 +272,7 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
         f"FOREWARN_EVENT={event.id}",
         "FOREWARN_TYPE=Reboot",
         "FOREWARN_GROUP=web0",
+        "FOREWARN_HOST=",
         "FOREWARN_TICKET=",
         "FOREWARN_ROLLOUT=",
         "FOREWARN_STEP=",
