@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.commands import Define
-from forewarn.core.time import DAY
+from forewarn.core.time import DAY, SECOND
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -172,9 +172,9 @@ def test_what_came_later_is_named_as_not_told(service: Service) -> None:
 
 def test_who_came_later_and_is_being_deleted_holds_nothing_back() -> None:
     driver = Hesitant()
-    driver.answer = Again(DAY)
     with Service(FLEET, driver=driver) as service:
         node = service._session.node
+        driver.answer = Again(int(service.clock.now.timestamp()) * SECOND + DAY)
         maintain(service, "h1")
         service._session.run(node.platform.record_move("c0", "h1", "test"))
         service.clock.advance("20m")
