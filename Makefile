@@ -20,6 +20,7 @@ VENV := .venv
 CLIENTS := .venv-clients
 BENCHES := .venv-bench
 BIN := $(VENV)/bin
+AGENT_WHEELS := $(VENV)/agent-wheels/lock
 DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
@@ -39,8 +40,8 @@ dev: $(VENV)/.server
 # Much of what comes before the tests is waiting for a network: one core is not enough for it.
 TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
-	@$(TOGETHER) 2 $(VENV)/.ready packages
-	@$(TOGETHER) 3 portable lint collected $(CLIENTS)/.ready
+	@$(TOGETHER) 3 $(VENV)/.ready packages $(CLIENTS)/.ready
+	@$(TOGETHER) 4 portable lint collected $(AGENT_WHEELS)
 	tools/run-tests $(BIN)/pytest
 
 # What runs on macOS and Windows as well, without what those do not have.
@@ -110,11 +111,15 @@ $(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VE
 	@touch $@
 
 # What tests, linters and packaging need besides.
-$(VENV)/.ready: $(VENV)/.server requirements/agent.lock tools/agent-wheels
+$(VENV)/.ready: $(VENV)/.server
 	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
 	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
-	@tools/agent-wheels $(VENV)
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
+	@touch $@
+
+# What the packages of the agent contain; whoever builds them fetches what is missing.
+$(AGENT_WHEELS): $(VENV)/.ready requirements/agent.lock tools/agent-wheels
+	@tools/agent-wheels $(VENV)
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
