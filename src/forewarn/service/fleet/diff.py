@@ -277,18 +277,35 @@ class _Comparer:
             else:
                 moved = True
                 self._moved[machine.name] = previous
-                self._add("machine", "moved", machine.name, group=name, previous_group=previous)
         if moved:
-            wanted, define = define, with_carried(define, self._moved, self._groups)
-            for machine, after in zip(wanted.machines, define.machines, strict=True):
-                if after.moved_from is not None:
-                    self._note_if_stranded(after)
-                    self._note_conflict(name, define, machine, after)
+            define = self._moved_machines(name, define)
         if remaining:
             self._losing[name] = define
             self._remove_machines(before, remaining.values())
         elif differs:
             self._others[name] = define
+
+    def _moved_machines(self, name: str, wanted: Define) -> Define:
+        """Note the machines that come from other groups, and return the definition with what has
+        happened to them."""
+        define = with_carried(wanted, self._moved, self._groups)
+        previous = _previous_machines(wanted, self._moved, self._groups)
+        for machine, after in zip(wanted.machines, define.machines, strict=True):
+            old = previous.get(machine.name)
+            if old is None:
+                continue
+            self._add(
+                "machine",
+                "moved",
+                machine.name,
+                group=name,
+                previous_group=self._moved[machine.name],
+                fields=tuple(_differing(_MACHINE_FIELDS, *_as_defined(old, machine, after))),
+            )
+            if after.moved_from is not None:
+                self._note_if_stranded(after)
+                self._note_conflict(name, define, machine, after)
+        return define
 
     def _note_conflict(self, group: str, define: Define, wanted: Machine, after: Machine) -> None:
         """Note a machine that stays elsewhere than the file says."""
@@ -381,17 +398,24 @@ def emptied(group: Group) -> Define:
 def with_carried(define: Define, moved: Mapping[str, str], groups: Mapping[str, Group]) -> Define:
     """Return a definition with what has happened to those of its machines that come from other
     groups."""
+    old = _previous_machines(define, moved, groups)
+    machines = tuple(
+        merged_machine(old[m.name], m, define) if m.name in old else m for m in define.machines
+    )
+    return msgspec.structs.replace(define, machines=machines)
+
+
+def _previous_machines(
+    define: Define, moved: Mapping[str, str], groups: Mapping[str, Group]
+) -> dict[str, Machine]:
+    """Return those machines of a definition that come from other groups, as they are there."""
     wanted = {machine.name for machine in define.machines if machine.name in moved}
-    old = {
+    return {
         machine.name: machine
         for name in {moved[name] for name in wanted}
         for machine in groups[name].machines
         if machine.name in wanted
     }
-    machines = tuple(
-        merged_machine(old[m.name], m, define) if m.name in old else m for m in define.machines
-    )
-    return msgspec.structs.replace(define, machines=machines)
 
 
 def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldChange]:

@@ -167,13 +167,13 @@ def test_force_removes_it_and_the_event_is_withdrawn(applied: Applied) -> None:
 def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) -> None:
     applied.service.schedule("Reboot", "w1")
     text = FLEET.replace("{name: w1, host: b}, ", "").replace(
-        "[{name: d0, host: b}]", "[{name: d0, host: b}, {name: w1, host: b, update_domain: 1}]"
+        "[{name: d0, host: b}]", "[{name: d0, host: b}, {name: w1, host: a, update_domain: 1}]"
     )
     assert "machine 'w1'" in applied.refusal(text)
     found = applied(text, force=True)
-    assert [(i.action, i.previous_group, i.group) for i in found.items if i.name == "w1"] == [
-        ("moved", "web", "db")
-    ]
+    (moved,) = [item for item in found.items if item.name == "w1"]
+    assert (moved.action, moved.previous_group, moved.group) == ("moved", "web", "db")
+    assert [(f.field, f.before, f.after) for f in moved.fields] == [("host", "b", "a")]
     assert applied.node.machine_index.group_of("w1") == "db"
 
 
