@@ -253,6 +253,7 @@ def test_sightings_are_kept_and_a_later_saving_adds_to_them(engine: Reopen) -> N
     async def save(store: Store) -> None:
         await store.save(PollSightings(seen={"web": 5, "sql": 6}, served_until=100, lost=1))
         await store.save(PollSightings(seen={"web": 7}, served_until=200, lost=2))
+        await store.save(PollSightings(seen={}))  # of the service itself, nothing is new
 
     async def look(store: Store) -> None:
         found = await store.sightings()
@@ -478,6 +479,29 @@ def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> No
 
     run(using(engine(), live))
     run(using(engine(), again))
+
+
+def test_an_event_that_stays_when_the_history_is_pruned_has_one_first_sighting(
+    engine: Reopen,
+) -> None:
+    async def body(store: Store) -> None:
+        await store.transact(doing("web", web("web_0", "web_1")))
+        for id in ("A", "B"):
+            await store.transact(doing("web", reboot(id)))
+        ended, active = store.groups["web"].events
+        sightings = tuple(seen(event, "web_0", NOW.at) for event in (ended, active))
+        await store.save(PollSightings(seen={}, firsts=sightings))
+        await store.transact(doing("web", c.Cancel(id="A", by="test")))
+        await store.prune(LATEST.at, lambda _: False)
+        again = tuple(seen(event, "web_1", NOW.at + 1) for event in (ended, active))
+        await store.save(PollSightings(seen={}, firsts=again))
+        records = await store.history(HistoryQuery(what=(RecordKind.SEEN,)))
+        assert [(record.event, record.by) for record in records] == [
+            ("B", "web_0"),
+            ("A", "web_1"),
+        ]
+
+    run(using(engine(), body))
 
 
 def test_an_id_is_found_by_its_beginning(engine: Reopen) -> None:

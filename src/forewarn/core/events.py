@@ -31,7 +31,7 @@ class Status(enum.Enum):
 
     @property
     def over(self) -> bool:
-        return self in (Status.FINISHED, Status.WITHDRAWN)
+        return self is Status.FINISHED or self is Status.WITHDRAWN
 
 
 class TypeTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def traits(self) -> TypeTraits:
-        return self.type.traits
+        return _TRAITS[self.type._value_]
 
     @property
     def expected_end(self) -> Time | None:

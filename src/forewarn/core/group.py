@@ -31,20 +31,29 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     seen: Duration = 0  # time of the last recorded GET, in time served
 
     def machine(self, name: str) -> Machine | None:
-        return next((machine for machine in self.machines if machine.name == name), None)
+        for machine in self.machines:
+            if machine.name == name:
+                return machine
+        return None
 
     def named(self, names: Iterable[str]) -> dict[str, Machine]:
         """Return those of the named machines that are in the group, in one pass over it."""
         wanted = frozenset(names)
+        if len(wanted) == 1:  # as of most events
+            machine = self.machine(*wanted)
+            return {} if machine is None else {machine.name: machine}
         return {machine.name: machine for machine in self.machines if machine.name in wanted}
 
     def event(self, id: str) -> Event | None:
-        return next((event for event in self.events if event.id == id), None)
+        for event in self.events:
+            if event.id == id:
+                return event
+        return None
 
     @property
     def alive(self) -> frozenset[str]:
         """The names of the machines that have not been evicted or deleted."""
-        return frozenset(machine.name for machine in self.machines if machine.alive)
+        return frozenset([machine.name for machine in self.machines if not machine.gone])
 
     def away(self, event: Event) -> frozenset[str]:
         """Return the resources of an event that have moved away and not come back to its host."""

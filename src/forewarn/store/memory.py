@@ -41,6 +41,7 @@ class Disk:
         self.keys: dict[tuple[str, str], KeyedRequest] = {}
         self.history: list[Record] = []
         self.timeline: list[Record] = []  # the same records, ordered by time
+        self.seen_events: set[str] = set()  # those with a record of who saw them first
         self.last_record = 0  # the highest number of a record so far
 
     def record(self, records: Iterable[Record]) -> None:
@@ -48,7 +49,12 @@ class Disk:
             self.last_record += 1
             numbered = msgspec.structs.replace(record, seq=self.last_record)
             self.history.append(numbered)
-            insort(self.timeline, numbered, key=_mark)  # who saw an event first is written later
+            if self.timeline and record.at < self.timeline[-1].at:
+                insort(self.timeline, numbered, key=_mark)  # e.g. who saw an event first
+            else:
+                self.timeline.append(numbered)
+            if record.what is RecordKind.SEEN:
+                self.seen_events.add(record.event)
 
 
 class MemoryStore(BatchingStore):
@@ -182,6 +188,7 @@ class MemoryStore(BatchingStore):
         removed = len(disk.history) - len(rest)
         disk.history = rest
         disk.timeline = sorted(rest, key=_mark)
+        disk.seen_events -= over
         disk.events = {id: event for id, event in disk.events.items() if id not in over}
         needed = min(cutoff, self._oldest_needed(cutoff))
         outdated = takewhile(lambda commit: commit.at < needed, disk.commits[:-1])
@@ -191,18 +198,26 @@ class MemoryStore(BatchingStore):
         return removed
 
     async def save(self, sightings: PollSightings) -> None:
-        seen = {**self.disk.sightings.seen, **sightings.seen}
-        used = {**self.disk.sightings.used, **sightings.used}
-        machines = {**self.disk.sightings.machines, **sightings.machines}
-        self.disk.sightings = msgspec.structs.replace(
-            sightings, seen=seen, firsts=(), used=used, machines=machines
-        )
-        if sightings.firsts:  # otherwise the history need not be searched
-            seen_events = {r.event for r in self.disk.history if r.what is RecordKind.SEEN}
-            self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
+        stored = self.disk.sightings
+        stored.seen.update(sightings.seen)
+        stored.used.update(sightings.used)
+        stored.machines.update(sightings.machines)
+        if sightings.served_until is not None:
+            self.disk.sightings = msgspec.structs.replace(
+                stored, served_until=sightings.served_until, lost=sightings.lost
+            )
+        seen_events = self.disk.seen_events
+        self.disk.record(r for r in sightings.firsts if r.event not in seen_events)
 
     async def sightings(self) -> PollSightings:
-        return msgspec.structs.replace(self.disk.sightings, restored=self.disk.restored)
+        stored = self.disk.sightings
+        return msgspec.structs.replace(
+            stored,
+            seen=dict(stored.seen),
+            used=dict(stored.used),
+            machines=dict(stored.machines),
+            restored=self.disk.restored,
+        )
 
     async def notify_positions(self) -> Mapping[str, NotifyPosition]:
         return dict(self.disk.notify_positions)

@@ -99,7 +99,7 @@ class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: dict[str, int]  # by group, in time served
     machines: dict[str, MachineSighting] = {}
-    served_until: Time | None = None
+    served_until: Time | None = None  # if there is none, what is stored of it and `lost` stays
     lost: Duration = 0
     firsts: tuple[Record, ...] = ()  # which machine saw an event first; by time, written only
     used: dict[str, Time] = {}  # by token: when it was last used

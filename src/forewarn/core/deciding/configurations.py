@@ -80,6 +80,8 @@ def _all_for(group: Group, now: Now) -> set[tuple[MaintenanceConfiguration, ...]
 
 def configurations_of(group: Group, event: Event, now: Now) -> tuple[MaintenanceConfiguration, ...]:
     """Return the configurations that an event has to obey."""
+    if not now.configurations and group.policy.configuration is None:
+        return ()
     if not event.obeys_windows or (event.deadline is not None and event.deadline <= now.at):
         return ()
     return configurations_for(group, event.resources, now)

@@ -50,6 +50,8 @@ def finished(
 def moot(group: Group, now: Now, moved_by: str = "") -> list[Change]:
     """Return the changes that end pointless events: all machines of these no longer exist, or have
     moved away (by the event that `moved_by` names) before the event started."""
+    if not group.events:
+        return []
     alive = group.alive
     items: list[Change] = []
     for event in group.events:

@@ -297,6 +297,8 @@ def with_common_start(
     for name, command in commands:
         if isinstance(command, Raise) and command.joint and not command.ignore_windows:
             together.setdefault(command.joint.id, []).append((name, command))
+    if not together:
+        return commands
     times: dict[str, Time] = {}
     for id, members in together.items():
         first = members[0][1]

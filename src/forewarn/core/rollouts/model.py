@@ -208,5 +208,7 @@ def caused(cause: str) -> str | None:
 
 def step_of(cause: str) -> tuple[str, str] | None:
     """Return the id of the rollout and the name of its step that have this cause."""
+    if not cause.startswith(f"{CAUSE}/"):
+        return None
     parts = cause.split("/", 2)
-    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == CAUSE else None
+    return (parts[1], parts[2]) if len(parts) == 3 else None

@@ -159,8 +159,9 @@ class Tokens:
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
-        if any(isinstance(put, TokenPut | TokenRemoved) for put in commit.puts):
-            self._names = None
+        for put in commit.puts:
+            if isinstance(put, TokenPut | TokenRemoved):
+                self._names = None
 
     def used(self, token: Token) -> None:
         """Note that a token was used."""

@@ -6,7 +6,7 @@ record what is left to do. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -99,47 +99,40 @@ class Executor:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
         concerned = {member.id: self._concerned(member) for member in together or (event,)}
-        hosts = self._store.registry.hosts
-        names = dict.fromkeys(m.host for machines in concerned.values() for m in machines)
-        on_hosts = [hosts[name] for name in names | {event.host: None} if name in hosts]
-        targets = (
-            self._host_index.free_for(event.group, event.resources[0]) if event.relocates else ()
-        )
+        machines = [
+            self._task_machine(member.group, machine)
+            for member in together or (event,)
+            for machine in concerned[member.id]
+        ]
+        targets: tuple[str, ...] = ()
+        if event.relocates:
+            targets = self._host_index.free_for(event.group, event.resources[0])
+        host_labels, note = self._of_hosts([*(m.host for m in machines), event.host], targets)
         rollout, step = step_of(event.cause) or ("", "")
         return Task(
             event=event.id,
             group=event.group,
             type=event.type,
             source=event.source,
-            machines=tuple(
-                self._task_machine(member.group, machine)
-                for member in together or (event,)
-                for machine in concerned[member.id]
-            ),
+            machines=tuple(machines),
             host=event.host if event.joint is not None and event.joint.domain is None else "",
             moves=event.moves,
             parts=tuple(
-                Part(
-                    member.id,
-                    member.group,
-                    tuple(machine.name for machine in concerned[member.id]),
-                )
-                for member in together
+                [
+                    Part(
+                        member.id,
+                        member.group,
+                        tuple(machine.name for machine in concerned[member.id]),
+                    )
+                    for member in together
+                ]
             ),
             hosts=targets,
-            host_labels={
-                host.name: host.labels
-                for host in (*on_hosts, *(hosts[name] for name in targets))
-                if host.labels
-            },
+            host_labels=host_labels,
             known_hosts=self._host_index.names() if event.relocates else frozenset(),
             duration=event.duration,
             description=event.description,
-            note="; ".join(
-                dict.fromkeys(
-                    note for host in on_hosts for note in (host.note, host.cordon_note) if note
-                )
-            ),
+            note=note,
             ticket=event.ticket,
             rollout=rollout,
             step=step,
@@ -147,6 +140,27 @@ class Executor:
             started_at=event.started_at,
             now=self._writer.now().at,
         )
+
+    def _of_hosts(
+        self, names: Iterable[str], targets: Iterable[str]
+    ) -> tuple[dict[str, Mapping[str, str]], str]:
+        """Return the labels of the hosts that a task is about and of those that it may move
+        machines to, and the operators' notes about the first."""
+        hosts = self._store.registry.hosts
+        labels: dict[str, Mapping[str, str]] = {}
+        notes: dict[str, None] = {}
+        for name in dict.fromkeys(names):
+            if host := hosts.get(name):
+                if host.labels:
+                    labels[name] = host.labels
+                if host.note:
+                    notes[host.note] = None
+                if host.cordon_note:
+                    notes[host.cordon_note] = None
+        for name in targets:
+            if hosts[name].labels:
+                labels[name] = hosts[name].labels
+        return labels, "; ".join(notes)
 
     def _task_machine(self, group: str, machine: Machine) -> TaskMachine:
         labels = labels_of(self._store.groups[group], machine)

@@ -240,9 +240,8 @@ class HostIndex:
 
 def _deleted(events: Iterable[Event]) -> set[str]:
     """Return the machines whose delete has started."""
-    return {
-        name
-        for event in events
-        if event.status is Status.STARTED and event.traits.deletes
-        for name in event.resources
-    }
+    deleted: set[str] = set()
+    for event in events:
+        if event.status is Status.STARTED and event.traits.deletes:
+            deleted.update(event.resources)
+    return deleted

@@ -9,8 +9,10 @@ sighting of an event is saved at once, so that the history has it before whateve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+
+import msgspec
 
 from forewarn.core import Event, Group, Now, Time
 from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
@@ -177,41 +179,48 @@ class PollIndex:
                         self._polls[machine.name] = MachinePolls.stored(sighting)
         return sightings
 
-    async def save(self, now: Now, *, all_machines: bool = False, in_turn: bool = True) -> None:
-        """Save what has changed; of the machines, those whose turn it is, all of them, or none."""
+    async def save_first_sightings(self, now: Now) -> None:
+        """Save which machine saw an event first, and nothing that can wait."""
+        await self._save(now, PollSightings(seen={}))
+
+    async def save(self, now: Now, *, all_machines: bool = False) -> None:
+        """Save what has changed; of the machines, those whose turn it is, or all of them."""
         unsaved, self._unsaved = self._unsaved, set()
-        firsts, self._firsts = self._firsts, {}
-        self.first_unsaved.clear()
         uses, self._unsaved_uses = self._unsaved_uses, set()
-        names: Iterable[str] = ()
-        if all_machines:
-            names = self._machines()
-        elif in_turn:
-            names = self._next_machines()
         machines = {}
-        for name in names:
+        for name in self._machines() if all_machines else self._next_machines():
             polls = self._polls.get(name)
             if polls is not None and polls.saved != polls.last:
                 machines[name] = polls.sighting()
                 polls.saved = polls.last
         try:
-            await self._store.save(
+            await self._save(
+                now,
                 PollSightings(
                     seen={group: self._last_polls[group] for group in unsaved},
                     machines=machines,
                     served_until=now.at,
                     lost=now.lost,
-                    firsts=tuple(await self._records(firsts)),
                     used={token: self._uses[token] for token in uses},
-                )
+                ),
             )
         except BaseException:
             self._unsaved |= unsaved
-            self._firsts = {**self._firsts, **firsts}
             self._unsaved_uses |= uses
             for name in machines:
                 if polls := self._polls.get(name):
                     polls.saved = -1
+            raise
+
+    async def _save(self, now: Now, sightings: PollSightings) -> None:
+        """Save sightings, and with them the first ones."""
+        firsts, self._firsts = self._firsts, {}
+        self.first_unsaved.clear()
+        try:
+            records = tuple(await self._records(firsts))
+            await self._store.save(msgspec.structs.replace(sightings, firsts=records))
+        except BaseException:
+            self._firsts = {**self._firsts, **firsts}
             raise
         self.saved_at = now.at
 
@@ -251,14 +260,15 @@ class PollIndex:
                 self._correct(Correction(commit.at, put.before - commit.at))
         for entry in commit.entries:
             for item in entry.items:
-                if isinstance(item, EventMoved):
-                    self._answered(item, commit.at)
                 match item:
-                    case EventMoved(event=event) if event.id in self._shown and event.status.over:
-                        self._shown.discard(event.id)
-                        for machine in changed[entry.group].machines:
-                            if polls := self._polls.get(machine.name):
-                                polls.first_sights.pop(event.id, None)
+                    case EventMoved(event=event):
+                        if self._polls:
+                            self._answered(item, commit.at)
+                        if event.id in self._shown and event.status.over:
+                            self._shown.discard(event.id)
+                            for machine in changed[entry.group].machines:
+                                if polls := self._polls.get(machine.name):
+                                    polls.first_sights.pop(event.id, None)
                     case Enabled():  # its documents are counted from 1 again
                         for machine in changed[entry.group].machines:
                             if polls := self._polls.get(machine.name):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any
 
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.polls import SAVE_EVERY, PollIndex
@@ -36,11 +38,12 @@ class Saver:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_EVERY):
                     await self._poll_index.first_unsaved.wait()
-            # Machines need not be looked at for every event that is first seen.
-            in_turn = guard.monotonic() >= next_turn
-            if in_turn:
+            now = self._writer.now()
+            if guard.monotonic() < next_turn:
+                await self._try(self._poll_index.save_first_sightings(now))
+            else:
                 next_turn = guard.monotonic() + SAVE_EVERY
-            await self.save(in_turn=in_turn)
+                await self._try(self._poll_index.save(now))
 
     async def keep_pruning(self) -> None:
         """Prune at once and then periodically, so that frequent restarts do not prevent it."""
@@ -53,13 +56,11 @@ class Saver:
 
     async def save_all(self) -> None:
         """Save everything, at the end of the service."""
-        await self.save(all_machines=True)
+        await self._try(self._poll_index.save(self._writer.now(), all_machines=True))
 
-    async def save(self, *, all_machines: bool = False, in_turn: bool = True) -> None:
+    async def _try(self, save: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._poll_index.save(
-                self._writer.now(), all_machines=all_machines, in_turn=in_turn
-            )
+            await save
         except Exception as error:
             if not self._store.problem():  # otherwise that is what is logged
                 log.warning("last-seen times could not be saved", why=str(error))

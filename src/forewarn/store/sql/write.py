@@ -151,8 +151,9 @@ def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None
     ]
     execute_many(connection, _MACHINE_SIGHTING, machines)
     execute_many(connection, _USE, list(sightings.used.items()))
-    values = {"lost": sightings.lost, "served_until": sightings.served_until}
-    execute_many(connection, _SERVICE, [item for item in values.items() if item[1] is not None])
+    if sightings.served_until is not None:
+        values = [("lost", sightings.lost), ("served_until", sightings.served_until)]
+        execute_many(connection, _SERVICE, values)
     # A record from before a restart stays the first one.
     firsts = [_row(record) for record in sightings.firsts]
     execute_many(connection, _RECORD + " ON CONFLICT DO NOTHING", firsts)

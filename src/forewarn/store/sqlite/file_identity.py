@@ -11,8 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.store.sqlite.lock import companion
-
 
 class FileIdentity(msgspec.Struct, frozen=True):
     """Device and inode of each file; None for a file that does not exist."""
@@ -24,11 +22,12 @@ class FileIdentity(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: Path) -> FileIdentity:
-        log = _status(companion(path, "-wal"))
+        name = str(path)
+        log = _status(name + "-wal")
         return cls(
-            _inode(_status(path)),
+            _inode(_status(name)),
             _inode(log),
-            _inode(_status(companion(path, "-shm"))),
+            _inode(_status(name + "-shm")),
             log.st_size if log is not None else 0,
         )
 
@@ -42,9 +41,9 @@ class FileIdentity(msgspec.Struct, frozen=True):
         return self.state == now.state
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(name: str) -> os.stat_result | None:
     try:
-        return path.stat()
+        return os.stat(name)  # noqa: PTH116 - twice for every write, and a Path takes much longer
     except OSError:
         return None
 
