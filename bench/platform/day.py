@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.platform import rollouts
+from bench.platform.apply import Service
 from forewarn.control.client.client import ControlClient
 from forewarn.control.client.connection import ControlError
 from forewarn.control.schema import core as s
@@ -49,6 +50,7 @@ class Day:
         self.record = directory / "record"
         self.file = directory / "fleet.yaml"
         self.text = rollouts.fleet(hosts * PER_HOST, hosts)
+        self.fewer = rollouts.fleet(hosts * PER_HOST // 2, hosts)
         self.file.write_text(self.text)
         self.process = subprocess.Popen(
             [
@@ -72,21 +74,6 @@ class Day:
         self._guests = [
             machine.addresses[0] for machine in self.chance.sample(machines, min(GUESTS, hosts))
         ]
-
-    def refuses(self, mistake: Callable[[], object]) -> bool:
-        """Make a mistake; return whether it was refused and has changed nothing."""
-        before = self._state()
-        try:
-            done = mistake()
-        except ControlError:
-            return before == self._state()
-        if isinstance(done, r.RolloutReport):  # what was not meant is taken back
-            self.client.on_rollout("abort", done.id, r.SwitchRequest())
-        return False
-
-    def _state(self) -> tuple[Any, ...]:
-        client = self.client
-        return client.status(), client.rollouts(), client.hosts(), client.groups()
 
     def live(self) -> None:
         """Half an hour: guests poll and approve, and machines are moved."""
@@ -130,6 +117,22 @@ class Day:
         self.process.wait()
 
 
+def refuses(client: ControlClient, mistake: Callable[[], object], why: str) -> bool:
+    """Make a mistake; return whether it was refused for this reason and has changed nothing."""
+    before = _state(client)
+    try:
+        done = mistake()
+    except ControlError as error:
+        return why in str(error) and before == _state(client)
+    if isinstance(done, r.RolloutReport):  # what was not meant is taken back
+        client.on_rollout("abort", done.id, r.SwitchRequest())
+    return False
+
+
+def _state(client: ControlClient) -> tuple[Any, ...]:
+    return client.rollouts(), client.hosts(), client.groups(), client.machines()
+
+
 def measure(hosts: int) -> Iterator[tuple[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="forewarn-bench-") as scratch:
         began = guard.monotonic()
@@ -148,6 +151,20 @@ def measure(hosts: int) -> Iterator[tuple[str, Any]]:
         verdict = subprocess.run(words, capture_output=True, text=True, check=False)
         yield "judged, seconds", guard.monotonic() - judged
         yield "verdict", (verdict.stdout or verdict.stderr).strip()
+        yield "removal of half refused", _removal_refused(day, Path(scratch) / "serve")
+
+
+def _removal_refused(day: Day, directory: Path) -> bool:
+    """Does `serve`, which has a limit for this, refuse a fleet file with half of the machines?"""
+    directory.mkdir()
+    service = Service(directory)
+    try:
+        client = ControlClient(service.control)
+        client.timeout = 600
+        client.apply(day.text.encode())
+        return refuses(client, lambda: client.apply(day.fewer.encode()), "more than the limit of")
+    finally:
+        service.stop()
 
 
 def _spent(day: Day) -> Iterator[tuple[str, Any]]:
@@ -162,13 +179,21 @@ def _spent(day: Day) -> Iterator[tuple[str, Any]]:
     tenant = client.groups()[0].name
     client.set_policy(tenant, s.PolicyRequest(may_postpone="2h, twice"))
     misspelt = day.text.replace("host: h1}", "host: hl}", 1)
-    fewer = rollouts.fleet(day.hosts * PER_HOST // 2, day.hosts)
-    yield "misspelt host refused", day.refuses(lambda: client.apply(misspelt.encode()))
+    yield (
+        "misspelt host refused",
+        refuses(client, lambda: client.apply(misspelt.encode()), "host 'hl' is not listed"),
+    )
     rollout = client.start_rollout(request)
     yield "steps", rollout.steps_total
     client.advance(s.AdvanceRequest(by=1))  # the first steps have been announced
-    yield "removal of half refused", day.refuses(lambda: client.apply(fewer.encode()))
-    yield "second start refused", day.refuses(lambda: client.start_rollout(request))
+    yield (
+        "removal of what has events refused",
+        refuses(client, lambda: client.apply(day.fewer.encode()), "have an active event"),
+    )
+    yield (
+        "second start refused",
+        refuses(client, lambda: client.start_rollout(request), f"rollout {rollout.id}"),
+    )
     postponed = False
     for half_hours in range(1, LONGEST):
         if half_hours == 3:

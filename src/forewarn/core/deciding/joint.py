@@ -257,13 +257,24 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
     )
 
 
-def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | None:
-    """Return when time alone starts one of the group's joints in the current state."""
-    if now.untrusted is not None:
-        return None
-    state = JointState(groups)
-    instants = [_due(state, joint, now) for joint in joints(group).values()]
-    return min((at for at in instants if at is not None), default=None)
+class JointsDue:
+    """When time alone starts joints at one instant, computed once per joint for all its groups."""
+
+    def __init__(self, groups: Mapping[str, Group], now: Now) -> None:
+        self._state, self._now = JointState(groups), now
+        self._due: dict[str, Time | None] = {}
+
+    def next(self, group: Group) -> Time | None:
+        """Return when time alone starts one of the group's joints in the current state."""
+        if self._now.untrusted is not None:
+            return None
+        instants = [self._of(joint) for joint in joints(group).values()]
+        return min((at for at in instants if at is not None), default=None)
+
+    def _of(self, joint: Joint) -> Time | None:
+        if joint.id not in self._due:
+            self._due[joint.id] = _due(self._state, joint, self._now)
+        return self._due[joint.id]
 
 
 def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
@@ -275,8 +286,9 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
     if state.halted(active, now) or _unwarned(active, now):
         return None
     ready = now.at
+    waits_for_notice = not agreed(state.groups, active, now)
     for event in active.values():
-        if not agreed(state.groups, active, now):
+        if waits_for_notice:
             ready = max(ready, notice_over_at(event, now))
         if now.grace_ends is not None and in_restore_grace(event, now):
             ready = max(ready, now.grace_ends)

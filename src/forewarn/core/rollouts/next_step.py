@@ -201,9 +201,10 @@ class _Decision:
         active = list(self.progress.active)
         working = False  # on a host
         self._withdraw += [event for event in active if event.status is Status.SCHEDULED]
-        for lane in map(self.progress.lanes.__getitem__, self.progress.begun):
+        for number in self.progress.begun:
+            lane = self.progress.lanes[number]
             if lane.active and any(event.status is Status.STARTED for event in lane.active):
-                self._waits.append(lane.wait(self.rollout))
+                self._waits.append(self.progress.wait(number))
             elif lane.working and self.progress.work[lane.lane.name].under_way:
                 self._wait_for_work(lane)
                 working = True
@@ -233,7 +234,7 @@ class _Decision:
             lane = progress.lanes[number]
             if lane.active:
                 in_progress += 1
-                self._wait_for_events(lane)
+                self._wait_for_events(number)
             elif lane.working:
                 in_progress += 1
                 self._wait_for_work(lane)
@@ -242,7 +243,7 @@ class _Decision:
             elif lane.next is None:
                 progress.complete(number)
             elif lane.next.state is StepState.CANCELLED:  # it does not count as in progress
-                self._waits.append(lane.wait(self.rollout))
+                self._waits.append(progress.wait(number))
             else:
                 ready.append(number)
         if not progress.begun and not progress.waiting:
@@ -372,14 +373,16 @@ class _Decision:
             )
         )
 
-    def _wait_for_events(self, lane: LaneProgress) -> None:
-        """Wait for the lane's active events; withdraw those whose window has closed, and those that
+    def _wait_for_events(self, number: int) -> None:
+        """Wait for a lane's active events; withdraw those whose window has closed, and those that
         cannot start because machines have come to their host that were not warned."""
-        self._waits.append(lane.wait(self.rollout))
-        for event in lane.active:
+        self._waits.append(self.progress.wait(number))
+        for event in self.progress.lanes[number].active:
+            if event.status is not Status.SCHEDULED:
+                continue
             if self.rollout.running and unwarned(event, self.now):
                 self._withdraw.append(event)
-            elif event.status is Status.SCHEDULED and event.span and event.span.closes is not None:
+            elif event.span and event.span.closes is not None:
                 if event.span.closes <= self.now.at:
                     self._withdraw.append(event)
                 else:

@@ -214,6 +214,7 @@ class RolloutProgress:
         self.begun: list[int] = []  # lanes that have begun and are not known to be complete
         self.waiting: list[int] = []  # lanes that have not begun
         self._stale: set[int] = set()
+        self._waits: dict[int, Wait] = {}  # of lanes about which nothing has changed since
         for number in range(len(self.lanes)):
             self._classify(number)
 
@@ -239,9 +240,16 @@ class RolloutProgress:
         for number in self._stale:
             for numbers in (self.begun, self.waiting):
                 _discard(numbers, number)
+            self._waits.pop(number, None)
             self.lanes[number] = self._progress(self.rollout.lanes[number])
             self._classify(number)
         self._stale.clear()
+
+    def wait(self, number: int) -> Wait:
+        """Return what a lane waits for: its active events, or a resume after a cancellation."""
+        if number not in self._waits:
+            self._waits[number] = self.lanes[number].wait(self.rollout)
+        return self._waits[number]
 
     def complete(self, number: int) -> None:
         """Note that a lane is over, has baked and has passed its gate: it stays so."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
-from forewarn.core.deciding.joint import joint_due
+from forewarn.core.deciding.joint import JointsDue
 from forewarn.core.registry import (
     ConfigurationPut,
     ConfigurationRemoved,
@@ -73,8 +73,7 @@ class Scheduler:
         self._heap.clear()
         self._firing = None
         self._unwarned = self._host_index.unwarned
-        for group in self._store.groups.values():
-            self._read(group)
+        self._read(self._store.groups.values())
         for name, (at, _) in self._alarms.items():
             self._set(name, at)
         self._wake()
@@ -143,7 +142,7 @@ class Scheduler:
             for name, outcome in zip(names, outcomes, strict=True):
                 if outcome is not True and name in self._store.groups:
                     # Not stored, or another commit came first: read its deadline again.
-                    self._read(self._store.groups[name])
+                    self._read([self._store.groups[name]])
             if any(self._due.get(name, now.at + 1) <= now.at for name in names):
                 await guard.pause(RETRY_AFTER)  # still overdue: do not spin
 
@@ -181,8 +180,7 @@ class Scheduler:
                 # The events of a joint maintenance wait for each other.
                 if isinstance(item, EventMoved) and item.event.joint is not None:
                     names |= dict.fromkeys(item.event.joint.groups)
-        for name in names:
-            self._read(self._store.groups[name])
+        self._read(self._store.groups[name] for name in names)
         self._wake()
 
     def _concern_any_group(self, puts: Iterable[Put]) -> bool:
@@ -198,12 +196,12 @@ class Scheduler:
             return []
         return [host for host in before | after if before.get(host) != after.get(host)]
 
-    def _read(self, group: Group) -> None:
+    def _read(self, groups: Iterable[Group]) -> None:
         now = self._writer.now()
-        instants = [due(group, now)]
-        if group.events:
-            instants.append(joint_due(self._store.groups, group, now))
-        self._set(group.name, min((at for at in instants if at is not None), default=None))
+        joints = JointsDue(self._store.groups, now)
+        for group in groups:
+            instants = (due(group, now), joints.next(group) if group.events else None)
+            self._set(group.name, min((at for at in instants if at is not None), default=None))
 
     def _set(self, name: str, at: Time | None) -> None:
         if at is None:

@@ -164,7 +164,7 @@ def test_a_maintenance_of_several_groups_is_halted_by_one_of_them() -> None:
     ]
     groups = changed(groups, raises, now)
     later = msgspec.structs.replace(now, at=START + HOUR)
-    assert joint.joint_due(groups, groups["one"], later) is None
+    assert joint.JointsDue(groups, later).next(groups["one"]) is None
     [hold] = joint.holds(groups, together, later)
     assert hold.kind is HoldKind.HALT
     ticks = [("one", commands.Tick())]
@@ -220,7 +220,7 @@ def test_the_machines_that_a_halt_covers_are_looked_for_once_for_all_joints(
         return group.labels
 
     monkeypatch.setattr(holds, "labels_of", labels)
-    assert joint.joint_due(groups, groups["web"], now) is None
+    assert joint.JointsDue(groups, now).next(groups["web"]) is None
     assert looked == list(names)
 
 

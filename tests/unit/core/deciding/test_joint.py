@@ -16,7 +16,7 @@ from forewarn.core.changes import EventMoved, apply
 from forewarn.core.deciding.decide import CommitChanges, decide_all
 from forewarn.core.deciding.due import due
 from forewarn.core.deciding.holds import HoldKind
-from forewarn.core.deciding.joint import holds, joint_due, members
+from forewarn.core.deciding.joint import JointsDue, holds, members
 from forewarn.core.events import Event, Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
@@ -130,7 +130,7 @@ class Fleet:
         self.now = msgspec.structs.replace(self.now, steady_since=at, restored=at)
 
     def due(self, name: str) -> int | None:
-        return joint_due(self.groups, self.groups[name], self.now)
+        return JointsDue(self.groups, self.now).next(self.groups[name])
 
     def lead(self, joint: Joint) -> Event:
         (lead,) = [event for event in self.events(joint).values() if event.attempt is not None]

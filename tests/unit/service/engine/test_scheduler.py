@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -27,9 +28,10 @@ def test_a_machine_that_nobody_has_warned_concerns_the_groups_on_its_host_alone(
     read: set[str] = set()
     original = Scheduler._read
 
-    def recording(self: Scheduler, group: Group) -> None:
-        read.add(group.name)
-        original(self, group)
+    def recording(self: Scheduler, groups: Iterable[Group]) -> None:
+        listed = list(groups)
+        read.update(group.name for group in listed)
+        original(self, listed)
 
     with Service(FLEET) as service:
         node = service._session.node
