@@ -91,6 +91,13 @@ def run(
     wait: Annotated[
         str | None, typer.Option(help="Time to wait for the first poll. Default: 30s.")
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="Real time after which a scenario that is not over is stopped, and has failed."
+            " Default: none."
+        ),
+    ] = None,
     react: Annotated[
         str,
         typer.Option(
@@ -142,6 +149,7 @@ def run(
     real_speed = _real_speed(clock, speed, fake_time)
     first_poll_within = None if wait is None else _seconds("--wait", wait)
     reaction = _seconds("--react", react)
+    time_limit = None if timeout is None else _seconds("--timeout", timeout)
     if timeline is not None and timeline.suffix.lower() not in TIMELINE_SUFFIXES:
         raise typer.BadParameter(f"'{timeline.name}' should end in .svg, .html or .txt")
     for file in (timeline, junit):
@@ -195,6 +203,7 @@ def run(
             record=_own_file(record, played, all_),
             first_poll_timeout=first_poll_within,
             reaction_time=reaction,
+            time_limit=time_limit,
         )
         results.append(result)
         if (drawing := _own_file(timeline, played, all_)) is not None:

@@ -26,6 +26,7 @@ def run_scenario(
     program: Program | None = None,
     on_ready: Callable[[Service], None] | None = None,
     on_step: Callable[[str], None] | None = None,
+    time_limit: Duration | None = None,
 ) -> Result:
     """Start a service with the scenario's fleet, and play the scenario on it.
 
@@ -45,6 +46,8 @@ def run_scenario(
         program: The program under test, if the player has to start and stop it.
         on_ready: Called when the service runs and nothing has happened yet.
         on_step: Called with a description of each step that is carried out.
+        time_limit: Real time after which the scenario is stopped, and has failed; by default, there
+            is no limit.
 
     Raises:
         ScenarioError: The scenario does not exist or has mistakes.
@@ -70,4 +73,5 @@ def run_scenario(
             timeout=in_seconds(timeout),
             program=program,
             on_step=on_step,
+            time_limit=None if time_limit is None else in_seconds(time_limit),
         )

@@ -66,6 +66,7 @@ def play(
     timeout: float = POLL_PATIENCE,
     program: Program | None = None,
     on_step: Callable[[str], None] | None = None,
+    time_limit: float | None = None,
 ) -> Result:
     """Play a scenario on this service, which gets the scenario's fleet if it has none.
 
@@ -84,6 +85,8 @@ def play(
             5.
         program: The program under test, if the player has to start and stop it.
         on_step: Called with a description of each step that is carried out.
+        time_limit: Real seconds after which the scenario is stopped, and has failed; by default,
+            there is no limit.
     """
     return load(service._session, scenario).play(
         client=client,
@@ -92,6 +95,7 @@ def play(
         timeout=timeout,
         program=program,
         on_step=on_step,
+        time_limit=time_limit,
     )
 
 
@@ -127,6 +131,7 @@ class Stage:
         timeout: float,
         program: Program | None = None,
         on_step: Callable[[str], None] | None = None,
+        time_limit: float | None = None,
     ) -> Result:
         """Play the scenario; see the function `play`."""
         if self._played:
@@ -139,7 +144,11 @@ class Stage:
         def ended_on() -> list[str]:
             return [machine for machine in under_test if program and program.exit_of(machine)]
 
+        end = None if time_limit is None else guard.monotonic() + time_limit
+
         def problem() -> str:
+            if time_limit is not None and end is not None and guard.monotonic() >= end:
+                return f"it was not over after {time_limit:g} s of real time, and was stopped"
             reason = program.problem() if program is not None else ""
             if reason or client is not None:
                 return reason

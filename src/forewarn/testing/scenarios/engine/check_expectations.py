@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core.time import SECOND, Duration
 from forewarn.support.text import in_words, listing
+from forewarn.testing.refused_requests import refused_requests
 from forewarn.testing.scenarios.engine.event_tracker import TrackedEvent
 from forewarn.testing.scenarios.model import (
     ANY,
@@ -161,7 +162,8 @@ def _problems(
         if at is None:
             others = f", but {listing(list(times))} did" if times and name else ""
             subject = f"{name} never" if name else "nobody"
-            yield f"{subject} {_MACHINE_DID[wanted.moment]}{others}"
+            reason = "" if wanted.moment is Moment.SEEN else _refusals(name, event, facts)
+            yield f"{subject} {_MACHINE_DID[wanted.moment]}{others}{reason}"
         else:
             by = name or next(machine for machine, when in times.items() if when == at)
             yield from _delay_problems(
@@ -173,6 +175,14 @@ def _problems(
         if first and first in unaffected:
             own, did = listing(event.machines), _MACHINE_DID[wanted.moment]
             yield f"{first} {did} first, and not one of its own machines ({own})"
+
+
+def _refusals(name: str, event: TrackedEvent, facts: Facts) -> str:
+    """Return which requests of the machine were refused, or of those under test, and why: one of
+    them may have been its approval."""
+    machines = [name] if name else _observers(event, facts)
+    texts = [refused_requests(facts.verdict, machine) for machine in machines]
+    return "".join(f"; {text}" for text in texts if text)
 
 
 def _expected_machines(wanted: Expected, event: TrackedEvent, facts: Facts) -> Sequence[str]:

@@ -527,3 +527,34 @@ def test_polls_since_a_scenario_was_loaded_count_as_first_polls() -> None:
         urlopen(Request(f"{loaded.machine.url}{POLL}", headers={"Metadata": "true"})).close()
         result = loaded.play(first_poll_timeout=30, timeout=0.05)
     assert not result.problems, "it has polled before"
+
+
+def test_an_approval_that_was_refused_is_the_reason_why_nobody_approved(service: Service) -> None:
+    def client() -> None:
+        if service.get("web_0").json()["Events"]:
+            service.post("web_0", b'{"StartRequests": 1}')
+
+    result = play(
+        service,
+        """
+timeline: [{at: 1m, do: schedule, type: Reboot, machine: web_0, name: restart}]
+expect: [{event: restart, approved: {by: web_0}}, {event: restart, approved: {by: any}}]
+""",
+        client,
+    )
+    for expectation in result.expectations:
+        assert not expectation.ok
+        assert " approved it; web_0 sent " in expectation.message
+        assert " of them refused (400" in expectation.message
+        assert "StartRequests" in expectation.message
+
+
+def test_a_scenario_that_does_not_end_is_stopped_after_the_time_limit() -> None:
+    text = """
+timeline:
+  - {at: 0s, do: schedule, type: Reboot, machine: web_0, notice: 1h, name: restart}
+  - {when-approved: restart, do: restart, machine: web_1}
+"""
+    result = run_scenario(parse(HEAD + text), speed=1.0, client=lambda: None, time_limit=0)
+    assert not result.ok
+    assert result.problems == ("it was not over after 0 s of real time, and was stopped",)
