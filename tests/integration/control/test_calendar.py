@@ -163,6 +163,64 @@ def test_calendar_programs_send_the_token_as_a_password(service: Service) -> Non
     assert ask(service, "GET", f"{PATH}?group={api.token}").status == 400
 
 
+BOTH = {"type": "Reboot", "groups": ["web", "amber"]}
+
+
+def planned_entries(service: Service, query: str = "") -> list[Any]:
+    found = entries(ask(service, "GET", PATH + query))
+    return [entry for entry in found if entry["SUMMARY"].endswith("(planned)")]
+
+
+def rolled_out(service: Service, **fields: Any) -> str:
+    answer = ask(service, "POST", "/v1/rollouts", {**BOTH, **fields})
+    assert answer.status == 201
+    service._session.settle()
+    return str(answer.body["id"])
+
+
+def test_what_a_rollout_is_still_to_announce_is_one_entry_for_each_wave(service: Service) -> None:
+    id = rolled_out(service, canary=["web"], ticket="CHG-7")
+    first, second = planned_entries(service)
+    assert first["SUMMARY"] == "Reboot of 1 machine, wave 1 of 2 (planned)"  # web_2
+    assert second["SUMMARY"] == "Reboot of 3 machines, wave 2 of 2 (planned)"
+    assert (first["UID"], second["UID"]) == (f"{id}-1@forewarn", f"{id}-2@forewarn")
+    assert (first["STATUS"], second["STATUS"]) == ("TENTATIVE", "TENTATIVE")
+    assert "2 steps of a rollout" in second["DESCRIPTION"]
+    assert "Ticket: CHG-7" in second["DESCRIPTION"]
+    assert service.clock.now < first["DTSTART"].dt < first["DTEND"].dt <= second["DTSTART"].dt
+    for query in ("?group=amber", "?machine=amber_0", "?label=tier%3Dvault"):
+        assert [entry["UID"] for entry in planned_entries(service, query)] == [second["UID"]]
+    assert planned_entries(service, "?host=dune") == []  # it is not the maintenance of that host
+    service.clock.advance("55m")  # the first wave is done, and amber has been announced
+    (later,) = planned_entries(service)
+    assert later["UID"] == second["UID"]
+    assert later["SEQUENCE"] > second["SEQUENCE"]
+    ask(service, "POST", f"/v1/rollouts/{id}/pause", {})
+    assert planned_entries(service) == []  # nobody knows when it will be resumed
+
+
+def test_what_a_rollout_is_to_announce_in_windows_is_one_entry_for_each_window(
+    service: Service,
+) -> None:
+    rolled_out(service, windows=["daily 02:00-02:30"], bake=3600)
+    planned = planned_entries(service)
+    assert [f"{entry['DTSTART'].dt:%H:%M}" for entry in planned] == ["02:00"] * 3
+    assert len({(entry["UID"], entry["DTSTART"].dt.date()) for entry in planned}) == 3
+    tag = ask(service, "GET", PATH).headers["etag"]
+    service.clock.advance("1m")
+    assert ask(service, "GET", PATH, If_None_Match=tag).status == 304
+
+
+def test_who_does_not_see_a_rollout_does_not_see_what_it_is_to_announce(service: Service) -> None:
+    rolled_out(service)
+    assert planned_entries(service)
+    api_with_token(service, "root", Role.ADMIN)
+    for groups, seen in ((("web", "amber"), True), (("web",), False)):
+        token = api_with_token(service, "-".join(groups), Role.VIEWER, groups=groups).token
+        calendar = ask(service, "GET", PATH, Authorization=f"Bearer {token}").raw
+        assert (b"(planned)" in calendar) is seen
+
+
 def test_a_fleet_with_more_events_than_a_calendar_holds_is_told_so() -> None:
     at = 1_800_000_000_000_000
     events = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 from litestar import Response, get
 
 from forewarn.control.http import filters
+from forewarn.control.http.access import authorization
 from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import parse_selector
 from forewarn.control.http.filters import EventFilter
@@ -18,6 +20,8 @@ from forewarn.control.http.problems import CALENDAR_PATH
 from forewarn.control.routes.events import require_known, require_visible
 from forewarn.control.views.calendar import calendar
 from forewarn.core import Status
+from forewarn.core.labels import Selector, labels_of, matches
+from forewarn.core.rollouts.outlook import outlook
 from forewarn.core.time import DAY
 
 MEDIA_TYPE = "text/calendar"
@@ -46,7 +50,8 @@ async def get_calendar(
     label: ByLabel = None,
 ) -> Response[bytes]:
     """The events that are Scheduled or Started, for calendar programs to subscribe to. Those that
-    were announced in the last 7 days and have been withdrawn are shown as cancelled. A program that
+    were announced in the last 7 days and have been withdrawn are shown as cancelled. What rollouts
+    are still to announce is shown as one entry for each wave, and each window of it. A program that
     cannot send a Bearer token sends the token as the password of HTTP Basic, with any user name;
     only this path accepts that. `label` selects events that affect a machine with these labels."""
     require_visible(call, group, machine, host)
@@ -66,7 +71,33 @@ async def get_calendar(
         for event in (*filter(criteria, platform.active()), *withdrawn)
         if not event.unannounced and filters.labelled(event, selector, context().store.groups)
     ]
-    content = await asyncio.to_thread(calendar, events)
+    planned = [
+        steps
+        for rollout, remaining in await context().rollouts.upcoming()
+        if authorization.rollout_visible(call, rollout)
+        for steps in outlook(
+            rollout,
+            (item for item in remaining if host in (None, item.step.host)),
+            _selected(group, machine, selector),
+        )
+    ]
+    content = await asyncio.to_thread(calendar, events, planned)
     call.headers["ETag"] = bytes_tag(content)
     call.headers["Cache-Control"] = "private, no-cache"  # stored, and revalidated by its ETag
     return Response(content, media_type=MEDIA_TYPE)
+
+
+def _selected(group: str | None, machine: str | None, selector: Selector) -> Callable[[str], bool]:
+    """Return whether a machine is one of those that were asked for."""
+    index = context().platform.machine_index
+
+    def selected(name: str) -> bool:
+        known = index.machine(name)
+        return (
+            known is not None
+            and group in (None, known[0].name)
+            and machine in (None, name)
+            and matches(selector, labels_of(*known))
+        )
+
+    return selected

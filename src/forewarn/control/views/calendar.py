@@ -2,6 +2,7 @@
 
 An entry depends on nothing but its event, so that a calendar that has not changed is the same
 bytes. SEQUENCE grows when NotBefore is postponed, when the event starts, and when it is withdrawn.
+What rollouts are still to announce is summed; there, SEQUENCE grows with every step announced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from forewarn import __version__
 from forewarn.core import Event, Status, Time
+from forewarn.core.rollouts.outlook import PlannedSteps
 from forewarn.core.time import SECOND
 from forewarn.support.instants import to_datetime
 from forewarn.support.text import counted, listing
@@ -24,9 +26,14 @@ _CONTROL = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233))
 _ESCAPED = _CONTROL | str.maketrans({"\\": "\\\\", ";": "\\;", ",": "\\,", "\n": "\\n"})
 
 
-def calendar(events: Sequence[Event]) -> bytes:
-    """Return a calendar with the events that begin first, at most MAX_ENTRIES."""
-    shown = sorted(events, key=lambda event: (_begin(event), event.id))[:MAX_ENTRIES]
+def calendar(events: Sequence[Event], planned: Sequence[PlannedSteps] = ()) -> bytes:
+    """Return a calendar with the events, and the steps of rollouts that are not announced yet, that
+    begin first, at most MAX_ENTRIES."""
+    entries: list[tuple[Time, str, Event | PlannedSteps]] = [
+        *((_begin(event), event.id, event) for event in events),
+        *((steps.begins, _id(steps), steps) for steps in planned),
+    ]
+    shown = sorted(entries, key=lambda entry: entry[:2])[:MAX_ENTRIES]
     lines = [
         "BEGIN:VCALENDAR",
         "VERSION:2.0",
@@ -37,14 +44,14 @@ def calendar(events: Sequence[Event]) -> bytes:
         f"REFRESH-INTERVAL;VALUE=DURATION:{REFRESH}",
         f"X-PUBLISHED-TTL:{REFRESH}",
     ]
-    if len(shown) < len(events):
+    if len(shown) < len(entries):
         left_out = (
-            f"The first {len(shown):,} of {counted(len(events), 'event')}. Subscribe to a part of"
+            f"The first {len(shown):,} of {counted(len(entries), 'event')}. Subscribe to a part of"
             " the fleet, by group, label or host, to see all of its events."
         )
         lines.append(f"X-WR-CALDESC:{_text(left_out)}")
-    for event in shown:
-        lines += _entry(event)
+    for _, _, entry in shown:
+        lines += _entry(entry) if isinstance(entry, Event) else _planned_entry(entry)
     lines.append("END:VCALENDAR")
     return b"".join(_folded(line) for line in lines)
 
@@ -74,6 +81,40 @@ def _entry(event: Event) -> Iterator[str]:
     yield f"STATUS:{status}"
     yield "TRANSP:TRANSPARENT"
     yield "END:VEVENT"
+
+
+def _planned_entry(planned: PlannedSteps) -> Iterator[str]:
+    rollout = planned.rollout
+    changed = _time(max(rollout.created_at, rollout.resumed.at if rollout.resumed else 0))
+    wave = f", wave {planned.wave + 1} of {rollout.waves}" if rollout.waves > 1 else ""
+    machines = counted(len(planned.machines), "machine")
+    description = (
+        f"{counted(planned.steps, 'step')} of a rollout, not announced yet: this is when they are"
+        " expected to start, and to end.",
+        rollout.description,
+        f"Ticket: {rollout.ticket}" if rollout.ticket else "",
+        f"Machines: {listing(planned.machines)}",
+        f"Rollout: {rollout.id}",
+    )
+    yield "BEGIN:VEVENT"
+    yield f"UID:{_id(planned)}@forewarn"
+    yield f"DTSTAMP:{changed}"
+    yield f"LAST-MODIFIED:{changed}"
+    yield f"CREATED:{_time(rollout.created_at)}"
+    yield f"SEQUENCE:{len(rollout.steps) - planned.steps}"
+    yield f"DTSTART:{_time(planned.begins)}"
+    yield f"DTEND:{_time(planned.ends)}"
+    yield f"SUMMARY:{_text(f'{rollout.kind} of {machines}{wave} (planned)')}"
+    yield f"DESCRIPTION:{_text(chr(10).join(line for line in description if line))}"
+    yield f"CATEGORIES:{rollout.kind}"
+    yield "STATUS:TENTATIVE"
+    yield "TRANSP:TRANSPARENT"
+    yield "END:VEVENT"
+
+
+def _id(planned: PlannedSteps) -> str:
+    window = "" if planned.opens is None else f"-{_time(planned.opens)}"
+    return f"{planned.rollout.id}-{planned.wave + 1}{window}"
 
 
 def _description(event: Event) -> str:

@@ -15,13 +15,13 @@ from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import Event, Status
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rollouts.forecast import Forecast, forecast
+from forewarn.core.rollouts.forecast import Forecast, Planned, forecast
 from forewarn.core.rollouts.model import Action, Rollout, Switch, WorkBy
 from forewarn.core.rollouts.next_step import Next, ending
 from forewarn.core.rollouts.overlap import overlap_problem
 from forewarn.core.rollouts.progress import StepState
 from forewarn.core.rollouts.summary import WaitGroup, by_reason
-from forewarn.core.time import Time
+from forewarn.core.time import MINUTE, Duration, Time
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.platform.explain import summary
 from forewarn.service.platform.platform import Platform
@@ -44,6 +44,7 @@ WITHDRAWN = "the rollout was paused"  # why its events were withdrawn
 MAX_RUNNING = 100  # rollouts that are not over
 MAX_ROLLOUTS = 1_000  # in all; the oldest that are over are removed
 SKIPPED = "its step was skipped"
+FORECAST_KEPT: Duration = 15 * MINUTE  # as often as calendars are read
 EXPLAINED_EVENTS = 5  # for each reason
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "expired", "done")
 
@@ -117,6 +118,7 @@ class Rollouts:
         self._reconciler = reconciler
         self._gates = gates
         self._work = work
+        self._forecasts: dict[str, tuple[Rollout, int, Forecast]] = {}  # with their period
 
     def for_request(self, request: RequestContext) -> Rollouts:
         """Return the same verbs, whose commits carry the context of one request."""
@@ -136,14 +138,39 @@ class Rollouts:
     async def expected_end(self, report: RolloutReport) -> Time | None:
         """Forecast when a rollout that is under way ends, from what it has done so far; None if it
         waits for an operator, or would not complete."""
-        if report.state != "running":
-            return None
+        return (await self._remaining(report)).done_at if report.state == "running" else None
+
+    async def _remaining(self, report: RolloutReport) -> Forecast:
         rollout, now = report.rollout, self._writer.now()
         configurations = self._reconciler.configurations_by_cause(rollout)
-        remaining = await asyncio.to_thread(
-            forecast, rollout, now, configurations, report.next.lanes
-        )
-        return remaining.done_at
+        return await asyncio.to_thread(forecast, rollout, now, configurations, report.next.lanes)
+
+    async def upcoming(self) -> Sequence[tuple[Rollout, Sequence[Planned]]]:
+        """Return the steps that rollouts in progress are still to announce, and when they are
+        expected to start. A forecast is used for FORECAST_KEPT, since it may take long."""
+        kept: dict[str, tuple[Rollout, int, Forecast]] = {}
+        upcoming = []
+        for rollout in list(self._store.registry.rollouts.values()):
+            if not rollout.running:
+                continue
+            report = await self._report(rollout.id)
+            if report.state != "running":
+                continue
+            period = self._writer.now().at // FORECAST_KEPT
+            known = self._forecasts.get(rollout.id)
+            if known is None or known[:2] != (report.rollout, period):
+                known = report.rollout, period, await self._remaining(report)
+            kept[rollout.id] = known
+            waiting = {
+                step.step.cause
+                for lane in report.next.lanes
+                for step in lane.steps
+                if step.state is StepState.WAITING
+            }
+            planned = [item for item in known[2].steps if item.step.cause in waiting]
+            upcoming.append((report.rollout, planned))
+        self._forecasts = kept
+        return upcoming
 
     async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
         drafted = self.draft(wanted)
