@@ -48,6 +48,7 @@ async def opened(*stores: PostgresStore) -> AsyncIterator[None]:
         for store in stores:
             await store.open()
             stack.push_async_callback(store.close)
+            store.leadership.follow()
         yield
 
 

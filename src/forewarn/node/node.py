@@ -86,6 +86,7 @@ from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.store.engines import state_name
+from forewarn.store.port import Leadership
 from forewarn.support import extras, guard
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
@@ -179,32 +180,58 @@ class Node:
         return f"http://{Address(machine.addresses[0], int(port))}"
 
     async def _start(self) -> None:
+        await self.store.open()
+        self._stack.push_async_callback(self.store.close)
+        self._create_parts()
+        leadership = self.store.leadership
+        if leadership is None:
+            await self._begin_deciding()
+            await self._listen(self._tasks)
+        else:
+            leadership.follow()
+            await self._listen_to_operators_if_asked(self._tasks)
+            self._tasks.start(self._take_over(leadership), "leadership")
+        self._tasks.start(self.health.keep_checking(self._tasks), "health")
+        self.health.started = True
+        self._stack.callback(self._begin_stop)
+        if self.virtual_time is not None:
+            self._stack.push_async_callback(self.virtual_time.end)
+
+    async def _take_over(self, leadership: Leadership) -> None:
+        """Wait until this process decides, and then do what others do at their start."""
+        await leadership.take()
+        try:
+            await self._begin_deciding()
+            await self._listen_to_guests_if_asked(self._tasks)
+        except Exception as error:
+            log.error("this control node could not begin to decide", exc_info=error)
+            leadership.give_up(f"it could not begin to decide: {error}")
+            return
+        self._stack.callback(self._begin_stop)  # must run before the guests' server is stopped
+        log.info("this control node decides", term=leadership.term, commit=self.store.seq)
+
+    def _create_parts(self) -> None:
+        """Create everything, and read into memory what is stored. Nothing is decided yet."""
         config, store = self.config, self.store
-        await store.open()
-        self._stack.push_async_callback(store.close)
         self.ledger = Ledger()
         self.poll_index = PollIndex(store)
         self.machine_index = MachineIndex(store)
         self.active_events = ActiveEvents(store)
         self.feed = Feed(store)
         self.metrics = ServiceMetrics(store, self.feed, self.clock, self.poll_index)
-        sightings, ends = await resume(store, self.poll_index, self.clock)
         self.clock.on_interruption(_log_interruption)
         self.host_index = HostIndex(store)
         self.host_index.load()
         self.writer = Writer(store, self.clock, config.rules, self.ledger, self.host_index)
-        restored = await after_restore.take_up(store, self.writer, sightings, ends)
         self.tokens = Tokens(store, self.writer, self.poll_index)
         self.observer = Observer() if config.observe else None
-        trace = self.trace = make_trace(
-            config, store, self.clock, self.writer.now, self.observer, self._stack
-        )
+        trace = self.trace = make_trace(config, self.observer, self._stack)
+        if trace is not None:
+            self._stack.callback(trace.end, self.writer.now)
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
-        self.executor = Executor(
-            store, self.writer, driver, self.host_index, self.ledger, tasks, restored
-        )
+        self.executor = Executor(store, self.writer, driver, self.host_index, self.ledger, tasks)
         self.scheduler = Scheduler(
             store, self.writer, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
@@ -245,7 +272,7 @@ class Node:
         self.machine_index.load()
         self.active_events.load()
         self.metrics.fleet_counts.load()
-        upstream = LocalUpstream(self.guests, store)
+        self._upstream = upstream = LocalUpstream(self.guests, store)
         if isinstance(self.clock, VirtualClock):
             catch_up = CatchUp(store, upstream.record_poll)
             upstream.record_poll = catch_up.polled
@@ -253,8 +280,6 @@ class Node:
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )
             follow_faults(self.faults, self.scheduler, catch_up)
-        if config.workers:
-            await self._start_hub(upstream, tasks)  # workers learn of every commit first
         callers = Callers(config.identity, config.speak_as)
         served = SilentUpstream(self.guests, store) if config.workers else upstream
         self.endpoint = MetadataApp(served, callers, config.limits)
@@ -277,7 +302,6 @@ class Node:
                 record_silence(trace, recorder, self.virtual_time)
         if config.faults:
             self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
-        self.executor.resume()  # before anything new starts, so that nothing is resumed twice
         prepare = on_loopback if config.identity is Identity.TARGET else None
         self.fleet_apply = FleetApply(
             store,
@@ -288,28 +312,34 @@ class Node:
             config.removal_limit,
             config.address_problem,
         )
-        await apply_fleet(config, self.fleet_apply, self.machine_index)
-        warn_of_closed_windows(store)
-        saver = Saver(store, self.poll_index, self.writer, self.history)
-        self._stack.push_async_callback(saver.save_all)
-        if trace:
-            trace.fleet(store, self.writer.now().at)
-        self.scheduler.reread()
-        await self.reconciler.resume()
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
             store, self.scheduler, self.writer, self._endpoint_problem, driver.problem
         )
+
+    async def _begin_deciding(self) -> None:
+        """Continue where the last process that decided has ended, and decide from now on."""
+        config, store, tasks = self.config, self.store, self._tasks
+        sightings, ends = await resume(store, self.poll_index, self.clock)
+        restored = await after_restore.take_up(store, self.writer, sightings, ends)
+        if self.trace:
+            self.trace.begin(store, self.clock, self.writer.now)
+        if config.workers:
+            await self._start_hub(self._upstream, tasks)  # workers learn of every commit first
+        # Before anything new starts, so that nothing is resumed twice.
+        self.executor.resume(restored)
+        await apply_fleet(config, self.fleet_apply, self.machine_index)
+        warn_of_closed_windows(store)
+        saver = Saver(store, self.poll_index, self.writer, self.history)
+        self._stack.push_async_callback(saver.save_all)
+        if self.trace:
+            self.trace.fleet(store, self.writer.now().at)
+        self.scheduler.reread()
+        await self.reconciler.resume()
         tasks.start(self.scheduler.run(), "scheduler")
-        tasks.start(self.health.keep_checking(tasks), "health")
         tasks.start(saver.keep_saving(), "saver")
         tasks.start(saver.keep_pruning(), "pruner")
         await self.configure_notifications(config.notify)
-        await self._listen(tasks)
-        self.health.started = True
-        self._stack.callback(self._begin_stop)
-        if self.virtual_time is not None:
-            self._stack.push_async_callback(self.virtual_time.end)
 
     async def configure_notifications(self, tables: Sequence[Notify]) -> None:
         """Follow the feed for these tables [[notify]], and for no others."""
@@ -336,14 +366,22 @@ class Node:
     async def _listen(self, tasks: guard.Tasks) -> None:
         # The operators' socket first: if it cannot be used, no guest is answered at all.
         operators = self._operators_socket(tasks) if self.config.control is not None else None
+        await self._listen_to_guests_if_asked(tasks)
+        if self.config.control is not None and operators is not None:
+            await self._listen_to_operators(self.config.control, operators, tasks)
+
+    async def _listen_to_operators_if_asked(self, tasks: guard.Tasks) -> None:
+        if self.config.control is not None:
+            listener = self._operators_socket(tasks)
+            await self._listen_to_operators(self.config.control, listener, tasks)
+
+    async def _listen_to_guests_if_asked(self, tasks: guard.Tasks) -> None:
         if self.hub is not None:
             self.metadata_urls = [f"http://{address}" for address in self.config.guest_addresses]
         elif self.config.metadata is not None:
             sockets = metadata_sockets(self.config, [LOOPBACK_HOST])
             self.metadata_urls = guest_urls(self.config, sockets)
             await self._listen_to_guests(sockets, tasks)
-        if self.config.control is not None and operators is not None:
-            await self._listen_to_operators(self.config.control, operators, tasks)
 
     async def open_metadata(self, address: Address) -> None:
         """Open the guests' sockets after the start, on loopback as `forewarn dev` does."""

@@ -5,12 +5,12 @@ and sockets it has, where an earlier run ended, and which fleet it starts with.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from forewarn.core import Now, Refused, Time
+from forewarn.core import Refused, Time
 from forewarn.core.registry import stored_windows
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
@@ -92,34 +92,16 @@ def follow_faults(faults: Faults, scheduler: Scheduler, catch_up: CatchUp) -> No
 
 
 def make_trace(
-    config: Config,
-    store: Store,
-    clock: Clock,
-    now: Callable[[], Now],
-    observer: Observer | None,
-    stack: AsyncExitStack,
+    config: Config, observer: Observer | None, stack: AsyncExitStack
 ) -> EventTrace | None:
     """Return a trace for the recording, the observer or both; None if there is neither."""
-    trace: EventTrace
     if config.record is not None:
         trace = FileEventTrace(config.record, config.rules)
         stack.callback(trace.close)
         if observer is not None:
             trace.add_sink(observer.add)
-    elif observer is not None:
-        trace = EventTrace(observer.add, config.rules)
-    else:
-        return None
-    trace.follow(store, clock)
-    trace.write("up", now().at)
-
-    def end() -> None:
-        at = now().at
-        trace.write("down", at)
-        trace.write("end", at)
-
-    stack.callback(end)
-    return trace
+        return trace
+    return None if observer is None else EventTrace(observer.add, config.rules)
 
 
 def guest_urls(config: Config, sockets: Sequence[socket.socket]) -> list[str]:

@@ -47,7 +47,7 @@ class BatchingStore(Store):
         self._groups: dict[str, Group] = {}
         self._registry = Registry({}, {}, {}, {})
         self._seq = 0
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, bool]] = []  # and whether it hears only own commits
         self._before_visible: list[BeforeVisible] = []
         self._waiting: list[Submitted] = []
         self._worker: asyncio.Task[None] | None = None
@@ -74,7 +74,10 @@ class BatchingStore(Store):
         self._seq += count
 
     def on_commit(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners.append((listener, False))
+
+    def on_own_commit(self, listener: Listener) -> None:
+        self._listeners.append((listener, True))
 
     def on_batch(self, listener: BatchListener) -> None:
         self._on_batch = listener
@@ -187,12 +190,14 @@ class BatchingStore(Store):
                     if isinstance(put, GroupForgotten):
                         self._groups.pop(put.name, None)
             self._seq = commit.seq
-            self._call_listeners(commit)
+            self._call_listeners(commit, own=False)
 
-    def _call_listeners(self, commit: Commit) -> None:
+    def _call_listeners(self, commit: Commit, *, own: bool = True) -> None:
         """Call every listener, even if one fails: the commit has happened."""
         changed = {entry.group: self._groups[entry.group] for entry in commit.entries}
-        for listener in self._listeners:
+        for listener, only_own in self._listeners:
+            if only_own and not own:
+                continue
             try:
                 listener(commit, changed)
             except Exception:

@@ -214,12 +214,26 @@ class Leadership(ABC):
     """Which of the processes that have opened the same state decides."""
 
     @abstractmethod
+    def follow(self) -> None:
+        """Take over the commits of whoever decides from now on, and call the listeners."""
+
+    @abstractmethod
     async def take(self) -> None:
-        """Wait until this process decides. Then the state is what was last committed."""
+        """Follow, and wait until this process decides. Then the state is what was last
+        committed."""
 
     @abstractmethod
     def held(self) -> bool:
         """Return whether this process decides, by its own clock. Cheap, for use on every poll."""
+
+    @abstractmethod
+    def give_up(self, why: str) -> None:
+        """Have this process stop, because it decides and cannot."""
+
+    @property
+    @abstractmethod
+    def term(self) -> int:
+        """The term in which this process decides; 0 if it does not."""
 
     @abstractmethod
     def leader(self) -> Leader | None:
@@ -286,7 +300,12 @@ class Store(ABC):
 
     @abstractmethod
     def on_commit(self, listener: Listener) -> None:
-        """Call `listener` with every commit, in order, before the callers of `transact` go on."""
+        """Call `listener` with every commit, in order, before the callers of `transact` go on. If
+        several processes have the state open, also with those that another one makes."""
+
+    @abstractmethod
+    def on_own_commit(self, listener: Listener) -> None:
+        """Call `listener`, likewise, with the commits that this process makes."""
 
     @abstractmethod
     def on_batch(self, listener: BatchListener) -> None:

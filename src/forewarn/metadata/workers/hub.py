@@ -90,7 +90,7 @@ class Hub:
         self._waits = Histogram(WAITS)
         self._calls = Calls(upstream, tasks)
         store.before_visible(self._before_visible)
-        store.on_commit(self._on_commit)
+        store.on_own_commit(self._on_commit)
 
     # The state of the workers.
 

@@ -45,10 +45,8 @@ class Executor:
         host_index: HostIndex,
         ledger: Ledger,
         tasks: guard.Tasks,
-        restored: Time | None = None,
     ) -> None:
-        """`restored` is the time at which a backup was last restored."""
-        self._restored = restored
+        self._restored: Time | None = None  # when a backup was last restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
         # Older than a restored backup, and known not to be carried out.
         self._not_done: set[str] = set()
@@ -60,10 +58,12 @@ class Executor:
         self._host_index = host_index
         self._ledger = ledger
         self._tasks = tasks
-        store.on_commit(self._on_commit)
+        store.on_own_commit(self._on_commit)
 
-    def resume(self) -> None:
-        """Continue every recorded attempt that has no result."""
+    def resume(self, restored: Time | None) -> None:
+        """Continue every recorded attempt that has no result. `restored` is the time at which a
+        backup was last restored."""
+        self._restored = restored
         for group in self._store.groups.values():
             for event in group.events:
                 if event.attempt is not None and event.attempt.open:

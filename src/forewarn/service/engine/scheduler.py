@@ -62,7 +62,7 @@ class Scheduler:
         self._unwarned: dict[str, tuple[str, ...]] = {}  # as of the deadlines that were read
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
-        store.on_commit(self._on_commit)
+        store.on_own_commit(self._on_commit)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)

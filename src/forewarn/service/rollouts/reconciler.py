@@ -97,7 +97,7 @@ class RolloutReconciler:
         self._working: set[str] = set()
         self._again: set[str] = set()
         self._evaluating: set[str] = set()
-        store.on_commit(self._on_commit)
+        store.on_own_commit(self._on_commit)
 
     async def resume(self) -> None:
         """Continue every rollout that is not over. While the events of one are still being read, it

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.core import Event, Group, Machine, Time
+from forewarn.core import Event, Group, Machine, Now, Time
 from forewarn.core.changes import (
     Disabled,
     EventMoved,
@@ -62,6 +62,7 @@ class EventTrace:
         self._groups: dict[str, Group] = {}  # as recorded
         self._windows: list[tuple[Any, ...]] = []  # as recorded
         self._windows_until: Time | None = None  # None: there are none
+        self._begun = False
 
     def add_sink(self, sink: Sink) -> None:
         """Pass every line from now on to this function as well."""
@@ -71,6 +72,17 @@ class EventTrace:
         line = {"kind": kind, "t": at / SECOND, **fields}
         for sink in self._sinks:
             sink(line)
+
+    def begin(self, store: Store, clock: Clock, now: Callable[[], Now]) -> None:
+        """Record from now on what this process does."""
+        self.follow(store, clock)
+        self.write("up", now().at)
+        self._begun = True
+
+    def end(self, now: Callable[[], Now]) -> None:
+        if self._begun:
+            self.write("down", now().at)
+            self.write("end", now().at)
 
     def follow(self, store: Store, clock: Clock) -> None:
         """Record what commits contain that no request shows, beginning with the current state."""
@@ -86,7 +98,7 @@ class EventTrace:
         def interrupted(interruption: Interruption) -> None:
             self.write("step", interruption.at, seconds=interruption.lost / SECOND)
 
-        store.on_commit(on_commit)
+        store.on_own_commit(on_commit)
         clock.on_interruption(interrupted)
 
     def state(self, store: Store, at: Time) -> None:

@@ -122,7 +122,7 @@ class ServiceLog:
     """Log a line for each visible change when it is committed."""
 
     def __init__(self, store: Store) -> None:
-        store.on_commit(self._on_commit)
+        store.on_own_commit(self._on_commit)
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for entry in commit.entries:

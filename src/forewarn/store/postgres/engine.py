@@ -76,7 +76,6 @@ class PostgresStore(SqlStore):
         except BaseException:
             self._watchdog.stop()
             raise
-        self._turns.start(asyncio.get_running_loop())
 
     async def close(self) -> None:
         await self._turns.stop()
@@ -229,11 +228,22 @@ class PostgresLeadership(Leadership):
         self._turns = turns
         self.held = lease.held  # type: ignore[method-assign]  # without a call in between
 
+    def follow(self) -> None:
+        self._turns.start()
+
     async def take(self) -> None:
+        self._turns.start()
         await self._turns.take()
 
     def held(self) -> bool:
         raise NotImplementedError
+
+    @property
+    def term(self) -> int:
+        return self._lease.term
+
+    def give_up(self, why: str) -> None:
+        self._turns.give_up(why)
 
     def leader(self) -> Leader | None:
         return self._turns.leader
@@ -258,9 +268,11 @@ class _Turns:
         self.leader: Leader | None = None
         self.problem = ""
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._taken = loop.create_future()
+    def start(self) -> None:
+        if self._thread is not None:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._taken = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
@@ -272,6 +284,9 @@ class _Turns:
 
     def pause(self, seconds: float) -> None:
         self._stopped.wait(seconds)
+
+    def give_up(self, why: str) -> None:
+        self._depose(Deposed(why))
 
     async def stop(self) -> None:
         self._stopped.set()
