@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from forewarn.store import MemoryStore, Store
 from forewarn.store.memory import Disk
+from forewarn.store.port import Member
 from forewarn.store.sqlite.engine import SqliteStore
 from helpers import postgres
 
@@ -30,7 +31,6 @@ def state(engine: str, directory: Path) -> Reopen:
 
 def _leading(url: str) -> Store:
     from forewarn.store.postgres.engine import PostgresStore
-    from forewarn.store.postgres.lease import Member
 
     class Leading(PostgresStore):
         async def open(self) -> None:

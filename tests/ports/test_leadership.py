@@ -18,10 +18,9 @@ from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
-from forewarn.store.port import Deposed, Key, NotLeading, States
+from forewarn.store.port import Deposed, Key, Member, NotLeading, States
 from forewarn.store.postgres import engine, lease
 from forewarn.store.postgres.engine import PostgresStore
-from forewarn.store.postgres.lease import Member
 from forewarn.support import guard
 from helpers import postgres
 

@@ -13,6 +13,7 @@ from forewarn.control.notify.config import Notify
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Durations, Time
 from forewarn.core.fleet import Placement
+from forewarn.core.time import SECOND
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -61,6 +62,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     removal_limit: RemovalLimit | None = None  # how many machines a change may remove; None: all
     force_fleet: bool = True  # apply it even if machines with an active event are removed
     state: State | None = None  # None: nothing is stored
+    name: str = ""  # of this control node, among several; empty: the name of the machine
+    lease: Duration = 6 * SECOND  # of the control node that decides, if there are several
+    local_directory: Path = Path()  # for files of this machine, if the state is no file
     migrate: bool = True  # upgrade the schema of an older state file
     rules: Durations = Durations()
     clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always

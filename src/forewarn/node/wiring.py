@@ -12,10 +12,11 @@ from typing import Any
 
 from forewarn.core import Refused, Time
 from forewarn.core.registry import stored_windows
+from forewarn.core.time import SECOND
 from forewarn.drivers import registry
 from forewarn.drivers.port import Driver, DriverContext
 from forewarn.metadata.endpoint.recorder import Recorder
-from forewarn.node.config import Addresses, Config
+from forewarn.node.config import Address, Addresses, Config
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import (
@@ -35,20 +36,40 @@ from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store
 from forewarn.store.engines import local_path, store_for
-from forewarn.store.port import PollSightings
+from forewarn.store.port import Member, PollSightings
 from forewarn.support.logs import logger
+from forewarn.support.system import machine_id
 from forewarn.verdict.observer import Observer
 
 log = logger("forewarn")
 
 
 def make_store(config: Config) -> Store:
-    return store_for(config.state, migrate=config.migrate)
+    return store_for(
+        config.state, migrate=config.migrate, member=_member(config), lease=config.lease / SECOND
+    )
+
+
+def _member(config: Config) -> Member:
+    """Return this process as a control node among others."""
+    name = config.name or socket.gethostname()
+    scheme = "http" if config.tls is None else "https"
+    address = config.control or Address("127.0.0.1", 0)
+    host = next(iter(config.control_names), address.host)
+    return Member(
+        name=name,
+        machine=f"{machine_id()}/{socket.gethostname()}",
+        address=f"{scheme}://{Address(host, address.port)}",
+    )
 
 
 def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack) -> Driver:
     def file(suffix: str) -> Path | None:
-        return None if config.state is None else local_path(config.state, f".{suffix}")
+        return (
+            None
+            if config.state is None
+            else local_path(config.state, f".{suffix}", config.local_directory)
+        )
 
     on_impact = trace.impact if trace else None
     driver = registry.make(config.driver, DriverContext(file, config.rules.paced, on_impact))

@@ -1,5 +1,5 @@
 """The store engines, selected by the setting `state`: the path of an SQLite file, or the URL of
-another engine (there is none yet).
+another engine, such as `postgresql://HOST/DATABASE`.
 
 Everything else uses a state through the port. A new engine is a sub-package that implements
 `Store` and `StoredState`, and a case in each function here. Engines are imported when they are
@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Store, StoredState
+from forewarn.store.port import Member, Store, StoredState
 from forewarn.support import extras
 
 State: TypeAlias = Path | str  # a path is an SQLite file; a text is the URL of another engine
 
+POSTGRESQL = ("postgresql", "postgres")  # schemes of URLs
+LEASE = 6.0  # seconds
+
 _SQLITE = "a state in an SQLite file"
+_POSTGRES = "a state in PostgreSQL"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -30,19 +34,30 @@ def is_url(state: str) -> bool:
 
 def parse_state(text: str) -> State:
     """Return the state that a setting names. Raises ValueError for the URL of an unknown engine."""
-    if is_url(text):
-        raise unknown_engine(text)
-    return Path(text)
+    if not is_url(text):
+        return Path(text)
+    if scheme(text) not in POSTGRESQL:
+        raise ValueError(
+            f"there is no store engine '{scheme(text)}'; expected the path of an SQLite file, or"
+            " postgresql://HOST/DATABASE"
+        )
+    return text
 
 
-def unknown_engine(state: str) -> ValueError:
-    scheme = state.partition(":")[0]
-    return ValueError(f"there is no store engine '{scheme}'; expected the path of an SQLite file")
+def scheme(url: str) -> str:
+    return url.partition(":")[0].lower()
 
 
-def store_for(state: State | None, *, migrate: bool = True) -> Store:
+def store_for(
+    state: State | None,
+    *,
+    migrate: bool = True,
+    member: Member | None = None,
+    lease: float = LEASE,
+) -> Store:
     """Return the store of a state, not yet open; without a state, one in memory. With `migrate`,
-    opening it upgrades an older schema."""
+    opening it upgrades an older schema. An engine that several processes can open needs a `member`,
+    as which this one takes part, with a `lease` of so many seconds."""
     if state is None:
         return MemoryStore()
     if isinstance(state, Path):
@@ -50,7 +65,11 @@ def store_for(state: State | None, *, migrate: bool = True) -> Store:
         from forewarn.store.sqlite.engine import SqliteStore
 
         return SqliteStore(state, migrate=migrate)
-    raise unknown_engine(state)
+    extras.need("postgres", _POSTGRES)
+    from forewarn.store.postgres.engine import PostgresStore
+
+    assert member is not None
+    return PostgresStore(state, member, lease=lease)
 
 
 def stored_state(state: State) -> StoredState:
@@ -59,7 +78,10 @@ def stored_state(state: State) -> StoredState:
         from forewarn.store.sqlite.state_file import SqliteFile
 
         return SqliteFile(state)
-    raise unknown_engine(state)
+    extras.need("postgres", _POSTGRES)
+    from forewarn.store.postgres.stored import PostgresState
+
+    return PostgresState(state)
 
 
 def state_name(state: State | None) -> str:
@@ -69,9 +91,9 @@ def state_name(state: State | None) -> str:
     return os.path.realpath(state) if isinstance(state, Path) else state
 
 
-def local_path(state: State, suffix: str) -> Path:
+def local_path(state: State, suffix: str, directory: Path) -> Path:
     """Return the path of a file on this machine that belongs to the service with this state, but is
-    no part of the state."""
+    no part of the state: beside an SQLite file, and otherwise in `directory`."""
     if isinstance(state, Path):
         return state.with_name(state.name + suffix)
-    raise unknown_engine(state)
+    return directory / f"forewarn{suffix}"

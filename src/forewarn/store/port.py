@@ -192,6 +192,14 @@ class Deposed(OutcomeUnknown):
 class NotLeading(StoreFailed):
     """Another process decides. Nothing was changed."""
 
+    def __init__(self, leader: Leader | None) -> None:
+        self.leader = leader
+        if leader is None:
+            who = "none decides at the moment; try again"
+        else:
+            who = f"control node '{leader.name}' decides, at {leader.address}"
+        super().__init__(f"this control node follows: {who}")
+
 
 class StoreUnreadable(StoreFailed):
     """Stored data could not be read."""
@@ -199,6 +207,14 @@ class StoreUnreadable(StoreFailed):
 
 class StoreUnusable(Exception):
     """The store cannot be opened. The message is one line for the operator."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the processes that may open the same state: a control node."""
+
+    name: str
+    machine: str  # id of the machine it runs on: the same name on another one is somebody else
+    address: str  # URL of its control API
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,3 +36,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def machine_id() -> str:
+    """Return the id of this machine, which no other one has; empty if it has none."""
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -36,6 +36,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /schema/openapi.json": (None, False),
     "GET /healthz": (None, False),
     "GET /readyz": (None, False),
+    "GET /leaderz": (None, False),
     "GET /metrics": (V, False),
     "GET /v1/status": (V, True),
     "GET /v1/clock": (V, True),
@@ -216,7 +217,7 @@ def test_the_first_token_closes_the_door(service: Service) -> None:
         assert refused.status == 401
         assert refused.headers["www-authenticate"].startswith("Bearer")
         assert "FOREWARN_TOKEN" in refused.detail
-    for target in ("/healthz", "/readyz", "/schema/openapi.json", "/docs"):
+    for target in ("/healthz", "/readyz", "/leaderz", "/schema/openapi.json", "/docs"):
         assert api.get(target).status == 200
     api.token = made.json()["token"]
     assert api.get("/v1/status").status == 200
@@ -356,7 +357,9 @@ def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
     assert guesser.get("/v1/status").status == 401
 
 
-@pytest.mark.parametrize("page", ["/", "/docs", "/schema/openapi.json", "/healthz", "/readyz"])
+@pytest.mark.parametrize(
+    "page", ["/", "/docs", "/schema/openapi.json", "/healthz", "/readyz", "/leaderz"]
+)
 def test_what_is_open_to_all_is_open_to_a_wrong_token_as_well(service: Service, page: str) -> None:
     token(service, "alice", Role.ADMIN)
     stale = Api(service.control_url, f"fw_00000000_{'x' * 43}")

@@ -61,7 +61,14 @@ BODIES: dict[str, object] = {
     "PATCH /v1/machines/{name}": {"host": "dune"},
 }
 # Calls that name nothing, and answer with what the caller may see, or what is the same for all.
-OPEN = {"GET /healthz", "GET /readyz", "GET /v1/fleet/schema", "GET /v1/clock", "GET /v1/feed"}
+OPEN = {
+    "GET /healthz",
+    "GET /readyz",
+    "GET /leaderz",
+    "GET /v1/fleet/schema",
+    "GET /v1/clock",
+    "GET /v1/feed",
+}
 # A scale set that is called otherwise than its groups, and what is nobody else's business.
 SETS = """
 groups:

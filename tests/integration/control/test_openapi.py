@@ -259,7 +259,7 @@ def test_strangers_are_given_what_was_made_once(
 
 
 @pytest.mark.parametrize(
-    "path", ["/docs", "/schema/openapi.json", "/healthz", "/readyz", "/metrics", "/"]
+    "path", ["/docs", "/schema/openapi.json", "/healthz", "/readyz", "/leaderz", "/metrics", "/"]
 )
 def test_the_head_of_a_page_can_be_asked_for_alone(service: Service, path: str) -> None:
     whole, head = ask(service, "GET", path), ask(service, "HEAD", path)

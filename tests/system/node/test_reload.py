@@ -239,6 +239,9 @@ def test_another_driver_takes_a_restart(tmp_path: Path) -> None:
 OTHERS = {  # a value of each setting that is not the default, with what it takes
     "fleet": 'fleet = "fleet.yaml"',
     "state": 'state = "other.db"',
+    "name": 'name = "c2"',
+    "lease": 'lease = "3s"',
+    "local_directory": 'local_directory = "elsewhere"',
     "metadata": 'metadata = "127.0.0.1:81"',
     "control": 'control = "0.0.0.0:8170"\nallow_plain_control = true',
     "control_names": 'control_names = ["a.example"]',

@@ -24,7 +24,7 @@ from forewarn.core.labels import Selector, SelectorError, parse
 from forewarn.core.refusal import Reason, invalid
 from forewarn.core.time import MAX_TIME, SECOND
 from forewarn.service.platform.platform import Outcome
-from forewarn.store.port import StoreFailed, StoreUnreadable
+from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
 from forewarn.support.instants import NoZone, from_datetime, parse_datetime
 from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
@@ -158,6 +158,9 @@ def on_problem(_request: object, error: ProblemError) -> Response[s.Problem]:
 
 
 def on_store_failed(_request: object, error: StoreFailed) -> Response[s.Problem]:
+    if isinstance(error, NotLeading):
+        headers = {s.LEADER_HEADER: error.leader.address} if error.leader else {}
+        return problem_response(BY_NAME["not-leading"], str(error), headers=headers)
     if isinstance(error, StoreUnreadable):
         return problem_response(BY_NAME["unavailable"], f"the state could not be read: {error}")
     detail = f"the change could not be stored and has not happened: {error}"

@@ -137,6 +137,12 @@ KINDS = (
         "The change could not be stored and has not happened. Check the disk and /readyz.",
     ),
     Kind(
+        "not-leading",
+        503,
+        "Service unavailable: another control node decides",
+        "Nothing was changed. Send the request to the control node that `Forewarn-Leader` names.",
+    ),
+    Kind(
         "unavailable",
         503,
         "Service unavailable",

@@ -122,6 +122,23 @@ def get_readiness() -> Response[s.HealthReport]:
     return _health_response(context().health.ready())
 
 
+@get(
+    "/leaderz",
+    sync_to_thread=False,
+    **Operation(
+        id="getLeadership",
+        tag="service",
+        summary="Check that this control node decides",
+        public=True,
+        also=(503,),
+    ).options,
+)
+def get_leadership() -> Response[s.HealthReport]:
+    """Answers 200 on the control node that decides, and 503 on those that follow it, for load
+    balancers. A service with one control node always decides."""
+    return _health_response(context().health.leading())
+
+
 def _health_response(problems: dict[str, str]) -> Response[s.HealthReport]:
     failing = any(problems.values())
     report = s.HealthReport(status="failing" if failing else "ok", parts=with_ok(problems))

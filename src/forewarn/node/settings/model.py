@@ -18,7 +18,15 @@ from forewarn.service.access.oidc import Oidc
 LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PLACEMENTS = ("", *(placement.value for placement in Placement))
-PATHS = ("fleet", "state", "record", "tls_certificate", "tls_key", "upstream")
+PATHS = (
+    "fleet",
+    "state",
+    "local_directory",
+    "record",
+    "tls_certificate",
+    "tls_key",
+    "upstream",
+)
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
 SEPARATOR = "__"  # between a table and its key, as in FOREWARN_COMMAND__TIMEOUT
@@ -78,7 +86,10 @@ DEFAULT = Origin(Source.DEFAULT)
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fleet: str = ""  # fleet file, applied at the start; empty: keep the stored inventory
-    state: str = "forewarn.db"  # the SQLite file
+    state: str = "forewarn.db"  # the SQLite file, or postgresql://HOST/DATABASE
+    name: str = ""  # of this control node, among several; empty: the name of the machine
+    lease: str = "6s"  # with PostgreSQL: after this time without a leader, another node takes over
+    local_directory: str = "."  # with PostgreSQL: for files and sockets of this machine
     metadata: str | list[str] = "169.254.169.254:80"  # one address for guests, or a list
     control: str = "127.0.0.1:8170"  # address for operators
     control_names: list[str] | None = None  # host names of the control API, beside its address

@@ -42,7 +42,7 @@ from forewarn.service.fleet.addresses import guest_addresses
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
-from forewarn.store.engines import State, local_path, parse_state
+from forewarn.store.engines import State, is_url, local_path, parse_state
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
 
@@ -59,6 +59,16 @@ AT_LEAST_ONE = (
 LEAST_SILENCE = MINUTE  # with less, a group could be disabled between two polls
 LEAST_DOWNTIME = HOUR  # with less, a computer that was repaired or moved would be refused
 LEAST_TIMEOUT = SECOND  # slow callers are looked for once a second
+LEAST_LEASE = 2 * SECOND  # with less, a short pause of a machine would make another one take over
+LONGEST_LEASE = MINUTE  # with more, nobody decides for longer than most notices last
+# What needs a single control node, and why.
+ONE_PROCESS = {
+    "fleet": "a control node with an old file would undo later changes when it takes over; use"
+    " `forewarn apply`",
+    "faults": "faults are kept in the memory of one process",
+    "observe": "what guests do is kept in the memory of one process; use record = FILE and run"
+    " 'forewarn verdict FILE…' with the files of all control nodes",
+}
 MAX_WORKERS = 64  # processes that answer guests
 MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 
@@ -126,6 +136,9 @@ class _Validation:
             placement=self._get("placement", self._placement, None),
             removal_limit=self._get("max_removals", self._removal_limit, None),
             state=state,
+            name=settings.name,
+            lease=self._get("lease", self._lease, LEAST_LEASE),
+            local_directory=Path(settings.local_directory),
             rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
@@ -217,12 +230,20 @@ class _Validation:
                 "observe = true: requests to workers cannot be observed; set workers = 0, or"
                 " record = FILE and run 'forewarn verdict FILE'",
             )
+        if is_url(settings.state):
+            self._check_one_process()
         if settings.traces and not values.is_url(settings.traces):
             self._problem(
                 "traces",
                 f"traces = '{settings.traces}': must be the URL of an OTLP receiver over HTTP, for"
                 " example http://127.0.0.1:4318",
             )
+
+    def _check_one_process(self) -> None:
+        """Refuse what needs a single control node."""
+        for key, why in ONE_PROCESS.items():
+            if getattr(self._settings, key):
+                self._problem(key, f"{key} cannot be combined with a state in PostgreSQL: {why}")
 
     def _metadata(self) -> tuple[Address, ...]:
         configured = self._settings.metadata
@@ -276,11 +297,19 @@ class _Validation:
         except ValueError as error:
             raise SettingsError(f"state: {error}") from error  # a URL may have a password
 
+    def _lease(self) -> int:
+        lease = values.duration("lease", self._settings.lease, LEAST_LEASE)
+        if lease > LONGEST_LEASE:
+            raise SettingsError(
+                f"lease = '{self._settings.lease}': must be at most {in_words(LONGEST_LEASE)}"
+            )
+        return lease
+
     def _upstream(self, state: State) -> Path:
         path = (
             Path(self._settings.upstream)
             if self._settings.upstream
-            else local_path(state, ".upstream")
+            else local_path(state, ".upstream", Path(self._settings.local_directory))
         )
         if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
             raise SettingsError(

@@ -88,6 +88,16 @@ class ServiceHealth:
     def ready(self) -> dict[str, str]:
         return {part: problem.text for part, problem in self._readiness_problems().items()}
 
+    def leading(self) -> dict[str, str]:
+        """Return why this control node does not decide."""
+        leadership = self._store.leadership
+        leads = leadership is None or leadership.held()
+        return {"leadership": "" if leads else "another control node decides, or none"}
+
+    def _follows(self) -> bool:
+        leadership = self._store.leadership
+        return leadership is not None and not leadership.term
+
     def failing(self, which: str) -> bool:
         """Is any part not `healthy`, or not `ready`?"""
         return any((self.ready() if which == "ready" else self.healthy()).values())
@@ -102,11 +112,13 @@ class ServiceHealth:
 
     def _readiness_problems(self) -> dict[str, Problem]:
         unwritable = "the last write of the state has failed"
+        leadership = self._store.leadership
         return {
             "service": Problem(self._phase()),
             **self._health_problems(),
             "state": Problem(unwritable if self._store.problem() else ""),
-            "guests": Problem(self._guests()),
+            **({} if leadership is None else {"leadership": Problem(leadership.problem())}),
+            "guests": Problem("" if self._follows() else self._guests()),
             "driver": Problem(self._driver()),
             "clock": Problem(self._writer.now().clock_problem),
         }
@@ -124,7 +136,8 @@ class ServiceHealth:
 
     def _scheduler_problem(self, now: float) -> Problem:
         if not self._scheduler.running:
-            return Problem("the scheduler is not running") if self.started else OK
+            runs = self.started and not self._follows()
+            return Problem("the scheduler is not running") if runs else OK
         if self._late is None or self._store.problem():  # it cannot be processed without the store
             return OK
         late = now - self._late[1]

@@ -6,7 +6,8 @@ which control node decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -50,24 +51,52 @@ def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
 def prepare(url: str) -> None:
     """Create the tables if there are none, and refuse a database that cannot be used. Raises
     StoreUnusable."""
+    with _examining(url) as connection:
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        if _checked_schema(connection, without_password(url)) is None:
+            _create(connection)
+            connection.commit()
+
+
+def check(url: str) -> None:
+    """Refuse a database that cannot be used, and change nothing. Raises StoreUnusable."""
+    with _examining(url) as connection:
+        _checked_schema(connection, without_password(url))
+
+
+def upgrade(url: str) -> str:
+    """Bring the tables to the schema of this version. Returns the schema before."""
+    with _examining(url) as connection:
+        schema = schema_of(connection)
+        if schema is None:
+            raise StoreUnusable(f"{without_password(url)} contains no state yet")
+        _checked_schema(connection, without_password(url))  # there is only one schema so far
+        return schema
+
+
+@contextmanager
+def _examining(url: str) -> Iterator[sa.Connection]:
+    """Open a transaction on a server that can be used."""
     name = without_password(url)
     made = engine(lambda: connect(url, "start", autocommit=False))
     try:
-        with made.begin() as connection:
+        with made.connect() as connection:
             _check_server(connection, name)
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            schema = schema_of(connection)
-            if schema is None:
-                _create(connection)
-            elif schema != s.SCHEMA_VERSION:
-                raise StoreUnusable(
-                    f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: make a"
-                    " backup, stop every control node, and run `forewarn upgrade`"
-                )
+            yield connection
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         raise StoreUnusable(f"{name} cannot be used as state: {first_line(error)}") from error
     finally:
         made.dispose()
+
+
+def _checked_schema(connection: sa.Connection, name: str) -> str | None:
+    schema = schema_of(connection)
+    if schema not in (None, s.SCHEMA_VERSION):
+        raise StoreUnusable(
+            f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: make a backup, stop"
+            " every control node, and run `forewarn upgrade`"
+        )
+    return schema
 
 
 def schema_of(connection: sa.Connection) -> str | None:

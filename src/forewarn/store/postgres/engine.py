@@ -31,6 +31,7 @@ from forewarn.store.port import (
     Deposed,
     Leader,
     Leadership,
+    Member,
     NotLeading,
     OutcomeUnknown,
     StoreFailed,
@@ -38,7 +39,7 @@ from forewarn.store.port import (
     Work,
 )
 from forewarn.store.postgres import database, mirror
-from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, Member, look
+from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer, without_password
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
@@ -98,8 +99,7 @@ class PostgresStore(SqlStore):
     def _check_leading(self) -> None:
         if not self._lease.term:
             leader = self._turns.leader
-            who = f"control node '{leader.name}' decides" if leader else "no control node decides"
-            raise NotLeading(f"this control node follows: {who}")
+            raise NotLeading(leader if leader and leader.held else None)
 
     def _error_text(self, error: Exception) -> str:
         return f"{self.name}: {database.first_line(error)}"
@@ -317,15 +317,17 @@ class _Turns:
                 self._depose(error if isinstance(error, Deposed) else Deposed(_BEHIND))
                 return
             except (psycopg.Error, OSError) as error:
-                self._report(f"{self._store.name}: {database.first_line(error)}")
+                why = f"{self._store.name}: {database.first_line(error)}"
+                self._report("the database cannot be reached", why)
                 if self._lease.term and not self._lease.held():
                     self._depose(Deposed(_RUN_OUT))
                     return
             self._stopped.wait(RETRY)
 
-    def _report(self, problem: str) -> None:
+    def _report(self, problem: str, details: str = "") -> None:
+        """Note what is wrong, for everybody to see, and log it once with the details."""
         if problem != self.problem:
-            log.warning("this control node cannot decide", why=problem)
+            log.warning("this control node cannot decide", why=details or problem)
         self.problem = problem
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:

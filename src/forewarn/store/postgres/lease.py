@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from forewarn.store.port import Deposed, Leader
+from forewarn.store.port import Deposed, Leader, Member
 from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -53,14 +53,6 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 _LOCK_PATIENCE = "300ms"
 
 log = logger("forewarn")
-
-
-class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A control node, as it signs a lease."""
-
-    name: str
-    machine: str  # id of the machine it runs on: the same name on another one is somebody else
-    address: str  # of its control API
 
 
 class Lease:

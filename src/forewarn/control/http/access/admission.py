@@ -36,7 +36,7 @@ BODY_TYPES = frozenset(
     }
 )
 # Public paths: they need no token, and other sites may link to them.
-PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz"})
+PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz", "/leaderz"})
 HEAD_PATHS = PAGES | {"/metrics"}  # paths that accept HEAD
 BASIC = {"www_authenticate": 'Basic realm="forewarn", charset="UTF-8"'}  # of the calendar
 CALENDAR_LOGIN = (

@@ -1,0 +1,101 @@
+"""A state in PostgreSQL that this process does not serve: checked, read or upgraded.
+
+Copies are the database's own business: `pg_dump`, base backups, archived logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import msgspec
+import psycopg
+import sqlalchemy as sa
+
+from forewarn.core import Time
+from forewarn.core.access import Token
+from forewarn.core.registry import stored_windows
+from forewarn.core.windows.model import Window
+from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
+from forewarn.store.postgres import database, lease
+from forewarn.store.postgres.session import connect, without_password
+from forewarn.store.sql import read
+from forewarn.store.sql import schema as s
+
+_BACKUP = "use the backups of the database itself, for example pg_dump or a base backup"
+
+
+class PostgresState(StoredState):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._name = without_password(url)
+
+    def problem(self) -> str:
+        try:
+            database.check(self._url)
+        except StoreUnusable as error:
+            return str(error)
+        return ""
+
+    def in_use(self) -> bool:
+        try:
+            with connect(self._url, "look") as connection:
+                leader = lease.look(connection)
+        except psycopg.errors.UndefinedTable:
+            return False
+        except psycopg.Error as error:
+            raise self._unusable(error) from error
+        return leader is not None and leader.held
+
+    def tokens(self) -> list[tuple[Token, Time | None]]:
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
+            tokens = read.registry(connection).tokens.values()
+        return [(token, used.get(token.id)) for token in sorted(tokens, key=_made)]
+
+    def windows(self) -> list[tuple[str, Window]]:
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            groups, registry = read.groups(connection), read.registry(connection)
+        return list(
+            stored_windows(
+                groups.values(), registry.rollouts.values(), registry.configurations.values()
+            )
+        )
+
+    def copy(self, target: Path, at: Time) -> Contents:  # noqa: ARG002
+        raise StoreUnusable(f"{self._name} is not copied by forewarn: {_BACKUP}")
+
+    def restore(self, backup: Path, at: Time, *, force: bool) -> RestoreResult:  # noqa: ARG002
+        raise StoreUnusable(f"{self._name} is not restored by forewarn: {_BACKUP}")
+
+    def upgrade(self) -> UpgradeResult:
+        before = database.upgrade(self._url)
+        return UpgradeResult(before=before, after=s.SCHEMA_VERSION, kept=None)
+
+    def keep_owner(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection | None]:
+        """Yield a connection, or None if there is no state in the database yet."""
+        engine = database.engine(lambda: connect(self._url, "look", autocommit=False))
+        try:
+            with engine.connect() as connection:
+                exists = database.schema_of(connection) is not None
+                yield connection if exists else None
+        except (sa.exc.DBAPIError, psycopg.Error, msgspec.MsgspecError) as error:
+            raise self._unusable(error) from error
+        finally:
+            engine.dispose()
+
+    def _unusable(self, error: Exception) -> StoreUnusable:
+        return StoreUnusable(f"{self._name} cannot be read: {database.first_line(error)}")
+
+
+def _made(token: Token) -> Time:
+    return token.created_at
