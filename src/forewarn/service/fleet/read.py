@@ -28,7 +28,6 @@ from forewarn.service.fleet.build import (
     check_name,
     host_of,
 )
-from forewarn.service.fleet.calendar_dates import with_dates
 from forewarn.service.fleet.shapes import MAX_DOMAIN
 from forewarn.support import guard
 from forewarn.support.convert import convert
@@ -72,6 +71,8 @@ _EMPTY = {
 
 
 def load(path: Path, address_problem: AddressProblem = any_address) -> Fleet:
+    from forewarn.service.fleet.calendar_dates import with_dates  # a test has no file
+
     try:
         text = with_dates(path.read_text(encoding="utf-8"), path.parent, guard.wall_us)
         return parse(text, address_problem=address_problem)
