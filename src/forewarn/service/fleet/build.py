@@ -24,6 +24,7 @@ from forewarn.core.deciding.removals import (
 from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
 from forewarn.core.labels import SelectorError, labels_problem
 from forewarn.core.labels import parse as parse_selector
+from forewarn.core.time import Duration
 from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.core.windows.model import (
     MAX_CONFIGURATIONS,
@@ -145,9 +146,7 @@ class FleetBuilder:
                 if machine.host:
                     self._hosts.setdefault(machine.host, (*where, "host"))
                 machines.append(self._machine(index, machine, entry.name, scale_set, where))
-        policy = Policy()
-        with self._problems.collected():
-            policy = _policy(entry.policy, (*at, "policy"), entry.kind)
+        policy = _policy(entry.policy, (*at, "policy"), entry.kind, self._problems)
         place = Place(zone=entry.zone, scale_set=scale_set)
         define = Define(
             kind=entry.kind,
@@ -302,42 +301,51 @@ def _check_count(kind: GroupKind, count: int, at: Where) -> None:
         raise FleetError("a group must have at least one machine", at)
 
 
-def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
-    limit = entry.user_event_limit
+def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind, problems: Problems) -> Policy:
+    limit, notice, postpone = entry.user_event_limit, None, None
+    windows: tuple[Window, ...] = ()
+    blackouts: tuple[Blackout, ...] = ()
     if limit is not None and limit < 1:
-        raise FleetError("must be at least 1, or left out for no limit", (*at, "user_event_limit"))
-    notice = None
+        message = "must be at least 1, or left out for no limit"
+        problems.add(FleetError(message, (*at, "user_event_limit")))
+        limit = None
     if entry.terminate_notice is not None:
-        where = (*at, "terminate_notice")
-        if kind is not GroupKind.SCALE_SET:
-            raise FleetError(
-                "is only for groups of kind scale-set: deletions in other groups are not announced",
-                where,
-            )
-        try:
-            notice = parse_duration(entry.terminate_notice)
-        except ValueError as error:
-            raise FleetError(str(error), where) from error
-        if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
-            raise FleetError(
-                f"must be from {in_words(MIN_TERMINATE_NOTICE)} to"
-                f" {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}",
-                where,
-            )
-    postpone = entry.may_postpone
-    where = (*at, "may_postpone")
+        with problems.collected():
+            notice = _terminate_notice(entry.terminate_notice, kind, (*at, "terminate_notice"))
+    with problems.collected():
+        windows = _windows(entry.windows, at)
+    with problems.collected():
+        blackouts = _blackouts(entry.blackouts, at)
+    if entry.may_postpone is not None:
+        with problems.collected():
+            postpone = _parsed(parse_may_postpone, entry.may_postpone, (*at, "may_postpone"))
     policy = Policy(
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
-        windows=_windows(entry.windows, at),
-        blackouts=_blackouts(entry.blackouts, at),
-        may_postpone=None if postpone is None else _parsed(parse_may_postpone, postpone, where),
+        windows=windows,
+        blackouts=blackouts,
+        may_postpone=postpone,
     )
-    if problem := policy_problem(kind, policy):  # its other problems were refused above
-        raise FleetError(problem, (*at, "auto_approve"))
+    if problem := policy_problem(kind, policy):  # its other problems were noted above
+        problems.add(FleetError(problem, (*at, "auto_approve")))
     return policy
+
+
+def _terminate_notice(text: str, kind: GroupKind, at: Where) -> Duration:
+    if kind is not GroupKind.SCALE_SET:
+        raise FleetError(
+            "is only for groups of kind scale-set: deletions in other groups are not announced", at
+        )
+    notice = _parsed(parse_duration, text, at)
+    if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
+        raise FleetError(
+            f"must be from {in_words(MIN_TERMINATE_NOTICE)} to"
+            f" {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}",
+            at,
+        )
+    return notice
 
 
 def configuration_of(entry: e.MaintenanceEntry, at: Where) -> MaintenanceConfiguration:

@@ -307,6 +307,31 @@ groups:
     }
 
 
+def test_all_that_is_wrong_with_a_policy_is_told_at_once() -> None:
+    text = """
+groups:
+  - name: g
+    kind: availability-set
+    policy:
+      user_event_limit: 0
+      terminate_notice: 5m
+      windows: [never]
+      blackouts: [2026-12-24 to never]
+      may_postpone: often
+    machines: [{name: a}]
+"""
+    with pytest.raises(FleetError) as refusal:
+        parse(text)
+    mistakes = [refusal.value, *refusal.value.others]
+    assert [(error.line, error.path[3]) for error in mistakes] == [
+        (6, "user_event_limit"),
+        (7, "terminate_notice"),
+        (8, "windows"),
+        (9, "blackouts"),
+        (10, "may_postpone"),
+    ]
+
+
 def test_reading_tells_how_far_it_is() -> None:
     machines = "".join(f"      - {{name: m{n}}}\n" for n in range(3_000))
     told: list[float] = []
