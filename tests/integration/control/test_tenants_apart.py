@@ -86,7 +86,7 @@ def scene() -> Iterator[Scene]:
         done(admin, "/v1/hosts/dune/degrade", {"note": "a fan"})
         for groups in (["web"], ["amber"], ["web", "amber"]):
             request = {"type": "Reboot", "groups": groups, "notice": 3600}
-            done(admin, "/v1/rollouts", request)
+            done(admin, "/v1/rollouts", {**request, "allow_overlap": True})
         session.settle()
         done(admin, "/v1/halts", {"groups": ["web", "amber"]})
         done(admin, "/v1/halts", {"groups": ["amber"], "note": "amber only"})
