@@ -49,6 +49,7 @@ HINTS: dict[str, str] = {
     "ignore-windows": "pass --ignore-windows to override",
     "select": "pass --group, --label, --machine, --host or --host-label",
     "conflicts": "pass --conflicts split, skip or evacuate; 'forewarn rollout plan' lists them",
+    "lasts": "pass --window and --lasts",
     "allow-overlap": "pass --allow-overlap to start it anyway",
     "evacuate": "run 'forewarn machine redeploy {about}' first, or pass --evacuate",
     "accept-clock": "if the wall clock is right, run 'forewarn clock accept'",

@@ -31,6 +31,7 @@ class Hint(enum.Enum):
     IGNORE_WINDOWS = "ignore-windows"
     SELECT = "select"  # name groups, labels, machines or hosts
     CONFLICTS = "conflicts"  # say what to do with hosts that have several update domains
+    LASTS = "lasts"  # give a window, and how long a step is expected to take
     ALLOW_OVERLAP = "allow-overlap"  # with another rollout
     EVACUATE = "evacuate"  # or redeploy this machine first
     ACCEPT_CLOCK = "accept-clock"

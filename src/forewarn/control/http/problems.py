@@ -163,6 +163,7 @@ HINTS: dict[Hint, str] = {
     Hint.SELECT: 'name "groups", "labels", "machines", "hosts" or "host_labels"',
     Hint.CONFLICTS: 'set "conflicts" to "split", "skip" or "evacuate"; POST /v1/rollouts/plan'
     " lists them",
+    Hint.LASTS: 'give "windows" and "lasts"',
     Hint.ALLOW_OVERLAP: 'set "allow_overlap" to true to start it anyway',
     Hint.EVACUATE: 'POST /v1/machines/{about}/redeploy first, or set "evacuate" to true',
     Hint.ACCEPT_CLOCK: "if the wall clock is right, POST /v1/clock/accept",

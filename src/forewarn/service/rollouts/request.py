@@ -223,7 +223,9 @@ def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
         )
     if wanted.must_end_in_window and not (wanted.windows and wanted.lasts):
         return invalid(
-            "must_end_in_window requires a window, and the expected duration of a step (lasts)"
+            "steps can only be required to end in their window if the rollout has a window and the"
+            " expected duration of a step is given",
+            hint=Hint.LASTS,
         )
     if wanted.max_failures is not None and not 0 <= wanted.max_failures <= MAX_FAILURES:
         return invalid(f"max_failures must be from 0 to {MAX_FAILURES}, not {wanted.max_failures}")

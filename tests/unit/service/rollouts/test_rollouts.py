@@ -979,7 +979,7 @@ def test_a_step_that_would_not_end_in_its_window_is_not_begun_in_it(service: Ser
     assert ends == {(p.not_before, p.ends_at) for p in forecast.steps}
     assert sorted(str(to_datetime(end or 0).time()) for _, end in ends) == ["08:10:00", "08:25:00"]
     assert "long enough" in refused(service, **{**fields, "lasts": 2 * HOUR})
-    assert "requires a window" in refused(service, must_end_in_window=True)
+    assert "if the rollout has a window" in refused(service, must_end_in_window=True)
 
 
 class Failing(SimulatedDriver):
