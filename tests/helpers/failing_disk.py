@@ -336,11 +336,16 @@ def restored(path: Path, say: Callable[[str], None]) -> None:
 def main(home: Path) -> None:
     import structlog  # noqa: F401
 
-    import helpers.state_files  # noqa: F401
     from forewarn.service.telemetry import log
+    from forewarn.store.sqlite import connect
+    from helpers.state_files import groups_in, state_with_groups
 
     log.configure("console", "error")
     sweep = Sweep(home, lived, looked)
+    # Statements are compiled here once, for the path that all lives share, and not by each of them.
+    connect.create_engine = functools.cache(connect.create_engine)
+    groups_in(state_with_groups(sweep.state, "a"))
+    sweep.begin_again()
     gc.collect()
     gc.freeze()
     forked(lambda say: lived(sweep.state, say, "vwxyz"))
