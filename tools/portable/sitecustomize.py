@@ -60,7 +60,7 @@ NAMES = {
     ),
     "asyncio": ("", "open_unix_connection start_unix_server"),
 }
-KEPT = {"signal": ("signal", "sigint"), "os": ("walk", "waitstatus_to_exitcode", "write")}
+KEPT = {"signal": ("signal", "sigint"), "os": ("F_OK", "walk", "waitstatus_to_exitcode", "write")}
 
 
 class Elsewhere(ModuleType):
