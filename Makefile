@@ -15,7 +15,7 @@
 #   make rpm     an RPM package of the agent alone, in dist/
 #   make lock    write the requirement locks anew
 
-PYTHON ?= python3
+PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 CLIENTS := .venv-clients
 BENCHES := .venv-bench

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 
 def find_python(minor: str) -> Path | None:
-    """Return a Python of this version, such as 3.12: the distribution's, or one that is installed
-    beside the one that runs the tests (pyenv, tool caches)."""
+    """Return a Python of this version, such as 3.12: the distribution's, one that is installed
+    beside the one that runs the tests (tool caches), or pyenv's."""
     own = Path(sys.base_prefix)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     beside = [
         place / "bin" / f"python{minor}"
-        for parent in (own.parent, own.parent.parent)
+        for parent in (own.parent, own.parent.parent, pyenv)
         for pattern in (f"{minor}.*", f"{minor}.*/*")
         for place in sorted(parent.glob(pattern))
     ]
