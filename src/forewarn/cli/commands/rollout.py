@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
-from inspect import Signature, signature
-from typing import Annotated, Any
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -78,76 +78,58 @@ Type = Annotated[
         autocompletion=completion.one_of(*ROLLOUT_TYPES, LIVE_MIGRATION, EVACUATE_WORK_RETURN),
     ),
 ]
-Group = Annotated[
-    list[str] | None,
-    typer.Option("--group", help="Group. Repeatable.", autocompletion=completion.groups),
-]
-Label = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--label",
-        help="Machines with these labels, e.g. tier=web,!canary. Repeatable.",
-        autocompletion=completion.machine_labels,
+
+
+class _Selector(NamedTuple):
+    """A kind of things by which a rollout is selected, or by which things are left out of it."""
+
+    help: str
+    exclude_help: str
+    complete: Callable[..., Any]
+
+
+# By the name of the option; `--exclude-…` leaves out. In the API, the names are in the plural.
+SELECTORS = {
+    "group": _Selector("Group. Repeatable.", "Leave out this group.", completion.groups),
+    "label": _Selector(
+        "Machines with these labels, e.g. tier=web,!canary. Repeatable.",
+        "Leave out machines with these labels.",
+        completion.machine_labels,
     ),
-]
-Host = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--host",
-        help="Host, or a pattern such as rack1-*. Repeatable.",
-        autocompletion=completion.hosts,
+    "machine": _Selector(
+        "Machine, or a pattern such as web_*. Repeatable.",
+        "Leave out this machine, or a pattern.",
+        completion.machines,
     ),
-]
-HostLabel = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--host-label",
-        help="Hosts with these labels, e.g. row=3. Repeatable.",
-        autocompletion=completion.host_labels,
+    "host": _Selector(
+        "Host, or a pattern such as rack1-*. Repeatable.",
+        "Leave out this host, or a pattern.",
+        completion.hosts,
     ),
-]
-Machine = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--machine",
-        help="Machine, or a pattern such as web_*. Repeatable.",
-        autocompletion=completion.machines,
+    "host_label": _Selector(
+        "Hosts with these labels, e.g. row=3. Repeatable.",
+        "Leave out hosts with these labels.",
+        completion.host_labels,
     ),
-]
-ExcludeGroup = Annotated[
-    list[str] | None,
-    typer.Option("--exclude-group", help="Leave out this group.", autocompletion=completion.groups),
-]
-ExcludeLabel = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude-label",
-        help="Leave out machines with these labels.",
-        autocompletion=completion.machine_labels,
-    ),
-]
-ExcludeMachine = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude-machine",
-        help="Leave out this machine, or a pattern.",
-        autocompletion=completion.machines,
-    ),
-]
-ExcludeHost = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude-host", help="Leave out this host, or a pattern.", autocompletion=completion.hosts
-    ),
-]
-ExcludeHostLabel = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude-host-label",
-        help="Leave out hosts with these labels.",
-        autocompletion=completion.host_labels,
-    ),
-]
+}
+
+
+def _selection_options() -> Iterator[Parameter]:
+    for exclude in ("", "exclude_"):
+        for name, selector in SELECTORS.items():
+            option = typer.Option(
+                f"--{exclude}{name}".replace("_", "-"),
+                help=selector.exclude_help if exclude else selector.help,
+                autocompletion=selector.complete,
+            )
+            yield Parameter(
+                exclude + name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=None,
+                annotation=Annotated[list[str] | None, option],
+            )
+
+
 ConflictsOption = Annotated[
     str,
     typer.Option(
@@ -273,17 +255,8 @@ Lasts = Annotated[str | None, typer.Option(help="How long a step is expected to 
 
 
 def _request(
+    selection: dict[str, Any],
     type: Type,
-    group: Group = None,
-    label: Label = None,
-    machine: Machine = None,
-    host: Host = None,
-    host_label: HostLabel = None,
-    exclude_group: ExcludeGroup = None,
-    exclude_label: ExcludeLabel = None,
-    exclude_machine: ExcludeMachine = None,
-    exclude_host: ExcludeHost = None,
-    exclude_host_label: ExcludeHostLabel = None,
     conflicts: ConflictsOption = "refuse",
     work_by: WorkByOption = "operator",
     order_by: OrderBy = None,
@@ -308,20 +281,11 @@ def _request(
     duration: Duration = -1,
     ticket: Ticket = "",
 ) -> r.RolloutRequest:
-    if not (group or label or machine or host or host_label):
+    if not any(selection[f"{name}s"] for name in SELECTORS):
         raise typer.BadParameter("pass --group, --label, --machine, --host or --host-label")
     return r.RolloutRequest(
+        **selection,
         type=type,
-        groups=group or [],
-        labels=label or [],
-        machines=machine or [],
-        hosts=host or [],
-        host_labels=host_label or [],
-        exclude_groups=exclude_group or [],
-        exclude_labels=exclude_label or [],
-        exclude_machines=exclude_machine or [],
-        exclude_hosts=exclude_host or [],
-        exclude_host_labels=exclude_host_label or [],
         conflicts=conflicts,
         work_by=work_by,
         order_by=order_by or [],
@@ -350,16 +314,19 @@ def _request(
 
 def _takes_request(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a rollout; it is called with the request they describe."""
-    shared = signature(_request, eval_str=True).parameters
+    shared = dict(signature(_request, eval_str=True).parameters)
+    del shared["selection"]
+    selection = list(_selection_options())
     own = dict(signature(command, eval_str=True).parameters)
     del own["request"]
 
     @wraps(command)
     def call(**values: Any) -> None:
-        request = _request(**{name: values.pop(name) for name in shared})
+        selected = {f"{option.name}s": values.pop(option.name) or [] for option in selection}
+        request = _request(selected, **{name: values.pop(name) for name in shared})
         command(request, **values)
 
-    parameters = [*shared.values(), *own.values()]
+    parameters = [shared["type"], *selection, *list(shared.values())[1:], *own.values()]
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
