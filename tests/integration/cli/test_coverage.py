@@ -129,7 +129,7 @@ def test_explain_names_who_will_not_be_warned_and_what_can_be_typed(service: Ser
     assert "unblocked by an operator, by approving it; no machine of group 'db'" in text
     explanation = read(service, "event", "explain", unheard.id)
     assert (explanation["not_listening"], explanation["unheard"]) == ({"db-0": None}, True)
-    assert explanation["advice"] == [{"kind": "approve", "event": unheard.id}]
+    assert explanation["advice"] == [{"kind": "approve", "event": unheard.id, "moved": []}]
     for planned in (event, silent, unheard):
         service.cancel(planned)
     result = typed(service, "host", "maintain", "h2", "--type", "Reboot")
