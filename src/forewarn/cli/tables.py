@@ -73,7 +73,7 @@ def _fitted(
     last = shown[-1]
     left = widths[last] - excess
     words = (word for row in rows for word in row[last].split(" "))
-    if last == shown[0] or left < MIN_TEXT or max(map(cell_width, words)) > left:
+    if left < MIN_TEXT or max(map(cell_width, words)) > left:
         return None
     return [*widths[:last], left, *widths[last + 1 :]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forewarn.cli.tables import cell_width, table_lines
@@ -76,6 +76,7 @@ CELLS = st.lists(WORDS, max_size=6).map(" ".join)
     ),
     st.integers(1, 120),
 )
+@example([("aaaaaaa aaaaaaaaaaa aaaaaaaaaaaa aaaaaaaaaaaaaa aaaaaaaaaaaaaa",)], 61)
 def test_no_word_is_lost_or_cut_at_any_width(rows: list[tuple[str, ...]], width: int) -> None:
     columns = [f"COLUMN{i}" for i in range(len(rows[0]))]
     lines = table_lines(columns, rows, width)
