@@ -50,6 +50,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
+    "system/store/test_patroni.py",
     "system/deploy/test_deb.py",
     "system/deploy/test_agent_packages.py",
     "system/deploy/test_container.py",

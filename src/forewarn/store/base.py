@@ -205,6 +205,9 @@ class BatchingStore(Store):
                     log.exception("a listener failed", commit=commit.seq)
 
     async def close(self) -> None:
+        await self._finish_batches()
+
+    async def _finish_batches(self) -> None:
         if self._worker is not None:
             await asyncio.wait([self._worker])
 

@@ -44,7 +44,6 @@ def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
         creator=connect,
         pool_size=1,
         max_overflow=0,
-        pool_reset_on_return=None,
     )
 
 

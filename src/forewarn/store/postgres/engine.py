@@ -64,7 +64,7 @@ class PostgresStore(SqlStore):
         super().__init__()
         self.url = url
         self.name = without_password(url)
-        self._watchdog = Watchdog()
+        self._watchdog = Watchdog(lambda: self._turns.check_lease())
         self._lease = Lease(url, member, lease, self._watchdog)
         self._engine: sa.Engine | None = None
         self._known = mirror.Position()
@@ -72,6 +72,7 @@ class PostgresStore(SqlStore):
         self.leadership: PostgresLeadership = PostgresLeadership(self._lease, self._turns)
 
     async def open(self) -> None:
+        self._watchdog.start()
         try:
             await super().open()
         except BaseException:
@@ -79,6 +80,7 @@ class PostgresStore(SqlStore):
             raise
 
     async def close(self) -> None:
+        await self._finish_batches()  # within the lease, which is given back then
         await self._turns.stop()
         await super().close()
         self._watchdog.stop()
@@ -97,7 +99,7 @@ class PostgresStore(SqlStore):
         return await super().transact(work)
 
     def _check_leading(self) -> None:
-        if not self._lease.term:
+        if not self._turns.taken:
             leader = self._turns.leader
             raise NotLeading(leader if leader and leader.held else None)
 
@@ -263,7 +265,8 @@ class _Turns:
         self._wake = socket.socketpair()  # ends a wait for news
         self._wake[0].setblocking(False)
         self._wanted = False
-        self._taken: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self.taken = False  # this process decides, and has read what was committed before
         self._loop: asyncio.AbstractEventLoop | None = None
         self.leader: Leader | None = None
         self.problem = ""
@@ -272,15 +275,15 @@ class _Turns:
         if self._thread is not None:
             return
         self._loop = asyncio.get_running_loop()
-        self._taken = self._loop.create_future()
+        self._waiting = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
     async def take(self) -> None:
-        assert self._taken is not None
+        assert self._waiting is not None
         self._wanted = True
         self._wake[1].send(b".")
-        await asyncio.shield(self._taken)
+        await asyncio.shield(self._waiting)
 
     def pause(self, seconds: float) -> None:
         self._stopped.wait(seconds)
@@ -317,12 +320,12 @@ class _Turns:
                 self._depose(error if isinstance(error, Deposed) else Deposed(_BEHIND))
                 return
             except (psycopg.Error, OSError) as error:
-                why = f"{self._store.name}: {database.first_line(error)}"
-                self._report("the database cannot be reached", why)
-                if self._lease.term and not self._lease.held():
-                    self._depose(Deposed(_RUN_OUT))
-                    return
+                self._report_unreachable(error)
             self._stopped.wait(RETRY)
+
+    def _report_unreachable(self, error: Exception) -> None:
+        why = f"{self._store.name}: {database.first_line(error)}"
+        self._report("the database cannot be reached", why)
 
     def _report(self, problem: str, details: str = "") -> None:
         """Note what is wrong, for everybody to see, and log it once with the details."""
@@ -371,21 +374,39 @@ class _Turns:
             self._call(store._adopt, commits)
 
     def _renew(self, connection: psycopg.Connection[Any]) -> None:
-        while not self._stopped.wait(self._lease.length / 4):
+        while not self._stopped.is_set():
             with self._store._watchdog.limit(connection, self._lease.length / 2):
                 self._lease.renew(connection)
+            self._stopped.wait(self._lease.length / 4)
 
     def _mark_went_back(self) -> None:
-        with connect(self._store.url, "lease") as connection:
-            mirror.mark_went_back(connection, self._store._known.seq)
-            self._depose(Deposed(mirror.went_back(connection)))
+        """Write down for all nodes what this one knows, and end."""
+        while not self._stopped.is_set():
+            try:
+                with connect(self._store.url, "lease") as connection:
+                    mirror.mark_went_back(connection, self._store._known.seq)
+                    self._depose(Deposed(mirror.went_back(connection)))
+                return
+            except (psycopg.Error, OSError) as error:
+                self._report_unreachable(error)
+                self._stopped.wait(RETRY)
 
     def _set_taken(self) -> None:
-        assert self._taken is not None
-        if not self._taken.done():
-            self._taken.set_result(None)
+        assert self._waiting is not None
+        self.taken = True
+        if not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # In the thread of the watchdog.
+
+    def check_lease(self) -> None:
+        """End this process when its lease has run out, whatever its threads are waiting for."""
+        if self._lease.term and not self._lease.held():
+            self._depose(Deposed(_RUN_OUT))
 
     def _depose(self, why: Deposed) -> None:
+        if self._store._outcome_unknown:
+            return
         self._store._outcome_unknown = str(why)
         self._call(self._store._on_unknown_outcome, why)
 

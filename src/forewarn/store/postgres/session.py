@@ -13,7 +13,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -66,13 +66,17 @@ def _parameters(url: str) -> dict[str, Any]:
 
 
 class Watchdog:
-    """Shuts the sockets of sessions whose time is over, from a thread of its own."""
+    """Shuts the sockets of sessions whose time is over, from a thread of its own, which also calls
+    `check` again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._limits: dict[int, tuple[float, socket.socket]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     @contextlib.contextmanager
@@ -92,10 +96,12 @@ class Watchdog:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.wait(CHECK_INTERVAL):
+            self._check()
             now = guard.monotonic()
             with self._lock:
                 for ends, duplicate in self._limits.values():

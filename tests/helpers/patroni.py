@@ -1,0 +1,273 @@
+"""A PostgreSQL cluster under Patroni: three nodes in network namespaces, each with etcd and a
+server, one of which is the primary and one a synchronous standby.
+
+The servers' programs come with the Debian packages `postgresql` and `etcd-server`, Patroni with the
+packages of the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time  # noqa: TID251 - real servers take real time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.request import Request, urlopen
+
+import yaml
+
+from helpers import postgres
+from helpers.netns import Lab, require
+from helpers.process import Running
+
+NODES = ("10.88.0.11", "10.88.0.12", "10.88.0.13")
+PATIENCE = 180.0  # seconds for a cluster that forms or mends itself
+USER = postgres.USER
+
+
+def needed() -> None:
+    require(postgres.programs(), "PostgreSQL: apt-get install postgresql")
+    require(shutil.which("etcd"), "etcd: apt-get install etcd-server")
+    require(shutil.which("nft"), "nftables: apt-get install nftables")
+
+
+class Cluster:
+    """`others` are the addresses of further machines in the same network."""
+
+    def __init__(self, others: Iterable[str]) -> None:
+        self.lab = Lab([*NODES, *others], network="10.88.0.0/24")
+        self.directory = Path(tempfile.mkdtemp(prefix="forewarn-patroni-"))
+        self.processes: dict[str, list[Running]] = {}
+        self._closing = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            undo.enter_context(self.lab)
+            shutil.chown(self.directory, USER)
+            for address in NODES:
+                self.start(address)
+            self.wait_until(self.whole)
+            self._closing = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closing.close()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@{','.join(NODES)}/postgres"
+
+    def start(self, address: str) -> None:
+        """Start etcd and Patroni on a node, which starts the server."""
+        directory = self.directory / address
+        directory.mkdir(mode=0o700, exist_ok=True)
+        shutil.chown(directory, USER)
+        settings = directory / "patroni.yml"
+        settings.write_text(yaml.safe_dump(self._settings(address, directory)))
+        shutil.chown(settings, USER)
+        member = {node: f"n{i}" for i, node in enumerate(NODES)}
+        peers = ",".join(f"{name}=http://{node}:2380" for node, name in member.items())
+        etcd = [
+            *("etcd", "--name", member[address], "--data-dir", str(directory / "etcd")),
+            *("--listen-peer-urls", f"http://{address}:2380"),
+            *("--initial-advertise-peer-urls", f"http://{address}:2380"),
+            *("--listen-client-urls", f"http://{address}:2379"),
+            *("--advertise-client-urls", f"http://{address}:2379"),
+            *("--initial-cluster", peers, "--heartbeat-interval", "100"),
+            *("--election-timeout", "1000", "--unsafe-no-fsync"),
+        ]
+        patroni = [str(Path(sys.executable).with_name("patroni")), str(settings)]
+        self.processes[address] = [
+            self._popen(address, etcd, ETCD_UNSUPPORTED_ARCH="arm64"),
+            self._popen(address, patroni),
+        ]
+
+    def _popen(self, address: str, command: list[str], **env: str) -> Running:
+        # May read everything, since Python and its packages may be where only root can look.
+        reads = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+        as_user = ["setpriv", f"--reuid={USER}", "--regid=nogroup", "--clear-groups", *reads, "--"]
+        log = self.directory / address / f"{Path(command[0]).name}.log"
+        quiet = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log)]
+        return self.lab.guests[address].popen(
+            [*as_user, *quiet, *command], env=env, cwd=self.directory / address
+        )
+
+    def _settings(self, address: str, directory: Path) -> dict[str, Any]:
+        programs = postgres.programs()
+        parameters = {
+            "synchronous_commit": "on",
+            "max_connections": 60,
+            "shared_buffers": "16MB",
+            "wal_keep_size": "64MB",
+            "tcp_keepalives_idle": 3,
+            "tcp_keepalives_interval": 1,
+            "tcp_keepalives_count": 3,
+            "tcp_user_timeout": 5000,
+            "wal_sender_timeout": "5s",
+            "wal_receiver_timeout": "5s",
+        }
+        users = ("superuser", "postgres"), ("replication", "replicator"), ("rewind", "rewinder")
+        return {
+            "scope": "forewarn",
+            "name": f"n{NODES.index(address)}",
+            "restapi": {"listen": f"{address}:8008", "connect_address": f"{address}:8008"},
+            "etcd3": {"hosts": ",".join(f"{node}:2379" for node in NODES)},
+            "bootstrap": {
+                "dcs": {
+                    "ttl": 20,
+                    "loop_wait": 2,
+                    "retry_timeout": 5,
+                    "primary_start_timeout": 0,
+                    "synchronous_mode": True,
+                    "synchronous_mode_strict": True,
+                    "maximum_lag_on_failover": 1048576,
+                    "postgresql": {
+                        "use_pg_rewind": True,
+                        "use_slots": True,
+                        "parameters": parameters,
+                    },
+                },
+                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"],
+                "pg_hba": [
+                    "local all all trust",
+                    "host replication replicator 10.88.0.0/24 trust",
+                    "host all all 10.88.0.0/24 trust",
+                ],
+            },
+            "postgresql": {
+                "listen": f"{address}:5432",
+                "connect_address": f"{address}:5432",
+                "data_dir": str(directory / "data"),
+                "bin_dir": str(programs),
+                "pgpass": str(directory / "pgpass"),
+                "authentication": {
+                    role: {"username": name, "password": "unused"} for role, name in users
+                },
+                "parameters": {"unix_socket_directories": str(directory)},
+            },
+        }
+
+    # What is there.
+
+    def members(self) -> dict[str, dict[str, Any]]:
+        """Return what Patroni says about each node, by address; nothing if it cannot be asked."""
+        for node in NODES:
+            with contextlib.suppress(OSError, ValueError):
+                answer = self.lab.guests[node].call(_get, f"http://{node}:8008/cluster")
+                return {member["host"]: member for member in answer["members"]}
+        return {}
+
+    def primary(self) -> str:
+        return self._with_role("leader")
+
+    def standby(self) -> str:
+        """Return the synchronous one."""
+        return self._with_role("sync_standby")
+
+    def _with_role(self, role: str) -> str:
+        return next(a for a, m in self.members().items() if m["role"] == role)
+
+    def whole(self) -> bool:
+        members = self.members().values()
+        roles = [member["role"] for member in members]
+        states = [member["state"] for member in members]
+        return (
+            len(roles) == len(NODES)
+            and "leader" in roles
+            and "sync_standby" in roles
+            and all(state in ("running", "streaming") for state in states)
+        )
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, self._logs()
+            time.sleep(0.2)
+
+    def _logs(self) -> str:
+        logs = sorted(self.directory.glob("*/*.log"))
+        return "\n".join(f"== {log}\n{log.read_text()[-2000:]}" for log in logs)
+
+    # What is done to it.
+
+    def switch_over(self) -> None:
+        primary = self.primary()
+        body = {"leader": self.members()[primary]["name"], "candidate": None}
+        standby = self.members()[self.standby()]["name"]
+        self.lab.guests[primary].call(
+            _post, f"http://{primary}:8008/switchover", {**body, "candidate": standby}
+        )
+
+    def server_pid(self, address: str) -> int:
+        lines = (self.directory / address / "data" / "postmaster.pid").read_text().splitlines()
+        return int(lines[0])
+
+    def kill_server(self, address: str) -> None:
+        os.kill(self.server_pid(address), signal.SIGKILL)
+
+    def kill_everything(self, address: str) -> None:
+        for process in processes_of(self.lab.guests[address].inode):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def signal_everything(self, address: str, number: signal.Signals, but: str = "") -> None:
+        """Send a signal to all of a node but the program of this name."""
+        for process in processes_of(self.lab.guests[address].inode):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{process}/comm").read_text().strip() != but:
+                    os.kill(process, number)
+
+    def cut(self, address: str) -> None:
+        """Let no packet through to the node, nor from it."""
+        port = self.lab.ports[address]
+        rules = f"""
+        table bridge cut {{
+          chain forward {{
+            type filter hook forward priority 0; policy accept;
+            iifname "{port}" drop
+            oifname "{port}" drop
+          }}
+        }}
+        """
+        file = self.directory / "cut.nft"
+        file.write_text(rules)
+        self.lab.host.run(["nft", "-f", file])
+
+    def heal(self) -> None:
+        self.lab.host.run(["nft", "delete", "table", "bridge", "cut"])
+
+
+def processes_of(inode: int) -> list[int]:
+    """Return the processes in a network namespace."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "ns/net").stat().st_ino == inode:
+                    found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _get(url: str) -> Any:
+    with urlopen(url, timeout=3) as response:
+        return json.load(response)
+
+
+def _post(url: str, body: object) -> None:
+    data = json.dumps(body).encode()
+    request = Request(url, data, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as response:
+        response.read()

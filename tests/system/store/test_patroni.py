@@ -1,0 +1,166 @@
+"""A PostgreSQL cluster that fails over under two control nodes: nothing that was acknowledged is
+lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time  # noqa: TID251 - real servers take real time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.core.registry import HostPut
+from forewarn.store import Commit
+from helpers import patroni
+from helpers.netns import needs_root
+from helpers.paths import HELPERS
+from helpers.patroni import Cluster
+
+CONTROL = {"c1": "10.88.0.21", "c2": "10.88.0.22"}
+CUT = 25.0  # seconds, longer than Patroni waits for a primary
+SHORT_CUT = 8.0
+
+
+class ControlNodes:
+    """Two nodes that commit, each started again whenever it ends."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._keep, args=(name,)) for name in CONTROL]
+
+    def __enter__(self) -> ControlNodes:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _keep(self, name: str) -> None:
+        program = str(HELPERS / "committing_node.py")
+        guest = self.cluster.lab.guests[CONTROL[name]]
+        while not self._stopped.is_set():
+            running = guest.popen(
+                [sys.executable, program, self.cluster.url, name, str(self.directory / name)]
+            )
+            while running.process.poll() is None and not self._stopped.wait(0.1):
+                pass
+            if self._stopped.is_set():
+                running.process.kill()
+            running.wait()
+
+    def acknowledged(self) -> dict[int, str]:
+        """Return the commits that were acknowledged, by number, with the host each put."""
+        found: dict[int, str] = {}
+        for name in CONTROL:
+            path = self.directory / name
+            for line in path.read_text().splitlines() if path.exists() else ():
+                number, _, host = line.partition(" ")
+                assert int(number) not in found, "a number was given twice"
+                found[int(number)] = host
+        return found
+
+    def go_on(self) -> None:
+        """Wait until commits are acknowledged that are made from now on."""
+        last = max(self.acknowledged(), default=0)
+        self.cluster.wait_until(lambda: max(self.acknowledged(), default=0) > last + 5)
+
+
+def switch_over(cluster: Cluster) -> None:
+    cluster.switch_over()
+
+
+def kill_the_primarys_server(cluster: Cluster) -> None:
+    cluster.kill_server(cluster.primary())
+
+
+def kill_all_of_the_primarys_node(cluster: Cluster) -> None:
+    primary = cluster.primary()
+    cluster.kill_everything(primary)
+    cluster.wait_until(lambda: bool(cluster.members()) and cluster.primary() != primary)
+    cluster.start(primary)
+
+
+def cut_the_primary_off(cluster: Cluster) -> None:
+    cluster.cut(cluster.primary())
+    time.sleep(CUT)
+    cluster.heal()
+
+
+def cut_the_primary_off_for_a_moment(cluster: Cluster) -> None:
+    cluster.cut(cluster.primary())
+    time.sleep(SHORT_CUT)
+    cluster.heal()
+
+
+def stop_the_primary(cluster: Cluster) -> None:
+    primary = cluster.primary()
+    cluster.signal_everything(primary, signal.SIGSTOP, but="etcd")
+    time.sleep(CUT)
+    cluster.signal_everything(primary, signal.SIGCONT)
+
+
+def cut_the_standby_off(cluster: Cluster) -> None:
+    cluster.cut(cluster.standby())
+    time.sleep(SHORT_CUT)
+    cluster.heal()
+
+
+FAULTS = (
+    switch_over,
+    kill_the_primarys_server,
+    cut_the_standby_off,
+    cut_the_primary_off_for_a_moment,
+    cut_the_primary_off,
+    stop_the_primary,
+    kill_all_of_the_primarys_node,
+)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    needs_root()
+    patroni.needed()
+    with Cluster(CONTROL.values()) as cluster:
+        yield cluster
+
+
+def test_no_fail_over_loses_what_was_acknowledged(cluster: Cluster, tmp_path: Path) -> None:
+    with ControlNodes(cluster, tmp_path) as nodes:
+        nodes.go_on()
+        for fault in FAULTS:
+            fault(cluster)
+            nodes.go_on()
+            cluster.wait_until(cluster.whole)
+            nodes.go_on()
+    acknowledged = nodes.acknowledged()
+    guest = cluster.lab.guests[CONTROL["c1"]]
+    stored = guest.call(log_of, cluster.url)
+    assert list(stored) == list(range(1, len(stored) + 1))  # in order, without a gap
+    assert {number: stored.get(number) for number in acknowledged} == acknowledged
+    assert len(set(stored.values())) == len(stored)  # nothing was written twice
+    # What is there, and was not acknowledged, was in doubt when its node ended.
+    assert len(stored) - len(acknowledged) <= 4 * len(FAULTS)
+
+
+def log_of(url: str) -> dict[int, str]:
+    import psycopg
+
+    decode = msgspec.json.Decoder(Commit).decode
+    with psycopg.connect(url, target_session_attrs="read-write") as connection:
+        rows = connection.execute("SELECT seq, body FROM commits ORDER BY seq").fetchall()
+    commits = [decode(body) for _, body in rows]
+    return {
+        commit.seq: put.host.name
+        for commit in commits
+        for put in commit.puts
+        if isinstance(put, HostPut)
+    }
