@@ -10,9 +10,14 @@ import enum
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import typer
+
+if TYPE_CHECKING:
+    StateOption: TypeAlias = Path | str  # the path of a file, or the URL of a database
+else:
+    StateOption = Path  # for Typer, so that files are completed
 
 
 def convert_here(parameter: Any) -> None:
@@ -20,6 +25,8 @@ def convert_here(parameter: Any) -> None:
     annotation = parameter.type_descriptor.annotation
     kind = next(iter(get_args(annotation)), annotation)  # of each value, if there are several
     convert = _CONVERSIONS.get(kind)
+    if kind is Path and parameter.name == "state":
+        convert = _path_or_url
     if convert is None and issubclass(kind, enum.Enum):
         convert = _member_of(kind)
     if convert is not None:
@@ -70,6 +77,14 @@ def _path(text: str) -> Path:
     if os.access(text, os.F_OK) and not os.access(text, os.R_OK):
         raise ValueError(f"path '{text}' is not readable")
     return Path(text)
+
+
+def _path_or_url(text: str) -> Path | str:
+    if "://" not in text:
+        return _path(text)
+    from forewarn.store.engines import parse_state
+
+    return parse_state(text)
 
 
 def _member_of(enumeration: type[enum.Enum]) -> Callable[[str], enum.Enum]:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Member, Store, StoredState
 from forewarn.support import extras
+from forewarn.support.urls import without_password
 
 State: TypeAlias = Path | str  # a path is an SQLite file; a text is the URL of another engine
 
@@ -88,7 +89,12 @@ def state_name(state: State | None) -> str:
     """Return a name for the state that no other state on this machine has; empty without one."""
     if state is None:
         return ""
-    return os.path.realpath(state) if isinstance(state, Path) else state
+    return os.path.realpath(state) if isinstance(state, Path) else without_password(state)
+
+
+def shown(state: State) -> str:
+    """Return a state as messages name it: a path, or a URL without its password."""
+    return str(state) if isinstance(state, Path) else without_password(state)
 
 
 def local_path(state: State, suffix: str, directory: Path) -> Path:

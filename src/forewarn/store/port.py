@@ -239,6 +239,11 @@ class Leadership(ABC):
         committed."""
 
     @abstractmethod
+    async def take_at_once(self) -> None:
+        """As `take`, but raises NotLeading if another process decides, and StoreFailed if this one
+        cannot, for whatever reason."""
+
+    @abstractmethod
     def held(self) -> bool:
         """Return whether this process decides, by its own clock. Cheap, for use on every poll."""
 

@@ -28,6 +28,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.values import StateOption
 from forewarn.control.schema.core import BackupContents
 from forewarn.support import system
 from forewarn.support.files.lock import try_lock
@@ -38,7 +39,8 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write the backup to.", metavar="FILE")],
     state: Annotated[
-        Path | None, typer.Option(help="Back up this state file instead of a running service.")
+        StateOption | None,
+        typer.Option(help="Back up this state file instead of a running service."),
     ] = None,
     force: Force = False,
     url: Url = None,
@@ -61,7 +63,7 @@ def backup(
 
 def restore(
     backup: Annotated[Path, typer.Argument(help="Backup file.", metavar="BACKUP")],
-    state: Annotated[Path, typer.Option(help="State file to write.")],
+    state: Annotated[StateOption, typer.Option(help="State file to write.")],
     force: Annotated[
         bool,
         typer.Option("--force", help="Replace an existing state; it is kept under another name."),
@@ -76,6 +78,7 @@ def restore(
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}; nothing was restored")
+    assert isinstance(state, Path)  # no other engine restores
     contents = store.shape(restored.contents)
     previous = None if restored.kept is None else str(restored.kept)
     _print_contents(contents, state, json, {"kept": previous})
@@ -124,7 +127,7 @@ def _check_download(copy: Path, contents: BackupContents) -> None:
         fail(f"the backup was damaged in transit: {check[0]}; try again")
 
 
-def _copy_file(state: Path, copy: Path) -> BackupContents:
+def _copy_file(state: StateOption, copy: Path) -> BackupContents:
     store = _server()
     try:
         contents = store.stored_state(state).copy(copy, store.guard.wall_us())

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
 from forewarn.cli.output import (
     Json,
     Url,
@@ -21,6 +22,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.values import StateOption
 from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
 from forewarn.support.instants import to_datetime
@@ -97,8 +99,8 @@ def pause(json: Json = False, url: Url = None) -> None:
 @app.command()
 def accept(
     state: Annotated[
-        Path | None,
-        typer.Option(help="Use this state file of a stopped service instead of a running service."),
+        StateOption | None,
+        typer.Option(help=STOPPED_STATE),
     ] = None,
     json: Json = False,
     url: Url = None,
@@ -113,13 +115,11 @@ def accept(
     _show(accepted, json)
 
 
-def _accept_offline(state: Path, url: str | None, json: bool) -> None:
+def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
-    if not state.is_file():
+    if isinstance(state, Path) and not state.is_file():
         fail(f"{state}: there is no such state file")
-    from forewarn.cli.commands.service_options import need_extra
-
     need_extra("server")
     from forewarn.core import Refused
     from forewarn.service.access.offline import accept_clock

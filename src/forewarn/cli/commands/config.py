@@ -21,6 +21,7 @@ from forewarn.cli.commands.service_options import (
     need_extra,
 )
 from forewarn.cli.output import Json, fail_all, print_json, print_table, say
+from forewarn.support.urls import HIDDEN, without_password
 
 if TYPE_CHECKING:
     from forewarn.node.settings import LoadedSettings
@@ -31,7 +32,6 @@ Arguments = Annotated[
     bool, typer.Option("--arguments", help="Also show the arguments of programs.")
 ]
 
-HIDDEN = "***"
 _USERINFO = re.compile(r"(?<=://)[^\s?#]*@")  # user and password in a URL
 _QUERY_VALUE = re.compile(r"(?<=[?&#])([^=&#\s]*=)?[^&#\s]+")  # of the query or fragment of a URL
 
@@ -126,8 +126,15 @@ def _values(loaded: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
     def hide(key: str) -> bool:
         return key in programs and not arguments
 
+    values["state"] = without_password(values["state"])  # the rest of it is no secret
+
     return [
-        (key, _without_secrets(_without_arguments(value) if hide(key) else value))
+        (
+            key,
+            value
+            if key == "state"
+            else _without_secrets(_without_arguments(value) if hide(key) else value),
+        )
         for key, value in values.items()
     ]
 

@@ -104,6 +104,10 @@ def dev(
     need_extra("server")
     from forewarn.cli.commands.dev_config import configure, print_welcome
 
+    if isinstance(state, str):
+        raise typer.BadParameter(
+            "pass a file; forewarn serve works with a database", param_hint="--state"
+        )
     with contextlib.ExitStack() as stack:
         if state is None:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forewarn.cli.output import fail
+from forewarn.cli.values import StateOption
 from forewarn.support import extras
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ Control = Annotated[
     str | None, typer.Option(help="Address of the control API. Port 0 picks a free port.")
 ]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="Fleet file (YAML or JSON).")]
-State = Annotated[Path | None, typer.Option(help="SQLite file for the state.")]
+STOPPED_STATE = (
+    "Use this state, a file or postgresql://…, of a stopped service instead of a running service."
+)
+State = Annotated[
+    StateOption | None, typer.Option(help="SQLite file for the state, or postgresql://….")
+]
 NoFront = Annotated[
     bool, typer.Option("--no-front", help="Disable the fast path for polls; for comparison.")
 ]
@@ -43,7 +49,7 @@ def flags_of(
     fleet: Path | None,
     metadata: list[str] | None,
     control: str | None,
-    state: Path | None,
+    state: StateOption | None,
     record: Path | None,
     no_front: bool,
 ) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from forewarn.cli import completion
+from forewarn.cli.commands.service_options import STOPPED_STATE, need_extra
 from forewarn.cli.output import (
     Json,
     Url,
@@ -27,6 +28,7 @@ from forewarn.cli.output import (
     service,
     time_text,
 )
+from forewarn.cli.values import StateOption
 from forewarn.control.schema import tokens as t
 from forewarn.core.access import Role
 from forewarn.core.time import SECOND
@@ -35,10 +37,7 @@ from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
-State = Annotated[
-    Path | None,
-    typer.Option(help="Use this state file of a stopped service instead of a running service."),
-]
+State = Annotated[StateOption | None, typer.Option(help=STOPPED_STATE)]
 
 
 @app.command()
@@ -78,9 +77,9 @@ def create(
     )
     token: t.CreatedToken
     if state is not None:
-        new = not state.exists()
+        new = isinstance(state, Path) and not state.exists()
         token = _offline(state, url, lambda tokens: tokens.create(request))
-        if new:
+        if new and isinstance(state, Path):
             say(f"note: {state} was created, with {state.name}.lock{_owner(state)}", err=True)
     else:
         with service(url) as client:
@@ -182,12 +181,12 @@ def _expiry(text: str | None) -> dict[str, Any]:
         return {"expires_in": parsed(parse_duration, text, "--expires") / SECOND}
 
 
-def _check_exists(state: Path) -> None:
-    if not state.is_file():
+def _check_exists(state: StateOption) -> None:
+    if isinstance(state, Path) and not state.is_file():
         fail(f"{state}: there is no such state file")
 
 
-def _tokens_in(state: Path, url: str | None) -> list[t.Token]:
+def _tokens_in(state: StateOption, url: str | None) -> list[t.Token]:
     """Return the tokens in a state file, without changing it: it may be a backup, or in use."""
     _check_offline(url)
     from forewarn.cli.commands.token_offline import tokens_in
@@ -204,12 +203,10 @@ def _tokens_in(state: Path, url: str | None) -> list[t.Token]:
 def _check_offline(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
-    from forewarn.cli.commands.service_options import need_extra
-
     need_extra("server")
 
 
-def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
+def _offline(state: StateOption, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
     """Do something with the tokens of a state file that no service uses."""
     _check_offline(url)
     from forewarn.cli.commands.token_offline import OfflineTokens, Refusal

@@ -1,4 +1,5 @@
-"""`forewarn token` on a state file, with the same requests and responses as through the API.
+"""`forewarn token` on the state of a stopped service, with the same requests and responses as
+through the API.
 
 Needs the server's packages; `token.py` imports it only for --state.
 """
@@ -7,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from forewarn.core.refusal import Hint
 from forewarn.service.access.offline import opened
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.writer import Writer
-from forewarn.store.engines import stored_state
+from forewarn.store.engines import State, stored_state
 from forewarn.support import guard
 
 
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 class OfflineTokens:
-    """The tokens of a state file that no service uses."""
+    """The tokens of a state that no service uses."""
 
     def __init__(self, tokens: Tokens, writer: Writer) -> None:
         self._tokens = tokens
@@ -40,7 +40,7 @@ class OfflineTokens:
 
     @classmethod
     @asynccontextmanager
-    async def at(cls, state: Path) -> AsyncIterator[OfflineTokens]:
+    async def at(cls, state: State) -> AsyncIterator[OfflineTokens]:
         async with opened(state) as (tokens, writer):
             yield cls(tokens, writer)
 
@@ -60,8 +60,8 @@ class OfflineTokens:
         return views.token(token, self._writer.now().at, self._tokens.last_used(token.id))
 
 
-def tokens_in(state: Path) -> list[t.Token]:
-    """Return all tokens in a state file, without changing it."""
+def tokens_in(state: State) -> list[t.Token]:
+    """Return all tokens in a state, without changing it."""
     now = guard.wall_us()
     return [views.token(token, now, used) for token, used in stored_state(state).tokens()]
 

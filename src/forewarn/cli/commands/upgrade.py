@@ -1,4 +1,4 @@
-"""`forewarn upgrade`: upgrade an older state file without starting the service.
+"""`forewarn upgrade`: upgrade an older state without starting the service.
 
 A service that upgraded the file and then served without its sockets would carry out events that no
 guest had been able to see.
@@ -14,28 +14,31 @@ import typer
 
 from forewarn.cli.commands.service_options import ConfigFile, need_extra
 from forewarn.cli.output import Json, fail, fail_all, print_json, say
+from forewarn.cli.values import StateOption
 
 
 def upgrade(
     state: Annotated[
-        Path | None, typer.Option(help="State file. Default: the one in the settings.")
+        StateOption | None,
+        typer.Option(help="State file, or postgresql://…. Default: the one in the settings."),
     ] = None,
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Upgrade a state file that an older version wrote, while the service is stopped."""
+    """Upgrade a state that an older version wrote, while the service is stopped."""
     need_extra("server")
     from forewarn.store import StoreUnusable
-    from forewarn.store.engines import stored_state
+    from forewarn.store.engines import shown, stored_state
 
-    file = state or _state_in_settings(config)
+    state = state or _state_in_settings(config)
     try:
-        upgrade = stored_state(file).upgrade()
+        upgrade = stored_state(state).upgrade()
     except StoreUnusable as error:
         fail(str(error))
+    file = shown(state)
     kept = None if upgrade.kept is None else str(upgrade.kept)
     if json:
-        print_json({"file": str(file), "from": upgrade.before, "to": upgrade.after, "kept": kept})
+        print_json({"file": file, "from": upgrade.before, "to": upgrade.after, "kept": kept})
     elif kept is None:
         say(f"{file} has schema {upgrade.after}, which is current")
     else:
@@ -43,8 +46,9 @@ def upgrade(
         say(f"the old file is kept as {kept}; remove it when you no longer need it")
 
 
-def _state_in_settings(config: Path | None) -> Path:
+def _state_in_settings(config: Path | None) -> StateOption:
     from forewarn.node import settings as s
+    from forewarn.store.engines import parse_state
 
     try:
         loaded = s.gather(config, os.environ)
@@ -52,4 +56,7 @@ def _state_in_settings(config: Path | None) -> Path:
         fail_all(error.problems)
     if loaded.origin("state").source is s.Source.DEFAULT:
         fail("pass --state FILE, or --config FILE with settings that name the state")
-    return Path(loaded.settings.state)
+    try:
+        return parse_state(loaded.settings.state)
+    except ValueError as error:
+        fail(f"state: {error}")

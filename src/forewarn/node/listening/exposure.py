@@ -12,6 +12,7 @@ from forewarn.core.time import DAY, Duration
 from forewarn.node.config import Config
 from forewarn.node.listening.sockets import CannotListen, local
 from forewarn.service.access.tokens import Tokens
+from forewarn.store.engines import shown
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.text import in_words
@@ -66,4 +67,5 @@ async def keep_checking_admin_tokens(config: Config, tokens: Tokens) -> None:
 
 
 def _token_command(config: Config) -> str:
-    return f"forewarn token create NAME --role admin --state {config.state or 'FILE'}"
+    state = "FILE" if config.state is None else shown(config.state)
+    return f"forewarn token create NAME --role admin --state {state}"

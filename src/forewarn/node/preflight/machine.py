@@ -101,7 +101,7 @@ def _upstream(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     """Check whether the addresses can be bound. These are only warnings, because systemd may hand
     the sockets over."""
-    running = config.state is not None and stored_state(config.state).in_use()
+    running = isinstance(config.state, Path) and stored_state(config.state).in_use()
     guests = [("metadata", address) for address in config.guest_addresses]
     operators = [("control", config.control)] if config.control is not None else []
     for key, address in (*guests, *operators):

@@ -17,7 +17,7 @@ from forewarn.node.listening.sockets import local
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.store import StoreUnusable
-from forewarn.store.engines import State, stored_state
+from forewarn.store.engines import State, shown, stored_state
 from forewarn.support import guard
 
 # Settings whose directory is created by the systemd unit, if it is directly in one of these.
@@ -101,7 +101,7 @@ def _token_findings(loaded: LoadedSettings, config: Config, state: State) -> Ite
     """Check the tokens of a control API that can be reached from other machines."""
     tokens, now = _tokens(state), guard.wall_us()
     oidc = config.oidc
-    command = f"forewarn token create NAME --role admin --state {state}"
+    command = f"forewarn token create NAME --role admin --state {shown(state)}"
     if not tokens and oidc is None:
         yield fatal(
             loaded,

@@ -1,12 +1,13 @@
-"""Changes to a state file while no service runs: the same commits and the same history as those of
+"""Changes to a state while no service runs: the same commits and the same history as those of
 a service, and the time in which no service ran still counts as such.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from forewarn.core import Durations, Refused
 from forewarn.service.access.tokens import Tokens
@@ -18,21 +19,23 @@ from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import AcceptedClock, ClockAcceptance
 from forewarn.store import Store
-from forewarn.store.engines import store_for, stored_state
+from forewarn.store.engines import State, store_for, stored_state
+from forewarn.store.port import Leadership, Member, NotLeading, StoreUnusable
+from forewarn.support.system import machine_id
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
-    """Open the tokens in a state file, created if there is none. Raises StoreUnusable, also
-    if a service uses the file."""
-    async with _opened_state(path, ClockLimits()) as (store, writer, _, poll_index):
+async def opened(state: State) -> AsyncIterator[tuple[Tokens, Writer]]:
+    """Open the tokens in a state, created if there is none. Raises StoreUnusable, also if a
+    service uses the state."""
+    async with _opened_state(state, ClockLimits()) as (store, writer, _, poll_index):
         yield Tokens(store, writer, poll_index), writer
 
 
-async def accept_clock(path: Path, by: str) -> AcceptedClock | Refused:
-    """Set the time of a state file to the wall clock, however far apart the two are. Raises
+async def accept_clock(state: State, by: str) -> AcceptedClock | Refused:
+    """Set the time of a state to the wall clock, however far apart the two are. Raises
     StoreUnusable and StoreFailed."""
-    async with _opened_state(path, ClockLimits(step=0, downtime=0)) as (
+    async with _opened_state(state, ClockLimits(step=0, downtime=0)) as (
         store,
         writer,
         clock,
@@ -43,12 +46,14 @@ async def accept_clock(path: Path, by: str) -> AcceptedClock | Refused:
 
 @asynccontextmanager
 async def _opened_state(
-    path: Path, limits: ClockLimits
+    state: State, limits: ClockLimits
 ) -> AsyncIterator[tuple[Store, Writer, Clock, PollIndex]]:
-    with stored_state(path).keep_owner():
-        store = store_for(path, migrate=False)
+    with stored_state(state).keep_owner():
+        store = store_for(state, migrate=False, member=_member())
         await store.open()
         try:
+            if store.leadership is not None:
+                await _lead(store.leadership)
             poll_index, clock = PollIndex(store), RealClock(limits=limits)
             sightings = await poll_index.load()
             served_until, lost = sightings.served_until or 0, sightings.lost
@@ -64,3 +69,24 @@ async def _opened_state(
             yield store, writer, clock, poll_index
         finally:
             await store.close()
+
+
+def _member() -> Member:
+    """Return this process as a control node without an address, for as long as a command takes."""
+    host = socket.gethostname()
+    name = f"command {os.getpid()} on {host}"
+    return Member(name=name, machine=f"{machine_id()}/{host}", address="")
+
+
+async def _lead(leadership: Leadership) -> None:
+    """Take the lease of the control nodes for a moment. Raises StoreUnusable."""
+    try:
+        await leadership.take_at_once()
+    except NotLeading as error:
+        leader = error.leader
+        if leader is None or not leader.address:
+            raise StoreUnusable("another command changes this state now; try again") from error
+        raise StoreUnusable(
+            f"control node '{leader.name}' decides with this state: use its control API instead of"
+            f" --state (--url {leader.address})"
+        ) from error

@@ -14,8 +14,9 @@ import psycopg
 import sqlalchemy as sa
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.postgres.session import connect, without_password
+from forewarn.store.postgres.session import connect
 from forewarn.store.sql import schema as s
+from forewarn.support.urls import without_password
 
 OLDEST_SERVER = 140000  # PostgreSQL 14, as the server tells its version
 
@@ -90,6 +91,11 @@ def _examining(url: str) -> Iterator[sa.Connection]:
 
 def _checked_schema(connection: sa.Connection, name: str) -> str | None:
     schema = schema_of(connection)
+    if schema is not None and schema > s.SCHEMA_VERSION:
+        raise StoreUnusable(
+            f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: it was written by a"
+            " newer version of forewarn; install that"
+        )
     if schema not in (None, s.SCHEMA_VERSION):
         raise StoreUnusable(
             f"{name} has schema {schema}, this version has {s.SCHEMA_VERSION}: make a backup, stop"

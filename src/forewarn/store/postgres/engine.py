@@ -40,10 +40,11 @@ from forewarn.store.port import (
 )
 from forewarn.store.postgres import database, mirror
 from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
-from forewarn.store.postgres.session import Watchdog, connect, connect_writer, without_password
+from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
 from forewarn.support.logs import logger
+from forewarn.support.urls import without_password
 
 WRITE_LIMIT = 6.0  # seconds after which a transaction is given up
 READ_LIMIT = 30.0  # likewise, for what may be much
@@ -76,6 +77,7 @@ class PostgresStore(SqlStore):
         try:
             await super().open()
         except BaseException:
+            await self._turns.stop()
             self._watchdog.stop()
             raise
 
@@ -237,6 +239,10 @@ class PostgresLeadership(Leadership):
         self._turns.start()
         await self._turns.take()
 
+    async def take_at_once(self) -> None:
+        self._turns.start()
+        await self._turns.take(at_once=True)
+
     def held(self) -> bool:
         raise NotImplementedError
 
@@ -264,7 +270,7 @@ class _Turns:
         self._stopped = threading.Event()
         self._wake = socket.socketpair()  # ends a wait for news
         self._wake[0].setblocking(False)
-        self._wanted = False
+        self._wanted = self._at_once = False
         self._waiting: asyncio.Future[None] | None = None
         self.taken = False  # this process decides, and has read what was committed before
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -279,8 +285,9 @@ class _Turns:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
-    async def take(self) -> None:
+    async def take(self, *, at_once: bool = False) -> None:
         assert self._waiting is not None
+        self._at_once = at_once
         self._wanted = True
         self._wake[1].send(b".")
         await asyncio.shield(self._waiting)
@@ -329,24 +336,34 @@ class _Turns:
 
     def _report(self, problem: str, details: str = "") -> None:
         """Note what is wrong, for everybody to see, and log it once with the details."""
-        if problem != self.problem:
+        if problem != self.problem and not self._at_once:
             log.warning("this control node cannot decide", why=details or problem)
         self.problem = problem
+        self._refuse_if_at_once(StoreFailed(details or problem))
+
+    def _refuse_if_at_once(self, why: StoreFailed) -> None:
+        if self._at_once:
+            self._call(self._set_refused, why)
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
         """Follow until this process has the lease, or is stopped."""
         while not self._lease.term and not self._stopped.is_set():
+            wanted = self._wanted
             with self._store._watchdog.limit(connection, READ_LIMIT):
                 self._read_news(connection)
                 leader = self._look(connection)
                 self.problem = mirror.went_back(connection)
                 free = leader is None or not leader.held or leader.name == self._lease.member.name
-                if self._wanted and free and not self.problem and self._lease.claim(connection):
+                if wanted and free and not self.problem and self._lease.claim(connection):
                     self._read_news(connection)  # what is read after a claim is the log
                     self.leader = look(connection)
                     self._store._thread.submit(self._store._connect_again).result()
                     self._call(self._set_taken)
                     return
+                if wanted:
+                    self._refuse_if_at_once(
+                        StoreFailed(self.problem) if self.problem else NotLeading(look(connection))
+                    )
             self._wait_for_news(connection)
 
     def _wait_for_news(self, connection: psycopg.Connection[Any]) -> None:
@@ -396,6 +413,11 @@ class _Turns:
         self.taken = True
         if not self._waiting.done():
             self._waiting.set_result(None)
+
+    def _set_refused(self, why: StoreFailed) -> None:
+        assert self._waiting is not None
+        if not self._waiting.done():
+            self._waiting.set_exception(why)
 
     # In the thread of the watchdog.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -51,18 +52,19 @@ def connect_writer(url: str) -> psycopg.Connection[Any]:
     return connection
 
 
-def without_password(url: str) -> str:
-    """Return a name for the database that may be logged: where it is, and nothing secret."""
-    given = _parameters(url)
-    hosts = str(given.get("host") or given.get("hostaddr") or given.get("service") or "local")
-    return f"postgresql://{hosts}/{given.get('dbname') or ''}"
-
-
 def _parameters(url: str) -> dict[str, Any]:
+    """Return what libpq reads in a URL. What it quotes in an error may be a part of a password."""
     try:
-        return dict(conninfo_to_dict(url))
+        parameters = dict(conninfo_to_dict(url))
     except psycopg.ProgrammingError as error:
-        raise StoreUnusable(f"the URL of the state cannot be read: {error}") from None
+        why = re.sub(r':? "[^"]*"', "", str(error).strip())
+        raise StoreUnusable(f"the URL of the state cannot be read: {why}") from None
+    names = parameters.get("host") or "", parameters.get("dbname") or ""
+    if any("@" in str(name)[1:] for name in names):
+        raise StoreUnusable(
+            "the URL of the state cannot be read: write / and @ in a password as %2F and %40"
+        )
+    return parameters
 
 
 class Watchdog:

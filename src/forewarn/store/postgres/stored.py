@@ -19,9 +19,10 @@ from forewarn.core.registry import stored_windows
 from forewarn.core.windows.model import Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.postgres import database, lease
-from forewarn.store.postgres.session import connect, without_password
+from forewarn.store.postgres.session import connect
 from forewarn.store.sql import read
 from forewarn.store.sql import schema as s
+from forewarn.support.urls import without_password
 
 _BACKUP = "use the backups of the database itself, for example pg_dump or a base backup"
 
