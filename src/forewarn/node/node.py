@@ -186,6 +186,7 @@ class Node:
         leadership = self.store.leadership
         if leadership is None:
             await self._begin_deciding()
+            self.health.deciding = True
             await self._listen(self._tasks)
         else:
             leadership.follow()
@@ -208,6 +209,7 @@ class Node:
             leadership.give_up(f"it could not begin to decide: {error}")
             return
         self._stack.callback(self._begin_stop)  # must run before the guests' server is stopped
+        self.health.deciding = True
         log.info("this control node decides", term=leadership.term, commit=self.store.seq)
 
     def _create_parts(self) -> None:

@@ -61,6 +61,7 @@ class ServiceHealth:
         self._store_asked_at: float | None = None  # while it has not answered
         self._logged: dict[str, Problem] = {}  # by part
         self.started = False
+        self.deciding = False  # what the process has to continue with is read and continued
         self.stopping = False
 
     async def keep_checking(self, tasks: guard.Tasks) -> None:
@@ -91,12 +92,16 @@ class ServiceHealth:
     def leading(self) -> dict[str, str]:
         """Return why this control node does not decide."""
         leadership = self._store.leadership
-        leads = leadership is None or leadership.held()
+        leads = leadership is None or (leadership.held() and self.deciding)
         return {"leadership": "" if leads else "another control node decides, or none"}
 
-    def _follows(self) -> bool:
+    def taking_over(self) -> bool:
+        """Return whether this control node has got the lease, and does not decide yet."""
         leadership = self._store.leadership
-        return leadership is not None and not leadership.term
+        return leadership is not None and leadership.term > 0 and not self.deciding
+
+    def _follows(self) -> bool:
+        return self._store.leadership is not None and not self.deciding
 
     def failing(self, which: str) -> bool:
         """Is any part not `healthy`, or not `ready`?"""

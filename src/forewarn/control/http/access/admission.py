@@ -103,6 +103,10 @@ class Admission:
         caller = await self._caller(scope, headers)
         if caller is not None:
             scope["state"]["caller"] = caller
+        if scope["method"] in WRITE_METHODS and self._context.health.taking_over():
+            raise Refusal(
+                503, "this control node is taking over; try again in a moment", retry_after="1"
+            )
 
     async def _caller(self, scope: Any, headers: Headers) -> Caller | None:
         """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens
