@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import typer
 
+from forewarn.support.text import unstorable, visible
+
+# Parameters with a program and its arguments, which may be any bytes, as paths may.
+PROGRAMS = ("command", "driver_command", "exec_")
+
 if TYPE_CHECKING:
     StateOption: TypeAlias = Path | str  # the path of a file, or the URL of a database
 else:
@@ -25,6 +30,8 @@ def convert_here(parameter: Any) -> None:
     annotation = parameter.type_descriptor.annotation
     kind = next(iter(get_args(annotation)), annotation)  # of each value, if there are several
     convert = _CONVERSIONS.get(kind)
+    if kind is str and parameter.name in PROGRAMS:
+        convert = str
     if kind is Path and parameter.name == "state":
         convert = _path_or_url
     if convert is None and issubclass(kind, enum.Enum):
@@ -57,6 +64,12 @@ class Conversion(NamedTuple):
         if self.limits.max is not None and value > self.limits.max:
             raise ValueError(f"{value} is too large; the maximum is {self.limits.max}")
         return value
+
+
+def _text(text: str) -> str:
+    if unstorable(text):  # the bytes that Python could not decode
+        raise ValueError(f"'{visible(text)}' is not valid UTF-8")
+    return text
 
 
 def _whole_number(text: str) -> int:
@@ -101,7 +114,7 @@ def _member_of(enumeration: type[enum.Enum]) -> Callable[[str], enum.Enum]:
 # A flag is no text, and needs no conversion.
 _CONVERSIONS: dict[Any, Callable[[str], Any]] = {
     bool: bool,
-    str: str,
+    str: _text,
     int: _whole_number,
     float: _number,
     Path: _path,

@@ -161,7 +161,7 @@ class MemoryStore(BatchingStore):
         return [event for event in self.disk.events.values() if event.cause.startswith(prefix)]
 
     async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
-        return list(islice((id for id in self.disk.events if id.startswith(prefix)), limit))
+        return sorted(id for id in self.disk.events if id.startswith(prefix))[:limit]
 
     async def history(self, query: HistoryQuery) -> Sequence[Record]:
         if query.after_seq is not None:

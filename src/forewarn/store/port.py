@@ -383,7 +383,8 @@ class Store(ABC):
 
     @abstractmethod
     async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
-        """Return at most `limit` ids that start with `prefix`, of events that are over or not."""
+        """Return the first `limit` ids that start with `prefix`, of events that are over or not,
+        in the order of their characters."""
 
     @abstractmethod
     async def history(self, query: HistoryQuery) -> Sequence[Record]:

@@ -91,6 +91,22 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+# NUL, which PostgreSQL does not store as text, and lone surrogates, which have no bytes at all. One
+# of them in a commit would fail all that are written together with it.
+_UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+
+
+def unstorable(text: str) -> str:
+    """Name the first character that not every engine can store; empty if there is none."""
+    match = _UNSTORABLE.search(text)
+    return f"U+{ord(match[0]):04X}" if match else ""
+
+
+def storable(text: str) -> str:
+    """Replace characters that cannot be stored, in text whose author cannot correct it."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
 def escaped(json: str) -> str:
     """Escape the same characters in JSON, where the escapes are part of the syntax."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json)

@@ -74,6 +74,20 @@ DEEP = b"[" * 100_000
             "groups: 'foo' is not a valid timestamp",
         ),
         ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "'foo' is not a valid timestamp"),
+        ("GET", "/v1/machines/%00", b"", 400, "the path contains the character U+0000"),
+        ("GET", "/v1/machines/%ED%A0%80", b"", 404, "no machine '\ufffd"),
+        ("GET", "/v1/history?machine=a%00", b"", 400, "'machine' contains the character U+0000"),
+        ("GET", "/v1/history?machine=%ED%A0%80", b"", 404, "no machine"),
+        ("POST", "/v1/halts", rb'{"reason": "a\\\u0000"}', 400, "the body contains the character"),
+        ("POST", "/v1/halts", rb'{"reason": "a\ud800 is half"}', 400, "surrogate"),
+        (
+            "PUT",
+            "/v1/hosts/h3",
+            rb'{"domain": "\0"}',
+            400,
+            "the value contains the character U+0000, which cannot be stored",
+        ),
+        ("PUT", "/v1/hosts/h3", rb'{"domain": "\ud800"}', 400, "invalid Unicode character escape"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

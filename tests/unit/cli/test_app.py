@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from typer.testing import CliRunner
 
@@ -23,3 +25,9 @@ def test_a_name_that_does_not_exist_gets_the_one_that_may_be_meant(
 def test_what_a_command_was_called_before_is_not_its_name_now() -> None:
     assert not RENAMED.keys() & COMMANDS.keys()
     assert set(RENAMED.values()) <= COMMANDS.keys()
+
+
+def test_a_word_that_is_not_utf8_is_wrong_usage() -> None:
+    result = CliRunner().invoke(app, ["machine", "show", os.fsdecode(b"web\xff")])
+    assert result.exit_code == 2
+    assert "'web\\udcff' is not valid UTF-8" in result.stderr

@@ -103,3 +103,13 @@ def test_a_file_that_cannot_be_read_is_refused(
     monkeypatch.setattr(os, "access", lambda _, mode: mode == os.F_OK)  # as if not root
     with pytest.raises(typer.BadParameter, match="secret' is not readable"):
         call(str(file))
+
+
+def test_text_that_is_not_utf8_is_refused(call: Call) -> None:
+    with pytest.raises(typer.BadParameter, match=r"'web\\udcff' is not valid UTF-8"):
+        call("--text", os.fsdecode(b"web\xff"))
+
+
+def test_a_path_may_be_any_bytes(call: Call) -> None:
+    name = os.fsdecode(b"fleet\xff")
+    assert call(name)["files"] == [Path(name)]

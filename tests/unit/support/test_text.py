@@ -1,10 +1,10 @@
-"""Numbers with their nouns, as text for people."""
+"""Numbers with their nouns, as text for people; and text that can be stored."""
 
 from __future__ import annotations
 
 import pytest
 
-from forewarn.support.text import counted
+from forewarn.support.text import counted, storable, unstorable
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,14 @@ from forewarn.support.text import counted
 )
 def test_a_number_agrees_with_its_noun(number: int, words: str) -> None:
     assert counted(number, "machine") == words
+
+
+@pytest.mark.parametrize(
+    ("text", "character", "stored"),
+    [("a\0b", "U+0000", "a\ufffdb"), ("\udc80", "U+DC80", "\ufffd"), ("\x01\U0010ffff", "", None)],
+)
+def test_what_not_every_engine_can_store_is_named_and_replaced(
+    text: str, character: str, stored: str | None
+) -> None:
+    assert unstorable(text) == character
+    assert storable(text) == (text if stored is None else stored)

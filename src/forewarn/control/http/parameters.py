@@ -3,7 +3,8 @@ body before a handler reads it.
 
 Nothing that a caller sends is silently ignored: a misspelt `plan` must not carry a plan out.
 Unknown and repeated parameters are refused, and so is a body where the operation takes none, one
-that is not UTF-8, or one with a value that is not exactly of its type.
+that is not UTF-8, or one with a value that is not exactly of its type. So is text that cannot be
+stored, wherever it is.
 
 The values of parameters are checked by the handlers; the patterns and enumerations here are for the
 OpenAPI document, and schemathesis compares the two. An enumeration is named, as in `schema.types`.
@@ -11,6 +12,7 @@ OpenAPI document, and schemathesis compares the two. An enumeration is named, as
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -24,6 +26,7 @@ from forewarn.control.schema import core as s
 from forewarn.core.history import RecordKind
 from forewarn.core.labels import MAX_TERMS
 from forewarn.support.suggest import nearest
+from forewarn.support.text import unstorable
 
 MAX_REMOVE = 10_000_000  # machines
 MAX_SHOWN_PARAMETER = 40  # characters of an unknown parameter
@@ -37,6 +40,8 @@ _DAYS = r"(000[1-9]|[1-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 _TIME = rf"{_DAYS}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
 _WHEN = rf"^({_TIME}|([0-9]{{1,4}}[dhms]){{1,5}}|[0-9]{{1,9}}(\.[0-9]{{1,9}})?)$"
 _WHAT = "|".join(what.value for what in RecordKind)
+_NUL = "\\u0000"
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after a backslash that is text
 _WHATS = rf"^(({_WHAT})(,({_WHAT})){{0,20}})?$"
 
 
@@ -97,7 +102,10 @@ Force: TypeAlias = Annotated[bool, query("Also remove what has active events.")]
 
 
 def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
-    """Return a 400 problem for a parameter that is not declared, is repeated or is null."""
+    """Return a 400 problem for a parameter that is not declared, is repeated or is null, and for
+    text that cannot be stored."""
+    if character := unstorable(request.url.path):
+        return problem_for_status(400, _unstorable_text("the path", character))
     names = list(request.query_params)
     if not names or not request.url.path.startswith("/v1/"):
         return None
@@ -121,6 +129,8 @@ def _value_problem(request: Request[Any, Any, Any], declared: list[str]) -> str:
             return f"the parameter '{name}' is given more than once"
         if value == "null":
             return f"the parameter '{name}' is null; leave it out instead"
+        if character := unstorable(value):
+            return _unstorable_text(f"the parameter '{name}'", character)
     return ""
 
 
@@ -152,14 +162,20 @@ async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Prob
             )
         return None
     try:
-        (await request.body()).decode("utf-8")
+        text = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         return problem_for_status(
             400,
             f"the body is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02x} at"
             f" position {error.start}; encode JSON as UTF-8",
         )
+    if _NUL in text and _ESCAPED_NUL.search(text):  # halves of surrogate pairs are not decoded
+        return problem_for_status(400, _unstorable_text("the body", unstorable("\0")))
     return None
+
+
+def _unstorable_text(what: str, character: str) -> str:
+    return f"{what} contains the character {character}, which cannot be stored; leave it out"
 
 
 async def refuse_inexact_body(request: Request[Any, Any, Any]) -> None:

@@ -30,6 +30,7 @@ from forewarn.store.port import Commit, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.text import storable, unstorable
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
 
@@ -80,8 +81,9 @@ class Executor:
             checked = await self._driver.check(task)
         except Exception as error:
             log.warning("the driver's check failed", **about, why=repr(error))
-            return f"its check failed: {type(error).__name__}: {error}"
-        return getattr(checked, "why", None)
+            return storable(f"its check failed: {type(error).__name__}: {error}")
+        why = getattr(checked, "why", None)
+        return why and storable(why)
 
     @property
     def driver(self) -> Driver:
@@ -256,7 +258,7 @@ class Executor:
         if outcome is None:
             outcome = await self._outcome(task(), about, observe=observe)
         self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - started)
-        return outcome
+        return _with_storable_texts(outcome)
 
     async def _earlier_outcome(self, task: Task) -> Outcome | None:
         """Return the result of a task that was carried out already; None if it was not."""
@@ -302,6 +304,15 @@ class Executor:
             return await self._driver.observe(task)
         except Exception as error:
             return Unknown(f"{type(error).__name__}: {error}")
+
+
+def _with_storable_texts(outcome: Outcome) -> Outcome:
+    """Replace what cannot be stored in texts of the driver."""
+    fields = msgspec.structs.asdict(outcome)
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    if not any(map(unstorable, texts.values())):
+        return outcome
+    return msgspec.structs.replace(outcome, **{name: storable(texts[name]) for name in texts})
 
 
 def _joined(performed: str, observed: str) -> str:

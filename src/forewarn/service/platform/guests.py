@@ -17,6 +17,7 @@ from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.postponement import plan_postponement
 from forewarn.store.port import Store
+from forewarn.support.text import storable
 
 
 class Guests:
@@ -50,9 +51,10 @@ class Guests:
         An id that is not active may belong to an event that is over, which guests may still
         approve. Those are looked up, and a second time in case one ended during the lookup.
         """
+        ids = tuple(map(storable, ids))
         over: frozenset[str] = frozenset()
         for _ in range(2):
-            command = c.Approve(ids=tuple(ids), by=machine, over=over)
+            command = c.Approve(ids=ids, by=machine, over=over)
             decision = await self.writer.submit(group, command)
             if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
                 return decision
@@ -60,13 +62,13 @@ class Guests:
             over = frozenset(
                 id for id, event in records.items() if event.group == group and event.listed
             )
-        return await self.writer.submit(group, c.Approve(ids=tuple(ids), by=machine, over=over))
+        return await self.writer.submit(group, c.Approve(ids=ids, by=machine, over=over))
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Changes | Refused:
         """Record whether a machine is ready for an event."""
-        command = c.Prepare(id=id, machine=machine, ready=ready, note=note)
+        command = c.Prepare(id=id, machine=machine, ready=ready, note=storable(note))
         return await self.writer.submit(group, command)
 
     async def postpone(self, machine: str, event: Event, until: Time) -> Refused | None:

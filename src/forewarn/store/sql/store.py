@@ -123,7 +123,8 @@ class SqlStore(BatchingStore):
         return await self._events(query.order_by(s.events.c.ordinal))
 
     async def event_ids(self, prefix: str, limit: int) -> Sequence[str]:
-        query = sa.select(s.events.c.id).where(_starts_with(s.events.c.id, prefix)).limit(limit)
+        id = s.events.c.id
+        query = sa.select(id).where(_starts_with(id, prefix)).order_by(id).limit(limit)
 
         def select() -> list[str]:
             with self._connection() as connection:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Event, Group
-from forewarn.core.changes import EventMoved
+from forewarn.core import Change, Event, Group
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.fleet import Host
 from forewarn.core.history import HistoryWriter, Record
 from forewarn.core.lifecycle import Move
@@ -136,6 +136,7 @@ def write(
     _write_groups(connection, before, after)
     execute_many(connection, _FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
     _write_machines(connection, before, after)
+    _forget_sightings(connection, commits)
     _write_events(connection, commits)
     _write_registry(connection, commits)
     keys = [(c.key.owner, c.key.name, c.key.digest, c.seq, c.at) for c in commits if c.key]
@@ -177,29 +178,51 @@ def _write_groups(
 def _write_machines(
     connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
 ) -> None:
+    """Write machines that have changed. Rows are numbered in the order of the machines, so one that
+    has left and returned gets a new row."""
     rows: list[Row] = []
     removed: list[Row] = []
-    gone: list[Row] = []
     for name, group in after.items():
         machines_before = before[name].machines if name in before else ()
         if group.machines is machines_before:
             continue
-        rest = {machine.name: machine for machine in machines_before}
+        rest = {machine.name: at for at, machine in enumerate(machines_before)}
+        last = -1  # place of the machine before, among those that have a row
         for machine in group.machines:
-            if rest.pop(machine.name, None) is not machine:
-                rows.append((machine.name, name, _encode(machine)))
-                if machine.gone:
-                    gone.append((machine.name,))
+            place = rest.pop(machine.name, None)
+            if place is None or place < last:
+                if place is not None:
+                    removed.append((machine.name,))
+                last = len(machines_before)  # after all rows
+            elif machines_before[place] is machine:
+                last = place
+                continue
+            else:
+                last = place
+            rows.append((machine.name, name, _encode(machine)))
         removed += [(machine_name,) for machine_name in rest]
     execute_many(connection, _DELETE_MACHINE, removed)
-    execute_many(connection, _DELETE_MACHINE_SIGHTING, removed + gone)
     execute_many(connection, _MACHINE, rows)
+
+
+def _forget_sightings(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    """Forget the clients on machines that are gone, even if they have returned since."""
+    gone: list[Row] = []
+    for item in _items(commits):
+        match item:
+            case MachineRemoved(name=name):
+                gone.append((name,))
+            case MachinePut(machine=machine) if machine.gone:
+                gone.append((machine.name,))
+    execute_many(connection, _DELETE_MACHINE_SIGHTING, gone)
 
 
 def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
     latest: dict[str, Event] = {}
     machines: list[Row] = []
-    for item in _moves(commits):
+    for item in _items(commits):
+        if not isinstance(item, EventMoved):
+            continue
         latest[item.event.id] = item.event
         if item.what in (Move.RAISE, Move.FAIL):
             machines += [(machine, item.event.id) for machine in item.event.resources]
@@ -208,14 +231,8 @@ def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
     execute_many(connection, _EVENT_MACHINE, machines)
 
 
-def _moves(commits: Sequence[Commit]) -> Iterable[EventMoved]:
-    return (
-        item
-        for commit in commits
-        for entry in commit.entries
-        for item in entry.items
-        if isinstance(item, EventMoved)
-    )
+def _items(commits: Sequence[Commit]) -> Iterable[Change]:
+    return (item for commit in commits for entry in commit.entries for item in entry.items)
 
 
 def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
+from forewarn.support.text import unstorable
 from forewarn.support.yaml.positions import Loader, Slices, YamlError, unreadable
 
 MAX_DEPTH = 32  # of nested lists and mappings
@@ -238,6 +239,9 @@ def _text(event: Any) -> str:
     text: str = event.value
     if len(text) > MAX_TEXT:
         message = f"the value has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        raise YamlError(message, mark=event.start_mark)
+    if event.style == '"' and (character := unstorable(text)):  # others have no escapes
+        message = f"the value contains the character {character}, which cannot be stored"
         raise YamlError(message, mark=event.start_mark)
     return text
 

@@ -12,6 +12,7 @@ from forewarn.drivers.port import (
     Checked,
     Done,
     Driver,
+    Failed,
     Happened,
     NotYet,
     Observed,
@@ -24,6 +25,7 @@ from forewarn.drivers.port import (
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
+from forewarn.store.port import HistoryQuery
 from forewarn.testing import SAMPLE, RefusedError, Service
 
 
@@ -232,3 +234,17 @@ def test_what_starts_with_the_service_itself_is_carried_out_once() -> None:
         service._session.settle()
         assert [event["EventStatus"] for event in service.document("b")["Events"]] == ["Started"]
     assert next_driver.asked == ["perform 1"]
+
+
+def test_what_a_driver_says_is_stored_without_characters_that_cannot_be() -> None:
+    driver = Scripted(Failed("a\0b", "out\0", "{}"), OSError("\udcff"), check=Veto("\0"))
+    with Service(SAMPLE, driver=driver) as service:
+        with pytest.raises(RefusedError, match="\ufffd"):
+            service.schedule("Reboot", "web_0")
+        driver._check = Ok()
+        id = started(service)
+        assert "attempt 1 failed (a\ufffdb)" in says(service, id)
+        service.clock.advance("5s")
+        assert "attempt 2 failed (OSError: \ufffd)" in says(service, id)
+        records = service._session.run(service._session.node.store.history(HistoryQuery(event=id)))
+        assert "out\ufffd" in [record.output for record in records]

@@ -1,0 +1,35 @@
+"""What guests say that cannot be stored as it is."""
+
+from __future__ import annotations
+
+from forewarn.core import Refused
+from forewarn.core.refusal import Reason
+from forewarn.testing import SAMPLE, Service
+
+
+def test_a_note_is_stored_without_characters_that_cannot_be() -> None:
+    with Service(SAMPLE) as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        guests = service._session.node.guests
+        service._session.run(guests.prepare("web_0", "web", event.id, True, "dra\0ined"))
+        (ready,) = service._session.node.store.groups["web"].events[0].ready
+        assert ready.note == "dra\ufffdined"
+
+
+def test_an_id_that_cannot_be_stored_is_one_that_does_not_exist() -> None:
+    asked: list[str] = []
+    with Service(SAMPLE) as service:
+        store = service._session.node.store
+        lookup = store.ended_events
+
+        async def ended_events(ids: tuple[str, ...]) -> object:
+            asked.extend(ids)
+            return await lookup(ids)
+
+        store.ended_events = ended_events  # type: ignore[method-assign, assignment]
+        guests = service._session.node.guests
+        decision = service._session.run(guests.approve("web_0", "web", ["A\0"]))
+        assert isinstance(decision, Refused)
+        assert decision.reason is Reason.UNKNOWN
+    assert set(asked) == {"A\ufffd"}
