@@ -6,8 +6,10 @@ approval shows its effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +21,13 @@ from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.guests import Guests
 from forewarn.store import port
 from forewarn.store.port import Commit, Store, StoreFailed
+
+
+ANSWER_WITHIN = 8.0  # seconds in which a change has to be durable, if the state is a database
+
+LATE = f"the database has not confirmed a change for {ANSWER_WITHIN:g} s"
+
+T = TypeVar("T")
 
 
 class GroupNews(msgspec.Struct, frozen=True):
@@ -37,7 +46,8 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class NotDurable(Exception):
-    """The change could not be made durable, or the service cannot be reached: no effect."""
+    """The change could not be made durable, or the service cannot be reached: no effect, unless a
+    database makes it durable later. The caller may repeat it."""
 
 
 class OutcomeUnknown(NotDurable):
@@ -109,6 +119,7 @@ class LocalUpstream:
     def __init__(self, guests: Guests, store: Store) -> None:
         self._guests = guests
         self._store = store
+        self._answer_within = None if store.leadership is None else ANSWER_WITHIN
         self.record_poll = guests.poll_index.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
@@ -124,25 +135,17 @@ class LocalUpstream:
         return self._guests.writer.now()
 
     async def enable(self, group: str) -> None:
-        try:
+        with _failures():
             await self._guests.enable(group)
-        except (StoreFailed, port.OutcomeUnknown) as failure:
-            raise _not_durable(failure) from failure
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        try:
-            decision = await self._guests.approve(machine, group, ids)
-        except (StoreFailed, port.OutcomeUnknown) as failure:
-            raise _not_durable(failure) from failure
+        decision = await self._in_time(self._guests.approve(machine, group, ids))
         return not isinstance(decision, Refused)
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
-        try:
-            decision = await self._guests.prepare(machine, group, id, ready, note)
-        except (StoreFailed, port.OutcomeUnknown) as failure:
-            raise _not_durable(failure) from failure
+        decision = await self._in_time(self._guests.prepare(machine, group, id, ready, note))
         if isinstance(decision, Refused):
             if decision.reason is Reason.CONFLICT:
                 raise TooOften
@@ -157,14 +160,20 @@ class LocalUpstream:
         event = self._guests.listed(group, id)
         if event is None:
             return None
-        try:
-            refused = await self._guests.postpone(machine, event, until)
-        except (StoreFailed, port.OutcomeUnknown) as failure:
-            raise _not_durable(failure) from failure
+        refused = await self._in_time(self._guests.postpone(machine, event, until))
         if refused is not None:
             raise NotPostponed(refused.message)
         event = self._guests.listed(group, id)
         return None if event is None else event.not_before
+
+    async def _in_time(self, change: Awaitable[T]) -> T:
+        """Wait for a change, but not for ever. A commit that is under way is not affected."""
+        with _failures():
+            try:
+                async with asyncio.timeout(self._answer_within):
+                    return await change
+            except TimeoutError:
+                raise NotDurable(LATE) from None
 
     def sign_of_life(self, group: str) -> None:
         self._guests.poll_index.alive(group, self.now())
@@ -198,9 +207,15 @@ class SilentUpstream(LocalUpstream):
         del sink
 
 
-def _not_durable(failure: Exception) -> NotDurable:
-    kind = OutcomeUnknown if isinstance(failure, port.OutcomeUnknown) else NotDurable
-    return kind(str(failure))
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn failures of the store into those of the port."""
+    try:
+        yield
+    except port.OutcomeUnknown as failure:
+        raise OutcomeUnknown(str(failure)) from failure
+    except StoreFailed as failure:
+        raise NotDurable(str(failure)) from failure
 
 
 def group_news(group: Group) -> GroupNews:

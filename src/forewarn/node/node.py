@@ -284,7 +284,8 @@ class Node:
             follow_faults(self.faults, self.scheduler, catch_up)
         callers = Callers(config.identity, config.speak_as)
         served = SilentUpstream(self.guests, store) if config.workers else upstream
-        self.endpoint = MetadataApp(served, callers, config.limits)
+        held = None if store.leadership is None else store.leadership.held
+        self.endpoint = MetadataApp(served, callers, config.limits, held)
         if self.virtual_time is not None:
             self.virtual_time.catch_up.waiting = self.endpoint.extensions.waits_now
         self.delayed_answers = DelayedAnswers(self.clock, self.scheduler, self.ledger)
@@ -364,6 +365,8 @@ class Node:
         self._stack.push_async_callback(worker_socket.close)
         tasks.start(worker_socket.keep_open(), "the workers' socket")
         tasks.start(hub.watch(), "workers")
+        if self.store.leadership is not None:
+            tasks.start(hub.keep_sending_lease(self.store.leadership), "the workers' lease")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
         # The operators' socket first: if it cannot be used, no guest is answered at all.

@@ -33,6 +33,7 @@ from forewarn.store.port import (
     StoreFailed,
     Work,
 )
+from forewarn.support import guard
 from forewarn.support.logs import logger
 
 MAX_BATCH = 512  # works that are written together
@@ -52,6 +53,7 @@ class BatchingStore(Store):
         self._waiting: list[Submitted] = []
         self._worker: asyncio.Task[None] | None = None
         self._problem = ""
+        self._writing_since: float | None = None  # while a batch is being made durable
         self._on_batch: BatchListener = lambda *_: None
         self._on_unknown_outcome: OutcomeUnknownListener = lambda _: None
 
@@ -69,6 +71,10 @@ class BatchingStore(Store):
 
     def problem(self) -> str:
         return self._problem
+
+    def waited(self) -> float:
+        since = self._writing_since
+        return 0.0 if since is None else guard.monotonic() - since
 
     def skip_numbers(self, count: int) -> None:
         self._seq += count
@@ -145,9 +151,11 @@ class BatchingStore(Store):
         if commits:
             loop = asyncio.get_running_loop()
             start = loop.time()
+            self._writing_since = guard.monotonic()
             try:
                 await self._persist(commits, self._groups, overlay)
             except Exception as error:
+                self._writing_since = None
                 own = isinstance(error, StoreFailed | OutcomeUnknown)
                 failure = error if own else StoreFailed(repr(error))
                 self._problem = str(failure)
@@ -155,6 +163,7 @@ class BatchingStore(Store):
                 for result, _ in decided:
                     _fail(result, failure)
                 return
+            self._writing_since = None
             self._problem = ""
             self._on_batch(loop.time() - start, len(works), len(commits), "")
             for call in self._before_visible:

@@ -85,6 +85,11 @@ def stored_state(state: State) -> StoredState:
     return PostgresState(state)
 
 
+def has_leadership(state: State | None) -> bool:
+    """Can several processes open this state, one of which decides?"""
+    return isinstance(state, str)
+
+
 def state_name(state: State | None) -> str:
     """Return a name for the state that no other state on this machine has; empty without one."""
     if state is None:

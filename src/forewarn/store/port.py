@@ -247,6 +247,11 @@ class Leadership(ABC):
     def held(self) -> bool:
         """Return whether this process decides, by its own clock. Cheap, for use on every poll."""
 
+    @property
+    @abstractmethod
+    def until(self) -> float:
+        """When `held` becomes false, by the monotonic clock, unless the lease is renewed."""
+
     @abstractmethod
     def give_up(self, why: str) -> None:
         """Have this process stop, because it decides and cannot."""
@@ -304,6 +309,11 @@ class Store(ABC):
     @abstractmethod
     def problem(self) -> str:
         """Return why the last write failed; empty if it did not fail."""
+
+    @abstractmethod
+    def waited(self) -> float:
+        """Return for how many seconds the batch that is being written has been waiting to become
+        durable; 0 if there is none."""
 
     @abstractmethod
     def size(self) -> int:

@@ -13,12 +13,15 @@ from typing import Any
 import msgspec
 
 from forewarn.control.http import problems
-from forewarn.control.http.errors import problem_for_status
+from forewarn.control.http.errors import problem_for_status, problem_response
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.preconditions import Precondition, matching
+from forewarn.control.schema import core as s
 from forewarn.service.access import secret
+from forewarn.store.port import Store
 
 MAX_REDACTED_BODY = 1024 * 1024  # bytes of an error that are searched for secrets
+COMMIT = s.COMMIT_HEADER.lower().encode()
 ENDLESS = "endless"  # key in the state of a request: its response is a stream without an end
 
 SECURITY_HEADERS = {
@@ -40,10 +43,12 @@ def response_headers(scope: Any) -> MutableMapping[str, str]:
 class ResponseWriter:
     """Sends the ASGI messages of one response."""
 
-    def __init__(self, scope: Any, send: Any, keys: IdempotencyKeys) -> None:
-        self._scope, self._send, self._keys = scope, send, keys
+    def __init__(self, scope: Any, send: Any, keys: IdempotencyKeys, store: Store) -> None:
+        self._scope, self._send, self._keys, self._store = scope, send, keys, store
+        self._commit = store.seq
         self._start: Any = None  # held back until the body is complete
         self._body = bytearray()
+        self._begun = False  # something was sent
         self._replaced = False  # another response was sent instead
 
     async def refuse(self, status: int, detail: str, headers: dict[str, str]) -> None:
@@ -51,11 +56,18 @@ class ResponseWriter:
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send_problem(status, body, encoded)
 
+    async def replace(self, kind: problems.Kind, detail: str) -> None:
+        """Send a problem in place of a response that takes too long, unless it has begun."""
+        if not self._begun and not self._replaced:
+            self._replaced = True
+            body = msgspec.json.encode(problem_response(kind, detail).content)
+            await self._send_problem(kind.status, body)
+
     async def send(self, message: Any) -> None:
+        if self._replaced:
+            return
         if message["type"] == "http.response.start":
             await self._begin(message)
-        elif self._replaced:
-            return
         elif self._start is not None and message["type"] == "http.response.body":
             await self._collect(message)
         else:
@@ -77,9 +89,9 @@ class ResponseWriter:
             elif self._keys.has_key(self._scope):
                 self._start = start
             else:
-                await self._send(_with_security_headers(start))
+                await self._send_start(start)
             return
-        await self._send(_with_security_headers(self._with_handlers_headers(start)))
+        await self._send_start(self._with_handlers_headers(start))
 
     async def _collect(self, message: Any) -> None:
         self._body += message.get("body", b"")
@@ -94,8 +106,17 @@ class ResponseWriter:
                 start, body = _with_length(start, len(redacted)), redacted
         else:
             await self._keys.store_response(self._scope, start["status"], body)
-        await self._send(_with_security_headers(start))
+            if self._replaced:
+                return
+        await self._send_start(start)
         await self._send({**message, "body": body})
+
+    async def _send_start(self, start: Any) -> None:
+        self._begun = True
+        # What is read may be older than a commit that was made meanwhile, and no older than this.
+        commit = self._commit if self._scope["method"] == "GET" else self._store.seq
+        headers = [*start["headers"], (COMMIT, str(commit).encode())]
+        await self._send(_with_security_headers({**start, "headers": headers}))
 
     def _with_handlers_headers(self, start: Any) -> Any:
         added = {k.lower().encode(): v.encode() for k, v in response_headers(self._scope).items()}
@@ -115,7 +136,7 @@ class ResponseWriter:
         self._replaced = True
         headers = [(k, v) for k, v in start["headers"] if not k.lower().startswith(b"content-")]
         start = {**start, "status": 304, "headers": headers}
-        await self._send(_with_security_headers(start))
+        await self._send_start(start)
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_problem(
@@ -127,7 +148,7 @@ class ResponseWriter:
             *(headers or []),
         ]
         start = {"type": "http.response.start", "status": status, "headers": all_headers}
-        await self._send(_with_security_headers(start))
+        await self._send_start(start)
         await self._send({"type": "http.response.body", "body": body})
 
 

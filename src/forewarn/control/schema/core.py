@@ -11,6 +11,7 @@ from forewarn.control.schema import types as w
 from forewarn.control.schema.types import doc
 
 # Header of every response of a service with a virtual clock or a speed: its ClockHeader as JSON.
+COMMIT_HEADER = "Forewarn-Commit"  # the commit that a response is about: everything until then
 LEADER_HEADER = "Forewarn-Leader"  # on a refusal: URL of the control node that decides
 CLOCK_HEADER = "Forewarn-Clock"
 BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSON

@@ -8,6 +8,7 @@ ASGI, for `Front`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.documents import CLOSE, UNCHANGED, GroupDocuments, RenderedDocument
@@ -16,8 +17,10 @@ from forewarn.metadata.endpoint.fair_queue import FairQueue
 from forewarn.metadata.endpoint.limits import BufferLimits, ConnectionLimits, Limits, RateLimits
 from forewarn.metadata.endpoint.metrics import ROWS, EndpointCounts
 from forewarn.metadata.endpoint.reply import (
+    BODY,
     CONNECTION_CLOSE,
     CUT,
+    GONE,
     Gone,
     Receive,
     Reply,
@@ -37,6 +40,7 @@ from forewarn.wire.instance import InstanceBody, NeedsText, NoSuchElement, answe
 from forewarn.wire.versions import Version
 
 READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the slow path
+LEASE_CHECK = 0.05  # seconds between two checks whether a lease that has run out was renewed
 
 log = logger("forewarn")
 
@@ -58,8 +62,19 @@ class KnownPoll:
 class MetadataApp:
     """The application, and the owner of what connections share: callers, limits and counts."""
 
-    def __init__(self, upstream: Upstream, callers: Callers, limits: Limits) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        callers: Callers,
+        limits: Limits,
+        held: Callable[[], bool] | None = None,
+    ) -> None:
+        """`held` returns whether this service has the lease on its state, without which it must not
+        answer; None: there is no such lease."""
         self._upstream = upstream
+        self.held = held
+        if held is not None:
+            self.answer_poll = self._answer_poll_if_held  # type: ignore[method-assign]
         self.callers = callers
         self.limits = limits
         self.headers = ResponseHeaders()
@@ -126,28 +141,56 @@ class MetadataApp:
             answer.lines, answer.opening = headers.lines, answer.before + headers.lines
         return answer.opening + last_digits + answer.after
 
+    def _answer_poll_if_held(self, known_poll: KnownPoll, address: str) -> bytes | None:
+        assert self.held is not None
+        return MetadataApp.answer_poll(self, known_poll, address) if self.held() else None
+
     def refusal(self, problem: Problem) -> bytes:
         return self.headers.refusal(problem, self.now().at)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            reply = await self._reply(scope, receive)
-        except Gone:
+        reply = await self._checked_reply(scope, receive)
+        if reply is None:
             return
-        except NotDurable as failure:
-            if times := self._failures.record():
-                log.error("a request could not be carried out", why=str(failure), times=times)
-            if isinstance(failure, OutcomeUnknown) and scope["method"] != "GET":
-                scope[CUT](False)  # a 500 would mean that nothing has happened
-                return
-            reply = refused(errors.NOT_CARRIED_OUT)
-        except asyncio.CancelledError:  # the service stops while the request waits
-            reply = refused(errors.STOPPING)
         if reply.status >= 400:
             self.counts.refused[reply.status] += 1
         headers = self.head(reply)
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
+
+    async def _checked_reply(self, scope: Scope, receive: Receive) -> Reply | None:
+        """Return the answer, or None if there must be none. Without the lease, requests wait until
+        it is there again; what was to be shown before is then outdated."""
+        held = self.held
+        try:
+            if held is None:
+                return await self._reply_or_refusal(scope, receive)
+            while True:
+                await _wait_for_lease(held, scope)
+                reply = await self._reply_or_refusal(scope, receive)
+                if reply is None or held():
+                    return reply
+                if scope["method"] != "GET":
+                    await _wait_for_lease(held, scope)
+                    return reply
+        except Gone:
+            return None
+        except asyncio.CancelledError:  # the service stops while the request waits
+            if held is None or held():
+                return refused(errors.STOPPING)
+            scope[CUT](False)
+            return None
+
+    async def _reply_or_refusal(self, scope: Scope, receive: Receive) -> Reply | None:
+        try:
+            return await self._reply(scope, receive)
+        except NotDurable as failure:
+            if times := self._failures.record():
+                log.error("a request could not be carried out", why=str(failure), times=times)
+            if isinstance(failure, OutcomeUnknown) and scope["method"] != "GET":
+                scope[CUT](False)  # a 500 would mean that nothing has happened
+                return None
+            return refused(errors.NOT_CARRIED_OUT)
 
     def head(self, reply: Reply) -> list[tuple[bytes, bytes]]:
         head = [*reply.headers, *self.headers.headers(self.now().at)]
@@ -266,6 +309,9 @@ class MetadataApp:
 
         The sweep wakes `receive` with an empty message when the caller is too slow.
         """
+        if BODY in scope:
+            known: bytes = scope[BODY]
+            return known
         too_late = guard.monotonic() + self.limits.body_timeout
         for name, value in scope["headers"]:
             if name == b"content-length" and int(value) > self.limits.max_body:
@@ -281,7 +327,16 @@ class MetadataApp:
                 self.counts.hit("max_body", caller.name)
                 return errors.TOO_LARGE
             if not message.get("more_body", False):
+                scope[BODY] = bytes(body)
                 return bytes(body)
             if guard.monotonic() > too_late:
                 self.counts.hit("body_timeout", caller.name)
                 return errors.TOO_SLOW
+
+
+async def _wait_for_lease(held: Callable[[], bool], scope: Scope) -> None:
+    """Wait until the service has its lease. Raises Gone if the caller does not wait that long."""
+    while not held():
+        await guard.pause(LEASE_CHECK)
+        if GONE in scope:
+            raise Gone

@@ -16,6 +16,8 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CONNECTION_CLOSE = (("Connection", "close"),)
 HALF_CLOSED = "forewarn.half_closed"  # in the scope: the caller will send no more
+BODY = "forewarn.body"  # in the scope: the body, once it was read
+GONE = "forewarn.gone"  # in the scope: the caller has closed the connection
 CUT = "forewarn.cut"  # in the scope: `cut(hard)` closes the connection in the middle of an answer
 FAULT = "forewarn.fault"  # in the scope: the kind of fault that was injected into the answer
 IN_PROCESS = "forewarn.in_process"  # in the scope: there is no socket that could be closed

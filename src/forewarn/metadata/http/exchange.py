@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from forewarn.metadata.endpoint.reply import CUT, HALF_CLOSED, Scope
+from forewarn.metadata.endpoint.reply import CUT, GONE, HALF_CLOSED, Scope
 from forewarn.metadata.http.request_parser import Request
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -75,6 +75,7 @@ class Exchange:
 
     def disconnect(self) -> None:
         self.disconnected = True
+        self.scope[GONE] = True
         self.wake()
 
     async def run(self, app: Any) -> None:

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
-from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.app import LEASE_CHECK, MetadataApp
 from forewarn.metadata.endpoint.limits import OPEN_FILES, ConnectionAdmission, Limits, share_of
 from forewarn.metadata.http.known_polls import ALLOWED, MAX_POLL_BYTES, known, learn
 from forewarn.metadata.http.protocol import (
@@ -111,7 +111,7 @@ class Front:
         self._listeners: dict[int, socket.socket] = {}
         for listener in listeners:
             self.listen(listener)
-        self._loop.add_reader(self._epoll.fileno(), self._ready)
+        self._begin_reading()
         server_connections.add(self)
 
     def listen(self, listener: socket.socket) -> None:
@@ -192,6 +192,28 @@ class Front:
         """Read the time, for everything that is answered in this batch."""
         self._app.refresh()
         self._at = guard.monotonic()
+
+    def _begin_reading(self) -> None:
+        ready = self._ready if self._app.held is None else self._ready_if_held
+        self._loop.add_reader(self._epoll.fileno(), ready)
+
+    def _ready_if_held(self) -> None:
+        """Leave everything in the kernel while this process must not answer."""
+        assert self._app.held is not None
+        if self._app.held():
+            self._ready()
+        else:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._loop.call_later(LEASE_CHECK, self._read_if_held)
+
+    def _read_if_held(self) -> None:
+        assert self._app.held is not None
+        if self._epoll.closed:
+            return
+        if self._app.held():
+            self._begin_reading()
+        else:
+            self._loop.call_later(LEASE_CHECK, self._read_if_held)
 
     def _ready(self) -> None:
         """Serve every connection that is ready, when the event loop calls. A known poll on one
@@ -345,8 +367,10 @@ class Front:
         """Send a refusal and close slowly: closing at once might reset the connection before the
         caller has read the answer."""
         sock = connection.sock
-        _sent(sock, answer)
-        if self._draining or not self._connection_limits.refuse(caller):
+        held = self._app.held is None or self._app.held()
+        if held:
+            _sent(sock, answer)
+        if self._draining or not held or not self._connection_limits.refuse(caller):
             sock.close()
             return
         with contextlib.suppress(OSError):

@@ -484,5 +484,15 @@ def protocol(
     class Bound(MetadataProtocol):
         endpoint = app
 
+    class BoundToLease(Bound):
+        """Writes nothing without the lease, whatever has to be answered."""
+
+        def write(self, data: bytes) -> None:
+            assert app.held is not None
+            if app.held():
+                super().write(data)
+            else:
+                self.transport.abort()
+
     Bound.lingers = staticmethod(lingers)
-    return Bound
+    return Bound if app.held is None else BoundToLease

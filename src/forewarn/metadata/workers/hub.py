@@ -28,6 +28,7 @@ from forewarn.metadata.workers.messages import (
     Goodbye,
     Held,
     Hello,
+    LeaseIs,
     MessageStream,
     News,
     Pulse,
@@ -43,13 +44,14 @@ from forewarn.metadata.workers.messages import (
 from forewarn.metadata.workers.metrics import WorkerMetrics, worker_samples
 from forewarn.service.engine.clock import STALL, Clock
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
-from forewarn.store.port import Commit, Store
+from forewarn.store.port import Commit, Leadership, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
 RECONNECT_PATIENCE = 3.0  # seconds to wait for a worker that may be serving, but is not connected
 CONFIRM_TIMEOUT = 5.0  # seconds in which a worker has to confirm a change; otherwise it is killed
 WATCH_EVERY = 1.0  # seconds between two checks whether all workers serve
+LEASE_EVERY = 0.25  # seconds between two messages about the lease; the shortest lease is 2 s
 NOT_SERVING_AFTER = (
     3.0  # seconds without a message, which it sends every second, until it counts as not serving
 )
@@ -145,6 +147,16 @@ class Hub:
         for member in list(self._members.values()):
             if member.joined:
                 self._send(member, time)
+
+    async def keep_sending_lease(self, leadership: Leadership) -> None:
+        """Send regularly to the workers until when this process has the lease: they must not answer
+        without it. Only those that have joined know the state that goes with it."""
+        while True:
+            lease = frame(LeaseIs(leadership.until))
+            for member in list(self._members.values()):
+                if member.joined:
+                    self._send(member, lease)
+            await guard.pause(LEASE_EVERY)
 
     def _kill_silent(self, now: float) -> float | None:
         """Kill workers that have been silent for too long; return since when the first of the

@@ -18,7 +18,7 @@ from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -96,6 +96,13 @@ class TimeIs(msgspec.Struct, frozen=True, tag="time"):
     """The service's time. Workers do not read the wall clock."""
 
     at: Time
+
+
+class LeaseIs(msgspec.Struct, frozen=True, tag="lease"):
+    """Until when control has the lease on the state, by the monotonic clock of this machine. Sent
+    only if there are such leases: a worker must not answer without one."""
+
+    until: float
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -190,7 +197,16 @@ class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
 
 
 ToWorker: TypeAlias = (
-    Welcome | Unwelcome | SnapshotPart | SnapshotEnd | News | Shown | TimeIs | Answer | Goodbye
+    Welcome
+    | Unwelcome
+    | SnapshotPart
+    | SnapshotEnd
+    | News
+    | Shown
+    | TimeIs
+    | LeaseIs
+    | Answer
+    | Goodbye
 )
 ToControl: TypeAlias = (
     Hello | Held | Enable | Approve | Prepare | AskPrepared | Postpone | Report | Pulse

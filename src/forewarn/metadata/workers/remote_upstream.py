@@ -35,6 +35,7 @@ from forewarn.metadata.workers.messages import (
     Goodbye,
     Held,
     Hello,
+    LeaseIs,
     MessageStream,
     News,
     Postpone,
@@ -105,6 +106,7 @@ class RemoteUpstream:
         self._calls = 0
         self._goodbye = False  # did control announce that it stops?
         self._seq = 0
+        self._lease_until = 0.0  # by the monotonic clock
         self._poll_report = PollReport()
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life
@@ -118,6 +120,10 @@ class RemoteUpstream:
 
     def now(self) -> Now:
         return self._clock.now(self._rules)
+
+    def held(self) -> bool:
+        """Return whether control has the lease on the state, as far as it has told us."""
+        return guard.monotonic() < self._lease_until
 
     async def enable(self, group: str) -> None:
         changing = self._staged.changing(group)
@@ -264,6 +270,8 @@ class RemoteUpstream:
                         await self._show(message, stream)
                     case TimeIs(at=at):
                         self._set_time(at)
+                    case LeaseIs(until=until):
+                        self._lease_until = until
                     case SnapshotPart(groups=groups):
                         staged.add_snapshot(groups)
                     case SnapshotEnd(seq=seq):

@@ -21,7 +21,7 @@ from forewarn.node.processes.unix_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.telemetry.event_trace import FileEventTrace
-from forewarn.store.engines import state_name
+from forewarn.store.engines import has_leadership, state_name
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -45,7 +45,8 @@ class Worker:
         dial = make_dial(config.upstream, mark)
         self.upstream = RemoteUpstream(dial, number, FollowedClock(), state_name(config.state))
         callers = Callers(config.identity, config.speak_as)
-        self.endpoint = MetadataApp(self.upstream, callers, config.limits)
+        held = self.upstream.held if has_leadership(config.state) else None
+        self.endpoint = MetadataApp(self.upstream, callers, config.limits, held)
         self._callers = callers
         self.front: Front | None = None
         self.outlived = True  # another process will answer on these sockets after this one

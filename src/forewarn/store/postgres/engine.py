@@ -247,6 +247,10 @@ class PostgresLeadership(Leadership):
         raise NotImplementedError
 
     @property
+    def until(self) -> float:
+        return self._lease.until
+
+    @property
     def term(self) -> int:
         return self._lease.term
 

@@ -72,9 +72,9 @@ class Lease:
         return guard.monotonic() < self._until
 
     @property
-    def left(self) -> float:
-        """Seconds until the lease runs out."""
-        return self._until - guard.monotonic()
+    def until(self) -> float:
+        """When the lease runs out, by the monotonic clock."""
+        return self._until
 
     def claim(self, connection: psycopg.Connection[Any]) -> bool:
         """Begin a new term, unless somebody else has a lease. What is in the log must be read

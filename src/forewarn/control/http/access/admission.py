@@ -17,15 +17,17 @@ from forewarn.control.http.access.authorization import TokenEnded
 from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.idempotency import IdempotencyKeys
-from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
+from forewarn.control.http.problems import BY_NAME, CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
 from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable
 from forewarn.service.access.oidc import Identity, NoAccess, TokenRefused
+from forewarn.support import guard
 from forewarn.support.logs import logger
 
 WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+STORE_PATIENCE = 15.0  # seconds that a change may wait for a database before its caller is refused
 BODY_TYPES = frozenset(
     {
         "application/json",
@@ -67,12 +69,13 @@ class Admission:
         self._context = context
         self._keys = IdempotencyKeys(context)
         self._attempts = TokenAttempts()
+        self._watchers = guard.Tasks()  # each ends with its request
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        response = ResponseWriter(scope, send, self._keys)
+        response = ResponseWriter(scope, send, self._keys, self._context.store)
         try:
             await self._admit(scope)
         except Refusal as refusal:
@@ -81,6 +84,9 @@ class Admission:
         if scope["method"] == "HEAD" and scope["path"] in HEAD_PATHS:
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         scope["state"]["keys"] = self._keys
+        watcher = None
+        if self._context.store.leadership is not None and scope["method"] in WRITE_METHODS:
+            watcher = self._watchers.start(self._watch_store(response), "watching the store")
         try:
             await self._app(scope, receive, response.send)
         except Exception as error:
@@ -89,7 +95,21 @@ class Admission:
             # The server closes the connection.
             log.warning("a response was aborted", why=str(ended))
         finally:
+            if watcher is not None:
+                watcher.cancel()
             self._keys.release(scope)
+
+    async def _watch_store(self, response: ResponseWriter) -> None:
+        """Refuse a change whose commit hangs. It goes on, and so does the use of its key: whoever
+        repeats it learns what became of it."""
+        store, began = self._context.store, guard.monotonic()
+        while (waited := min(store.waited(), guard.monotonic() - began)) < STORE_PATIENCE:
+            await guard.pause(STORE_PATIENCE - waited)
+        await response.replace(
+            BY_NAME["unavailable"],
+            f"the database has not confirmed a commit for {STORE_PATIENCE:g} s, so it is not known"
+            " whether the change happens; repeat the request with the same Idempotency-Key",
+        )
 
     async def _admit(self, scope: Any) -> None:
         headers: Headers = {}

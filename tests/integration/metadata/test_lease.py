@@ -1,0 +1,135 @@
+"""Guests' requests at a control node whose lease has run out: they wait until it is renewed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from forewarn.core import EventType, Refused
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node import Node
+from forewarn.node.config import Address
+from forewarn.node.listening.sockets import open_socket
+from forewarn.node.processes.worker import Worker
+from forewarn.wire.extensions import WAIT
+from helpers.control_nodes import ControlNodes, new_state, until
+from helpers.endpoint import METADATA, NEWEST, approval, events
+from helpers.polls import GET, ODD, send_poll
+from helpers.raw_http import Place, RawConnection, request
+
+ONE_CONNECTION = Limits(max_connections_per_machine=1)
+
+
+@pytest.fixture
+def nodes() -> Iterator[ControlNodes]:
+    with ControlNodes(new_state()) as nodes:
+        yield nodes
+
+
+def place_of(node: Node) -> Place:
+    parts = urlsplit(node.metadata_url)
+    return parts.hostname or "", parts.port or 0
+
+
+def enable(place: Place) -> None:
+    with RawConnection(place) as first:
+        assert send_poll(first).status == 200
+
+
+def reboot(nodes: ControlNodes, node: Node) -> str:
+    schedule = node.platform.schedule(type=EventType.REBOOT, machines=("web-0",), by="test")
+    outcome = nodes.run(schedule)
+    assert not isinstance(outcome, Refused)
+    return outcome.event.id
+
+
+@pytest.mark.parametrize("front", [True, False])
+def test_requests_after_the_end_of_the_lease_wait_and_see_what_was_committed_meanwhile(
+    nodes: ControlNodes, front: bool
+) -> None:
+    node = nodes.start_leader(front=front)
+    place = place_of(node)
+    enable(place)
+    with contextlib.ExitStack() as stack:
+        kept, slow, post, new, gone, empty = (
+            stack.enter_context(RawConnection(place)) for _ in range(6)
+        )
+        for connection in (kept, slow, post):
+            assert send_poll(connection, ODD if connection is slow else GET).status == 200
+        seen = reboot(nodes, node)
+        with nodes.without_lease(node):
+            kept.send(GET)
+            slow.send(ODD)
+            post.send(request("POST", events(NEWEST), METADATA, body=approval(seen)))
+            new.send(GET)
+            gone.send(GET)
+            gone.close()
+            empty.send(b"not HTTP\r\n\r\n")
+            unseen = reboot(nodes, node)
+            for connection in (kept, slow, post, new):
+                assert connection.silent()
+        for connection in (kept, slow, new):
+            assert unseen in connection.answer().text
+        assert post.answer().status == 200
+
+
+def test_a_wait_that_ends_without_the_lease_is_answered_with_the_newest_document(
+    nodes: ControlNodes,
+) -> None:
+    node = nodes.start_leader()
+    enable(place_of(node))
+    with RawConnection(place_of(node)) as waiting:
+        tag = send_poll(waiting).header("etag")
+        target = f"{WAIT}?api-version={NEWEST}&timeout=60"
+        waiting.send(request("GET", target, METADATA, f"If-None-Match: {tag}"))
+        until(lambda: len(node.endpoint.extensions.waits) == 1)
+        with nodes.without_lease(node):
+            first = reboot(nodes, node)
+            until(lambda: len(node.endpoint.extensions.waits) == 0)
+            second = reboot(nodes, node)
+            assert waiting.silent()
+        answer = waiting.answer()
+        assert first in answer.text
+        assert second in answer.text
+
+
+def test_a_refusal_is_not_sent_without_the_lease(nodes: ControlNodes) -> None:
+    node = nodes.start_leader(limits=ONE_CONNECTION, front=False)
+    place = place_of(node)
+    enable(place)
+    until(lambda: node.endpoint.connections.total == 0)
+    with RawConnection(place) as only:
+        assert send_poll(only).status == 200
+        with nodes.without_lease(node), RawConnection(place) as another:
+            with contextlib.suppress(ConnectionResetError):
+                assert another.over() == b""
+
+
+def test_workers_answer_while_control_has_the_lease(nodes: ControlNodes, tmp_path: Path) -> None:
+    node = nodes.start_leader(workers=1, upstream=tmp_path / "upstream")
+
+    async def start() -> tuple[Worker, Place]:
+        listener = open_socket(Address("127.0.0.1", 0))
+        worker = Worker(node.config, 0, [listener])
+        await nodes._stack.enter_async_context(worker)
+        return worker, listener.getsockname()
+
+    worker, place = nodes.run(start())
+    until(worker.upstream.held)
+    enable(place)
+    with RawConnection(place) as kept, RawConnection(place) as slow:
+        assert send_poll(kept).status == 200
+        assert send_poll(slow, ODD).status == 200
+        with nodes.without_lease(node):
+            until(lambda: not worker.upstream.held())
+            kept.send(GET)
+            slow.send(ODD)
+            unseen = reboot(nodes, node)
+            assert kept.silent()
+            assert slow.silent()
+        assert unseen in kept.answer().text
+        assert unseen in slow.answer().text
