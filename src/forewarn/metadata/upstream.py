@@ -22,7 +22,6 @@ from forewarn.service.platform.guests import Guests
 from forewarn.store import port
 from forewarn.store.port import Commit, Store, StoreFailed
 
-
 ANSWER_WITHIN = 8.0  # seconds in which a change has to be durable, if the state is a database
 
 LATE = f"the database has not confirmed a change for {ANSWER_WITHIN:g} s"

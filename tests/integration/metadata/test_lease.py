@@ -11,6 +11,7 @@ import pytest
 
 from forewarn.core import EventType, Refused
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.workers import hub
 from forewarn.node import Node
 from forewarn.node.config import Address
 from forewarn.node.listening.sockets import open_socket
@@ -104,12 +105,18 @@ def test_a_refusal_is_not_sent_without_the_lease(nodes: ControlNodes) -> None:
     until(lambda: node.endpoint.connections.total == 0)
     with RawConnection(place) as only:
         assert send_poll(only).status == 200
-        with nodes.without_lease(node), RawConnection(place) as another:
-            with contextlib.suppress(ConnectionResetError):
-                assert another.over() == b""
+        with (
+            nodes.without_lease(node),
+            RawConnection(place) as another,
+            contextlib.suppress(ConnectionResetError),
+        ):
+            assert another.over() == b""
 
 
-def test_workers_answer_while_control_has_the_lease(nodes: ControlNodes, tmp_path: Path) -> None:
+def test_workers_answer_while_control_has_the_lease(
+    nodes: ControlNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "RECONNECT_PATIENCE", 0.0)  # no earlier control had workers
     node = nodes.start_leader(workers=1, upstream=tmp_path / "upstream")
 
     async def start() -> tuple[Worker, Place]:

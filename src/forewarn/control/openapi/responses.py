@@ -17,7 +17,7 @@ from forewarn.control.http.access.authorization import role_for
 from forewarn.control.http.idempotency import REPLAYED
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
-from forewarn.control.schema.core import CLOCK_HEADER
+from forewarn.control.schema.core import CLOCK_HEADER, COMMIT_HEADER
 
 PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)
@@ -45,6 +45,11 @@ CLOCK = {
     " with `now`, `virtual` and `speed`.",
     "schema": {"type": "string"},
 }
+COMMIT = {
+    "description": "Number of a commit: the response contains everything up to it, and may contain"
+    " more.",
+    "schema": {"type": "integer", "minimum": 0},
+}
 REPLAY = {
     "description": "Present if a request with the same key was carried out before; this is its"
     " response.",
@@ -55,7 +60,7 @@ REPLAY = {
 def responses(
     handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any], has_body: bool
 ) -> dict[str, Any]:
-    headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID}
+    headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID, COMMIT_HEADER: COMMIT}
     if not operation.public:
         headers[CLOCK_HEADER] = CLOCK
     if operation.tagged:
@@ -113,7 +118,7 @@ def _problem_statuses(handler: HTTPRouteHandler, operation: Operation, has_body:
 
 
 def problem_response(kind: Kind) -> dict[str, Any]:
-    headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID}
+    headers: dict[str, Any] = {"X-Request-Id": REQUEST_ID, COMMIT_HEADER: COMMIT}
     if kind.status == 401:
         headers["WWW-Authenticate"] = {"schema": {"type": "string"}, "required": True}
     if kind.status == 429:

@@ -10,9 +10,9 @@ import msgspec
 from forewarn.control.schema import types as w
 from forewarn.control.schema.types import doc
 
-# Header of every response of a service with a virtual clock or a speed: its ClockHeader as JSON.
-COMMIT_HEADER = "Forewarn-Commit"  # the commit that a response is about: everything until then
+COMMIT_HEADER = "Forewarn-Commit"  # of every response: it contains everything up to this commit
 LEADER_HEADER = "Forewarn-Leader"  # on a refusal: URL of the control node that decides
+# Header of every response of a service with a virtual clock or a speed: its ClockHeader as JSON.
 CLOCK_HEADER = "Forewarn-Clock"
 BACKUP_HEADER = "Forewarn-Copy"  # header of a backup: its BackupContents as JSON
 SQLITE = "application/vnd.sqlite3"
