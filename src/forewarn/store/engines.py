@@ -66,6 +66,7 @@ def store_for(
         from forewarn.store.sqlite.engine import SqliteStore
 
         return SqliteStore(state, migrate=migrate)
+    extras.need("server", _POSTGRES)
     extras.need("postgres", _POSTGRES)
     from forewarn.store.postgres.engine import PostgresStore
 

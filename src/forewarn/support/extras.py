@@ -28,7 +28,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
         "uvicorn",
         "yaml",
     ),
-    "postgres": ("psycopg", "sqlalchemy"),
+    "postgres": ("psycopg",),
 }
 
 

@@ -74,7 +74,8 @@ def test_the_source_distribution_gives_the_same_wheel(
     wheel: Path, sdist: Path, tmp_path: Path
 ) -> None:
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # of Python 3.11.4
+        archive.extractall(tmp_path)
     (source,) = tmp_path.iterdir()
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],

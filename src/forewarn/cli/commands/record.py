@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from forewarn.support.text import counted, parse_duration
 from forewarn.wire.versions import BY_NAME, NEWEST
 
 if TYPE_CHECKING:
+    from forewarn.support.signal_flag import SignalFlag
     from forewarn.testing.recording.reader import Recording
     from forewarn.testing.recording.recorder import Ending, Recorder
 
@@ -129,10 +129,12 @@ def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
 
 
 @contextmanager
-def _stop_on_signal(recorder: Recorder) -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets. They interrupt waiting for a response, but not
-    the writing of a line."""
-    stop = threading.Event()
+def _stop_on_signal(recorder: Recorder) -> Iterator[SignalFlag]:
+    """Yield a flag that Ctrl-C or SIGTERM sets. They interrupt waiting for a response, but not the
+    writing of a line."""
+    from forewarn.support.signal_flag import SignalFlag
+
+    stop = SignalFlag()
 
     def handle(*_: object) -> None:
         stop.set()
@@ -146,6 +148,7 @@ def _stop_on_signal(recorder: Recorder) -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        stop.close()
 
 
 def from_(
