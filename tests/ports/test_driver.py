@@ -1,4 +1,4 @@
-"""What a driver promises, whichever it is: the simulated one with both kinds of world, and an
+"""What a driver promises, whichever it is: the simulated one with each kind of world, and an
 operator's program that pretends likewise. What is particular to one comes at the end, or in a
 file of its own."""
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 
 from forewarn.core import EventType, Source
@@ -32,8 +33,13 @@ from forewarn.drivers.simulated import (
     KEPT_IMPACTS,
     FileImpactJournal,
     ImpactJournal,
+    LateCall,
+    SharedImpactJournal,
     SimulatedDriver,
 )
+from forewarn.store.postgres import database
+from forewarn.store.postgres.impacts import Impacts
+from helpers import postgres
 from helpers.paths import HELPERS
 
 START = 1_800_000_000 * SECOND
@@ -47,6 +53,12 @@ class Place:
         self._kind = kind
         self._file = directory / "impacts"
         self._world: ImpactJournal | None = None
+        self._url = ""
+        self._shared: list[Impacts] = []
+        if kind == "postgres":
+            postgres.needed()
+            self._url = postgres.shared_server().new_state()
+            database.prepare(self._url)
 
     def driver(self) -> Driver:
         """Another each time, with the same past: as after a crash."""
@@ -55,28 +67,41 @@ class Place:
             return CommandDriver(Program(words=words), self._file.with_name("papers"))
         if self._kind == "file" and self._world is not None:
             self._world.close()
-        if self._kind == "file" or self._world is None:
-            self._world = FileImpactJournal(self._file) if self._kind == "file" else ImpactJournal()
+        if self._kind == "postgres":
+            self._shared.append(Impacts(self._url))  # another control node
+            self._world = SharedImpactJournal(self._shared[-1])
+        elif self._kind == "file":
+            self._world = FileImpactJournal(self._file)
+        elif self._world is None:
+            self._world = ImpactJournal()
         return SimulatedDriver(self._world, lambda duration: duration)
 
     def impacts(self) -> int:
         if self._kind == "memory":
             return int(self._world is not None and self._world.impact("E") is not None)
+        if self._kind == "postgres":
+            with psycopg.connect(self._url) as connection:
+                rows = connection.execute("SELECT 1 FROM impacts WHERE impact IS NOT NULL")
+                return len(rows.fetchall())
         return len(self._file.read_text().splitlines()) if self._file.exists() else 0
 
     def close(self) -> None:
-        if self._world is not None:
+        for shared in self._shared:
+            shared.close()
+        if self._world is not None and not self._shared:
             self._world.close()
 
 
-@pytest.fixture(params=["memory", "file", "program"])
+@pytest.fixture(params=["memory", "file", "postgres", "program"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     place = Place(request.param, tmp_path)
     yield place
     place.close()
 
 
-def task(type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1) -> Task:
+def task(
+    type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1, fence: int = 0
+) -> Task:
     return Task(
         event="E",
         group="web",
@@ -85,6 +110,7 @@ def task(type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1
         machines=(TaskMachine("web_0", "a"),),
         hosts=("a", "b"),
         attempt=attempt,
+        fence=fence or attempt,
         started_at=START,
         now=START + after,
     )
@@ -132,6 +158,23 @@ def test_it_knows_whether_it_happened(place: Place) -> None:
         await driver.perform(task())
         assert await place.driver().observe(task(after=MINUTE)) == NotYet()
         assert isinstance(await driver.observe(task(after=10 * MINUTE)), Happened)
+        assert place.impacts() == 1
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("place", ["memory", "file", "postgres"], indirect=True)
+def test_simulated_machines_refuse_a_call_that_is_late(place: Place) -> None:
+    async def body() -> None:
+        driver = place.driver()
+        assert await driver.observe(task(fence=7)) == NotYet()
+        with pytest.raises(LateCall, match="number 6, and one with 7 came before"):
+            await driver.perform(task(fence=6))
+        assert place.impacts() == 0
+        await driver.perform(task(fence=7))
+        await driver.perform(task(fence=9))
+        with pytest.raises(LateCall, match="one with 9"):
+            await driver.observe(task(fence=8, after=10 * MINUTE))
         assert place.impacts() == 1
 
     asyncio.run(body())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,7 @@ __all__ = [
     "Ok",
     "Part",
     "Performed",
+    "SharedImpacts",
     "Task",
     "TaskMachine",
     "Unknown",
@@ -81,6 +82,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     rollout: str = ""  # id of the rollout that it is a step of, if any
     step: str = ""  # the name of that step, unique in the rollout
     attempt: int = 0
+    # Grows with every attempt, whichever process makes it: whoever acts can refuse a lower one
+    # than the highest that it has seen. 0 for a check.
+    fence: int = 0
     started_at: Time | None = None
     now: Time
 
@@ -146,6 +150,20 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return 0
 
 
+class SharedImpacts(Protocol):
+    """What was done to simulated machines, as JSON, for all control nodes. Its methods block."""
+
+    def touch(self, event: str, fence: int, impact: str | None = None) -> tuple[int, bool]:
+        """Return the highest fence number with which an event was touched, this one included, and
+        whether it has an impact. Without one, it has this one from now on. If the number is higher
+        than this one, nothing was changed."""
+
+    def finish(self, event: str, fence: int) -> None:
+        """Note that the impact of an event need not be kept for much longer."""
+
+    def close(self) -> None: ...
+
+
 class DriverContext(msgspec.Struct, frozen=True):
     """What a driver gets from the service that it works for."""
 
@@ -154,6 +172,8 @@ class DriverContext(msgspec.Struct, frozen=True):
     file: Callable[[str], Path | None] = lambda _: None
     paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
     on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
+    # Returns where a simulation keeps what it has done; None: in a file.
+    shared_impacts: Callable[[], SharedImpacts | None] = lambda: None
 
 
 class Driver(ABC):

@@ -2,11 +2,15 @@
 
 An `ImpactJournal` is kept in memory, or in a file that outlives the process, so that `observe`
 knows after a crash whether an event was carried out. Its lines are trace lines, which the
-judge can read.
+judge can read. Several control nodes share one, which is kept with the state.
+
+As a real target should, it refuses calls of a deposed leader that arrive late: those with a lower
+fence number than the highest that it has seen for the event.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -31,6 +35,7 @@ from forewarn.drivers.port import (
     Observed,
     Ok,
     Performed,
+    SharedImpacts,
     Task,
     Unknown,
     Veto,
@@ -52,12 +57,42 @@ USERS = Profile(10 * MINUTE)
 DELETION = Profile(30 * SECOND)
 
 
+class LateCall(Exception):
+    """A call was refused, because one with a higher fence number came before it."""
+
+    def __init__(self, event: str, fence: int, highest: int) -> None:
+        super().__init__(
+            f"the call for event {event} has the fence number {fence}, and one with {highest} came"
+            " before it"
+        )
+
+
 class ImpactJournal:
-    """What has been done to simulated machines, by event."""
+    """What has been done to simulated machines, by event. `record` and `has_happened` raise
+    LateCall."""
 
     def __init__(self) -> None:
         self._impacts: dict[str, Impact] = {}
+        self._fences: dict[str, int] = {}  # the highest by event
         self._finished: dict[str, None] = {}  # events that need not be remembered, oldest first
+
+    async def has_happened(self, event: str, fence: int) -> bool:
+        self._admit(event, fence)
+        return self.impact(event) is not None
+
+    async def record(self, impact: Impact, fence: int) -> bool:
+        """Add an impact, unless its event has one; return whether it was added."""
+        self._admit(impact.event, fence)
+        if self.impact(impact.event) is not None:
+            return False
+        self.add(impact)
+        return True
+
+    def _admit(self, event: str, fence: int) -> None:
+        highest = self._fences.get(event, 0)
+        if fence < highest:
+            raise LateCall(event, fence, highest)
+        self._fences[event] = fence
 
     def impact(self, event: str) -> Impact | None:
         return self._impacts.get(event)
@@ -65,13 +100,15 @@ class ImpactJournal:
     def add(self, impact: Impact) -> None:
         self._impacts[impact.event] = impact
 
-    def finish(self, event: str) -> None:
+    async def finish(self, event: str, fence: int) -> None:
         """Mark an event as one that need not be remembered any longer."""
+        del fence
         self._finished[event] = None
         if len(self._finished) > KEPT_IMPACTS:
             oldest = next(iter(self._finished))
             del self._finished[oldest]
             self._impacts.pop(oldest, None)
+            self._fences.pop(oldest, None)
 
     def close(self) -> None:
         """Close the journal's file, if there is one."""
@@ -116,6 +153,32 @@ class FileImpactJournal(ImpactJournal):
 
     def close(self) -> None:
         self._file.close()
+
+
+class SharedImpactJournal(ImpactJournal):
+    """A journal that all control nodes share."""
+
+    def __init__(self, shared: SharedImpacts) -> None:
+        super().__init__()
+        self._shared = shared
+
+    async def has_happened(self, event: str, fence: int) -> bool:
+        return await self._touch(event, fence)
+
+    async def record(self, impact: Impact, fence: int) -> bool:
+        return not await self._touch(impact.event, fence, msgspec.json.encode(impact).decode())
+
+    async def _touch(self, event: str, fence: int, impact: str | None = None) -> bool:
+        highest, happened = await asyncio.to_thread(self._shared.touch, event, fence, impact)
+        if highest > fence:
+            raise LateCall(event, fence, highest)
+        return happened
+
+    async def finish(self, event: str, fence: int) -> None:
+        await asyncio.to_thread(self._shared.finish, event, fence)
+
+    def close(self) -> None:
+        self._shared.close()
 
 
 def private(path: Path) -> Path:
@@ -164,7 +227,9 @@ class SimulatedDriver(Driver):
         return Ok() if task.machines or task.work else Veto("none of its machines exists")
 
     async def observe(self, task: Task) -> Observed:
-        if any(self._journal.impact(event) is None for event in _impacts(task)):
+        events = _impacts(task)  # each is looked at, so that none is changed by a late call
+        happened = [await self._journal.has_happened(event, task.fence) for event in events]
+        if not all(happened):
             return NotYet()
         if task.started_at is None:
             return Unknown("it was carried out, but it has not started")
@@ -173,9 +238,8 @@ class SimulatedDriver(Driver):
     async def perform(self, task: Task) -> Performed:
         seconds = task.duration if task.duration >= 0 else _profile(task).impact
         for event, names in _impacts(task).items():
-            if self._journal.impact(event) is None:
-                impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
-                self._journal.add(impact)
+            impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
+            if await self._journal.record(impact, task.fence):
                 if self._on_impact is not None:
                     self._on_impact(impact)
                 if self.listener is not None:
@@ -190,7 +254,7 @@ class SimulatedDriver(Driver):
         if task.now < end:
             return Again(end)
         for event in _impacts(task):
-            self._journal.finish(event)
+            await self._journal.finish(event, task.fence)
             self._lengths.pop(event, None)
         return Done(_moved(task))
 
@@ -240,8 +304,11 @@ def _moved(task: Task) -> dict[str, str]:
 
 def _make(options: DriverOptions, context: DriverContext) -> SimulatedDriver:
     del options  # there are none
-    file = context.file("impacts")
-    journal = FileImpactJournal(file) if file else ImpactJournal()
+    journal = ImpactJournal()
+    if shared := context.shared_impacts():
+        journal = SharedImpactJournal(shared)
+    elif file := context.file("impacts"):
+        journal = FileImpactJournal(file)
     return SimulatedDriver(journal, context.paced, context.on_impact)
 
 

@@ -35,7 +35,7 @@ from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store
-from forewarn.store.engines import local_path, store_for
+from forewarn.store.engines import local_path, shared_impacts, store_for
 from forewarn.store.port import Member, PollSightings
 from forewarn.support.logs import logger
 from forewarn.support.system import machine_id
@@ -71,8 +71,13 @@ def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack)
             else local_path(config.state, f".{suffix}", config.local_directory)
         )
 
-    on_impact = trace.impact if trace else None
-    driver = registry.make(config.driver, DriverContext(file, config.rules.paced, on_impact))
+    context = DriverContext(
+        file,
+        config.rules.paced,
+        on_impact=trace.impact if trace else None,
+        shared_impacts=lambda: shared_impacts(config.state),
+    )
+    driver = registry.make(config.driver, context)
     stack.callback(driver.close)
     return driver
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Member, Store, StoredState
 from forewarn.support import extras
 from forewarn.support.urls import without_password
+
+if TYPE_CHECKING:
+    from forewarn.store.postgres.impacts import Impacts
 
 State: TypeAlias = Path | str  # a path is an SQLite file; a text is the URL of another engine
 
@@ -89,6 +92,15 @@ def stored_state(state: State) -> StoredState:
 def has_leadership(state: State | None) -> bool:
     """Can several processes open this state, one of which decides?"""
     return isinstance(state, str)
+
+
+def shared_impacts(state: State | None) -> Impacts | None:
+    """Return what simulated machines have gone through, if several processes can open the state."""
+    if state is None or isinstance(state, Path):
+        return None
+    from forewarn.store.postgres.impacts import Impacts
+
+    return Impacts(state)
 
 
 def state_name(state: State | None) -> str:

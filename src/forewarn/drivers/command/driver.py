@@ -209,6 +209,7 @@ def _environment(verb: str, task: Task) -> dict[str, str]:
         "FOREWARN_TICKET": task.ticket,
         "FOREWARN_ROLLOUT": task.rollout,
         "FOREWARN_STEP": task.step,
+        "FOREWARN_FENCE": str(task.fence),
     }
     # A variable cannot contain a NUL; in the JSON object it is escaped.
     plain = {name: value.replace("\0", "") for name, value in variables.items()}

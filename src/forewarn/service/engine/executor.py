@@ -7,6 +7,7 @@ record what is left to do. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -26,13 +27,16 @@ from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.store.port import Commit, Store, StoreFailed
+from forewarn.store.port import Batch, Commit, Entry, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.support.text import storable, unstorable
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
+# Seconds of guard time after a take-over before attempts of the last leader are touched: by then it
+# has ended its programs, unless it stands still.
+HANDOVER = 5.0
 
 log = logger("forewarn")
 
@@ -68,7 +72,7 @@ class Executor:
         for group in self._store.groups.values():
             for event in group.events:
                 if event.attempt is not None and event.attempt.open:
-                    self._start(event, observe=True)
+                    self._start(event)
 
     async def veto(self, event: Event, together: Sequence[Event] = ()) -> str | None:
         """Ask the driver whether it would carry out an event that is to be announced; return why
@@ -97,7 +101,7 @@ class Executor:
         """Note that an operator knows that it was not carried out before a backup was restored."""
         self._not_done.add(id)
 
-    def task(self, event: Event, together: Sequence[Event] = ()) -> Task:
+    def task(self, event: Event, together: Sequence[Event] = (), fence: int = 0) -> Task:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
         concerned = {member.id: self._concerned(member) for member in together or (event,)}
@@ -139,6 +143,7 @@ class Executor:
             rollout=rollout,
             step=step,
             attempt=event.attempt.number if event.attempt else 0,
+            fence=fence,
             started_at=event.started_at,
             now=self._writer.now().at,
         )
@@ -188,7 +193,7 @@ class Executor:
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved) and _is_new_attempt(item):
-                    self._start(item.event, doubtful=self._doubtful(item))
+                    self._start(item.event, commit.seq, doubtful=self._doubtful(item))
 
     def _doubtful(self, item: EventMoved) -> bool:
         """Is the event older than a restored backup, so that it may have been carried out already?
@@ -198,18 +203,19 @@ class Executor:
             self.was_not_done(event.id)
         return self.older_than_restore(event.id, event.raised_at)
 
-    def _start(self, event: Event, *, observe: bool = False, doubtful: bool = False) -> None:
+    def _start(self, event: Event, commit: int | None = None, *, doubtful: bool = False) -> None:
+        """Begin the attempt that this commit has put on record, or continue an earlier one."""
         what = f"driver call for {event.type.value} {event.id}"
         self._ledger.take(what)
-        self._tasks.start(self._run(event, what, observe=observe, doubtful=doubtful), what)
+        self._tasks.start(self._run(event, commit, what, doubtful=doubtful), what)
 
-    async def _run(self, event: Event, what: str, *, observe: bool, doubtful: bool) -> None:
+    async def _run(self, event: Event, commit: int | None, what: str, *, doubtful: bool) -> None:
         corrected = len(self._corrections)
         try:
             with otel.attempt(event) as span:
                 outcome = await self.attempt(
-                    lambda: self.task(event),
-                    observe=observe,
+                    lambda fence: self.task(event, fence=fence),
+                    commit,
                     doubtful=doubtful,
                     **log_fields(event),
                 )
@@ -250,15 +256,45 @@ class Executor:
                 await guard.pause(RETRY_AFTER)
 
     async def attempt(
-        self, task: Callable[[], Task], *, observe: bool, doubtful: bool, **about: Any
+        self, task: Callable[[int], Task], commit: int | None, *, doubtful: bool, **about: Any
     ) -> Outcome:
-        """Have a task carried out, and measure it. `about` is what the log says of it."""
+        """Have a task carried out, and measure it. The commit that has put the attempt on record
+        is the task's fence number; None: another process has, and it is only observed. `about` is
+        what the log says of it."""
+        fence = await self._take_over() if commit is None else commit
         started = guard.monotonic()
-        outcome = await self._earlier_outcome(task()) if doubtful else None
+        outcome = await self._earlier_outcome(task(fence)) if doubtful else None
         if outcome is None:
-            outcome = await self._outcome(task(), about, observe=observe)
+            outcome = await self._outcome(task(fence), about, observe=commit is None)
         self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - started)
         return _with_storable_texts(outcome)
+
+    async def _take_over(self) -> int:
+        """Wait until the last leader has ended its programs, and return a fence number for looking
+        at what it has left open."""
+        if self._store.leadership is None:
+            return self._store.seq
+        await guard.pause(HANDOVER)
+        while True:
+            try:
+                commit = await self._store.transact(self._empty_commit)
+                return self._store.seq if commit is None else commit.seq
+            except StoreFailed:
+                await guard.pause(RETRY_AFTER)
+
+    def _empty_commit(self, _: States) -> Batch:
+        """Return a commit that only has a number: one that is higher than those of all attempts of
+        other leaders, so that a target that has been looked at refuses whatever of theirs arrives
+        later."""
+        now = self._writer.now()
+        groups = islice(self._store.groups, 1)
+        return Batch(now.at, now.lost, tuple(Entry(name, ()) for name in groups))
+
+    async def _wait_for_lease(self) -> None:
+        """Wait while this process may not act. If its lease has run out, it is about to end."""
+        leadership = self._store.leadership
+        while leadership is not None and not leadership.held():
+            await guard.pause(RETRY_AFTER)
 
     async def _earlier_outcome(self, task: Task) -> Outcome | None:
         """Return the result of a task that was carried out already; None if it was not."""
@@ -279,6 +315,7 @@ class Executor:
         """Return the result of the attempt. If the driver raises, it is asked what has happened."""
         problem, output, answer = "", "", ""
         if not observe:
+            await self._wait_for_lease()
             try:
                 done = await self._driver.perform(task)
                 if not isinstance(done, Unknown):

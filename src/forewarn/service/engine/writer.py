@@ -107,6 +107,12 @@ class Writer:
 
         A function is called with the states that the commit would change.
         """
+        return (await self.commit_numbered(plan))[0]
+
+    async def commit_numbered(
+        self, plan: CommitPlan | Callable[[States], CommitPlan | Refused]
+    ) -> tuple[Sequence[Changes] | Refused, int]:
+        """Do the same, and also return the number of the commit; 0 if nothing has changed."""
         decisions: list[Changes] = []
         refusal: list[Refused] = []
         precondition = self._request.precondition
@@ -143,4 +149,4 @@ class Writer:
         with self._ledger.hold("command"), otel.span("commit") as span:
             commit = await self._store.transact(work)
             otel.committed(span, commit, refusal)
-        return refusal[0] if refusal else decisions
+        return refusal[0] if refusal else decisions, commit.seq if commit else 0

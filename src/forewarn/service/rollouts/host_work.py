@@ -59,7 +59,7 @@ class HostWork:
         """Find out about every stored attempt that has no answer."""
         for work in rollout.work:
             if work.attempt is not None and work.attempt.open:
-                self._start(rollout.id, work, observe=True)
+                self._start(rollout.id, work)
 
     async def attempt(self, rollout: Rollout, hosts: Sequence[str]) -> None:
         """Store that the driver begins to work on these hosts, and have it done."""
@@ -86,9 +86,9 @@ class HostWork:
             names = listing([f"host/{work.host}" for work in begun])
             return CommitPlan(puts=_put(changed, f"working {names}") if begun else [])
 
-        await self._writer.commit(plan)
+        _, commit = await self._writer.commit_numbered(plan)
         for work in begun:
-            self._start(rollout.id, work)
+            self._start(rollout.id, work, commit)
 
     def retry(self, rollout: Rollout) -> tuple[Work, ...]:
         """Return the work of a rollout, with what is not known to be done to be done again."""
@@ -103,17 +103,18 @@ class HostWork:
 
         return tuple(again(work) for work in rollout.work)
 
-    def _start(self, rollout: str, work: Work, *, observe: bool = False) -> None:
+    def _start(self, rollout: str, work: Work, commit: int | None = None) -> None:
+        """Begin the attempt that this commit has put on record, or continue an earlier one."""
         what = f"driver call for work on host {work.host}"
         self._ledger.take(what)
-        self._tasks.start(self._run(rollout, work, what, observe=observe), what)
+        self._tasks.start(self._run(rollout, work, commit, what), what)
 
-    async def _run(self, id: str, work: Work, what: str, *, observe: bool) -> None:
+    async def _run(self, id: str, work: Work, commit: int | None, what: str) -> None:
         try:
             rollout = self._store.registry.rollouts[id]
             outcome = await self._executor.attempt(
-                lambda: self._task(rollout, work),
-                observe=observe,
+                lambda fence: self._task(rollout, work, fence),
+                commit,
                 doubtful=self._executor.older_than_restore(work.id, work.begun_at),
                 rollout=id,
                 host=work.host,
@@ -162,7 +163,7 @@ class HostWork:
             except StoreFailed:
                 await guard.pause(RETRY_AFTER)
 
-    def _task(self, rollout: Rollout, work: Work) -> Task:
+    def _task(self, rollout: Rollout, work: Work, fence: int = 0) -> Task:
         host = self._store.registry.hosts.get(work.host)
         notes = (host.note, host.cordon_note) if host is not None else ()
         steps = (step for step in rollout.steps if step.host == work.host)
@@ -182,6 +183,7 @@ class HostWork:
             rollout=rollout.id,
             step=cause.removeprefix(rollout.prefix),
             attempt=work.attempt.number if work.attempt else 0,
+            fence=fence,
             started_at=work.started_at,
             now=self._writer.now().at,
         )

@@ -1,7 +1,7 @@
 """Preparation of a database: its tables are created, upgraded or refused.
 
-The tables are those of every engine with rows, and one more: `leader`, with a single row that says
-which control node decides.
+The tables are those of every engine with rows, and two more: `leader`, with a single row that says
+which control node decides, and `impacts`, which belongs to the simulated driver.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import psycopg
 import sqlalchemy as sa
 
 from forewarn.store.port import StoreUnusable
+from forewarn.store.postgres import impacts
 from forewarn.store.postgres.session import connect
 from forewarn.store.sql import schema as s
 from forewarn.support.urls import without_password
@@ -125,6 +126,7 @@ def _create(connection: sa.Connection) -> None:
     connection.exec_driver_sql(_VERSION)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (s.SCHEMA_VERSION,))
     connection.exec_driver_sql(_LEADER)
+    connection.exec_driver_sql(impacts.TABLE)
 
 
 def _check_server(connection: sa.Connection, name: str) -> None:

@@ -168,6 +168,7 @@ def test_the_program_is_told_the_verb_and_the_task() -> None:
         ticket="CHG-1",
         rollout="R",
         step="web/0",
+        fence=48211,
     )
     done = asyncio.run(shell('echo "$0 $# $1"; cat').observe(joint))
     assert isinstance(done, Happened)
@@ -201,6 +202,7 @@ def test_the_program_is_told_the_verb_and_the_task() -> None:
         "rollout": "R",
         "step": "web/0",
         "attempt": 1,
+        "fence": 48211,
         "started_at": "2027-01-15T08:00:00Z",
         "now": "2027-01-15T08:00:00.500000Z",
     }

@@ -6,6 +6,8 @@ import pytest
 
 from forewarn.control.views import core
 from forewarn.core import EventType, Refused, Status
+from forewarn.core.changes import EventMoved
+from forewarn.core.lifecycle import Move
 from forewarn.core.rollouts.selection import Selection
 from forewarn.drivers.port import (
     Again,
@@ -139,6 +141,25 @@ def test_a_driver_that_is_done_at_once_finishes_the_event() -> None:
     with Service(SAMPLE, driver=driver) as service:
         assert status(service, started(service)) is Status.FINISHED
     assert driver.asked == ["check", "perform 1"]
+
+
+def test_the_fence_of_a_task_is_the_commit_that_has_put_the_attempt_on_record() -> None:
+    disk, first, second = Disk(), Tasks(), Tasks()
+    with Service(SAMPLE, store=MemoryStore(disk), driver=first) as service:
+        started(service)
+        started(service)
+    with Service(SAMPLE, store=MemoryStore(disk), driver=second) as service:
+        started(service)
+    fences = [task.fence for task in (*first.tasks, *second.tasks)]
+    recorded = [
+        commit.seq
+        for commit in disk.commits
+        for entry in commit.entries
+        for item in entry.items
+        if isinstance(item, EventMoved) and item.what in (Move.START, Move.ATTEMPT)
+    ]
+    assert len(fences) == 3
+    assert fences == recorded == sorted(set(recorded))
 
 
 def test_a_driver_may_ask_to_be_asked_again_later() -> None:

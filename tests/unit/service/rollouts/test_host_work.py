@@ -167,6 +167,8 @@ def test_what_is_not_done_yet_or_has_failed_is_tried_again() -> None:
         assert work_on(service, id, "h2").attempt is not None
         service.clock.advance("30m")
         assert len(driver.calls) == 4
+        fences = [task.fence for task in driver.tasks]
+        assert 0 < fences[0] < fences[1] < fences[2] < fences[3]
         assert report_of(service, id).state == "done"
 
 

@@ -1,0 +1,249 @@
+"""Attempts that one control node has begun, and another one finds: what the second asks, and what
+becomes of calls of the first that arrive late."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import psycopg
+import pytest
+
+from forewarn.core import EventType, Refused
+from forewarn.core.changes import EventMoved
+from forewarn.core.lifecycle import Move
+from forewarn.core.time import SECOND
+from forewarn.drivers.port import (
+    Checked,
+    Done,
+    Driver,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+    Unknown,
+)
+from forewarn.drivers.simulated import LateCall, SharedImpactJournal, SimulatedDriver
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.node import Config, Node
+from forewarn.service.engine import executor
+from forewarn.service.fleet.read import parse
+from forewarn.store.postgres.impacts import Impacts
+from forewarn.support import guard
+from helpers import postgres
+
+PATIENCE = 60.0  # seconds for what is waited for
+FLEET = parse("""
+groups:
+  - {name: web, kind: standalone, machines: [{name: web_0}]}
+  - {name: sql, kind: standalone, machines: [{name: sql_0}]}
+""")
+
+
+class Asked(Driver):
+    """Remembers its tasks, and may be kept from answering."""
+
+    repeatable = False
+
+    def __init__(self, observes: Observed | None = None) -> None:
+        self.tasks: list[tuple[str, Task]] = []
+        self.may_go_on = asyncio.Event()
+        self._observes = observes or NotYet()
+
+    async def check(self, task: Task) -> Checked:
+        return Ok()
+
+    async def observe(self, task: Task) -> Observed:
+        self.tasks.append(("observe", task))
+        return self._observes
+
+    async def perform(self, task: Task) -> Performed:
+        self.tasks.append(("perform", task))
+        await self.may_go_on.wait()
+        return Done()
+
+    @property
+    def asked(self) -> list[str]:
+        return [verb for verb, _ in self.tasks]
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> str:
+    postgres.needed()
+    monkeypatch.setattr(executor, "HANDOVER", 0.0)
+    return postgres.shared_server().new_state()
+
+
+@contextlib.asynccontextmanager
+async def node(url: str, name: str, driver: Driver) -> AsyncIterator[Node]:
+    config = Config(state=url, name=name, lease=900 * SECOND, fleet=FLEET, identity=Identity.TARGET)
+    async with Node(config, driver=driver) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def nodes(url: str, first: Driver, second: Driver) -> AsyncIterator[tuple[Node, Node]]:
+    """Two control nodes, the first of which decides."""
+    async with node(url, "c1", first) as c1:
+        await until(lambda: c1.health.deciding)
+        async with node(url, "c2", second) as c2:
+            yield c1, c2
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await guard.pause(0.01)
+
+
+async def restart(node: Node, machine: str = "web_0") -> None:
+    """Have an attempt on record: nobody is to be warned, so that it begins at once."""
+    await until(lambda: node.health.deciding)
+    outcome = await node.platform.user_maintenance(machine, EventType.REBOOT, "ann")
+    assert not isinstance(outcome, Refused)
+
+
+async def attempts(node: Node) -> list[int]:
+    """Return the numbers of the commits that have put an attempt on record."""
+    return [
+        commit.seq
+        async for commit in node.store.commits(0)
+        for entry in commit.entries
+        for item in entry.items
+        if isinstance(item, EventMoved) and item.what in (Move.START, Move.ATTEMPT)
+    ]
+
+
+def free_the_lease(url: str) -> None:
+    """As if the leader had stood still for so long."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE leader SET until = 'epoch'")
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_what_the_last_leader_has_begun_is_observed_with_a_higher_fence(url: str) -> None:
+    async def body() -> None:
+        first, second = Asked(), Asked()
+        second.may_go_on.set()
+        async with nodes(url, first, second) as (c1, c2):
+            await restart(c1)
+            await until(lambda: first.asked == ["perform"])
+            free_the_lease(url)
+            await until(lambda: second.asked == ["observe", "perform"])
+            await until(lambda: not c2.store.groups["web"].events)
+            begun, observed, again = (task for _, task in [*first.tasks, *second.tasks])
+            assert begun.fence < observed.fence < again.fence
+            assert [begun.fence, again.fence] == await attempts(c2)
+
+    run(body())
+
+
+def test_nobody_knows_what_became_of_it_so_an_operator_decides(url: str) -> None:
+    async def body() -> None:
+        first, second = Asked(), Asked(observes=Unknown("the host does not answer"))
+        async with nodes(url, first, second) as (c1, c2):
+            await restart(c1)
+            await until(lambda: first.asked == ["perform"])
+            free_the_lease(url)
+            await until(lambda: bool(second.asked))
+            await c2.ledger.idle()
+            (event,) = c2.store.groups["web"].events
+            assert event.attempt is not None
+            assert event.attempt.stuck
+            assert second.asked == ["observe"]
+
+    run(body())
+
+
+def test_attempts_of_the_last_leader_are_left_alone_for_a_while(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But new ones are not."""
+    monkeypatch.setattr(executor, "HANDOVER", 900.0)
+
+    async def body() -> None:
+        first, second = Asked(), Asked()
+        async with nodes(url, first, second) as (c1, c2):
+            await restart(c1)
+            await until(lambda: first.asked == ["perform"])
+            free_the_lease(url)
+            await restart(c2, "sql_0")
+            await until(lambda: bool(second.tasks))
+            assert [(verb, task.group) for verb, task in second.tasks] == [("perform", "sql")]
+
+    run(body())
+
+
+class Late(SimulatedDriver):
+    """A simulated driver whose call does not get through for a while."""
+
+    def __init__(self, url: str) -> None:
+        self.impacts = Impacts(url)
+        super().__init__(SharedImpactJournal(self.impacts), lambda duration: duration)
+        self.begun, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.refusals: list[LateCall] = []
+
+    async def perform(self, task: Task) -> Performed:
+        self.begun.set()
+        await self.may_go_on.wait()
+        try:
+            return await super().perform(task)
+        except LateCall as refusal:
+            self.refusals.append(refusal)
+            raise
+
+
+def test_a_late_call_of_the_last_leader_is_refused_by_the_simulated_machines(url: str) -> None:
+    async def body() -> None:
+        first, second = Late(url), Late(url)
+        async with nodes(url, first, second) as (c1, _):
+            await restart(c1)
+            await first.begun.wait()
+            free_the_lease(url)
+            await second.begun.wait()
+            first.may_go_on.set()
+            await until(lambda: bool(first.refusals))
+            second.may_go_on.set()
+            await until(lambda: impacts(url) == 1)
+            assert not second.refusals
+        first.close()
+        second.close()
+
+    run(body())
+
+
+def impacts(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute("SELECT 1 FROM impacts WHERE impact IS NOT NULL").fetchall()
+        return len(rows)
+
+
+def test_nothing_is_performed_once_the_lease_has_run_out(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "RETRY_AFTER", 0.01)
+
+    async def body() -> None:
+        driver = Asked()
+        async with node(url, "c1", driver) as c1:
+            leadership = c1.store.leadership
+            assert leadership is not None
+            looks: list[bool] = []
+
+            def held() -> bool:
+                looks.append(len(looks) >= 3)
+                return looks[-1]
+
+            await until(lambda: c1.health.deciding)
+            monkeypatch.setattr(leadership, "held", held)
+            await restart(c1)
+            await until(lambda: bool(driver.asked))
+            assert looks == [False, False, False, True]  # it was asked until it was held again
+
+    run(body())
