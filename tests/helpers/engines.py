@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+import psycopg
+
 from forewarn.store import MemoryStore, Store
 from forewarn.store.memory import Disk
 from forewarn.store.port import Member
@@ -15,6 +17,9 @@ from helpers import postgres
 Reopen: TypeAlias = Callable[[], Store]
 
 ENGINES = ("memory", "sqlite", "postgres")
+SHARED = ("memory", "postgres")  # of which several processes can open the same state
+
+Open: TypeAlias = Callable[[Member, float], Store]
 
 
 def state(engine: str, directory: Path) -> Reopen:
@@ -27,6 +32,39 @@ def state(engine: str, directory: Path) -> Reopen:
     postgres.needed()
     url = postgres.shared_server().new_state()
     return lambda: _leading(url)
+
+
+def shared_state(engine: str) -> Open:
+    """Return a function that opens the same state for each of several members, with a lease of so
+    many seconds."""
+    if engine == "memory":
+        disk = Disk()
+        return lambda member, lease: MemoryStore(disk, member, lease=lease)
+    from forewarn.store.postgres.engine import PostgresStore
+
+    postgres.needed()
+    url = postgres.shared_server().new_state()
+    return lambda member, lease: PostgresStore(url, member, lease=lease)
+
+
+async def kill(store: Store) -> None:
+    """End a store as kill -9 would end its process: the lease is not given back."""
+    leadership = store.leadership
+    assert leadership is not None
+    if isinstance(store, MemoryStore):
+        leadership._term = 0  # type: ignore[attr-defined]
+    else:
+        leadership._lease.term = 0  # type: ignore[attr-defined]
+    await store.close()
+
+
+def expire(store: Store) -> None:
+    """Let the lease on the state of this store run out, as after a long pause of who has it."""
+    if isinstance(store, MemoryStore):
+        store.disk.lease.until = 0.0
+    else:
+        with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
+            connection.execute("UPDATE leader SET until = 'epoch'")
 
 
 def _leading(url: str) -> Store:

@@ -99,10 +99,13 @@ class BatchingStore(Store):
         result: asyncio.Future[Commit | None] = loop.create_future()
         self._waiting.append((work, result))
         if self._worker is None:
-            # It runs works of all callers, so it must not run in the context of the first one.
-            context = contextvars.Context()
+            context = self._worker_context()
             self._worker = loop.create_task(self._run(), name="store", context=context)
         return await result
+
+    def _worker_context(self) -> contextvars.Context:
+        """Return the context for works: those of all callers, so not that of the first one."""
+        return contextvars.Context()
 
     async def _run(self) -> None:
         try:

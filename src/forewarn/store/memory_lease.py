@@ -1,0 +1,190 @@
+"""Which of several stores on one `Disk` decides: the lease of the PostgreSQL engine, without a
+database, for tests and simulations of several control nodes.
+
+The rules are the same: a claim begins a new term, everything that is written checks its term first,
+and a node counts its lease from before the claim. Time is whatever clock the disk has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from forewarn.store.base import BatchingStore
+from forewarn.store.port import Commit, Deposed, Leader, Leadership, Member, NotLeading
+from forewarn.support import guard
+
+RENEWALS = 4  # in the length of a lease
+SHORTEST_WAIT = 0.01  # seconds between two looks at a lease that has run out
+
+
+class LeaseRow:
+    """Who decides, as everybody can read. Outlives the stores."""
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = guard.monotonic
+        self.term = 0
+        self.member: Member | None = None
+        self.until = 0.0
+        self.listeners: list[Callable[[], None]] = []
+
+    def announce(self) -> None:
+        """Wake everybody, because something was committed or the lease has changed."""
+        for wake in list(self.listeners):
+            wake()
+
+
+class MemoryLeadership(Leadership):
+    def __init__(
+        self,
+        store: BatchingStore,
+        row: LeaseRow,
+        member: Member,
+        length: float,
+        commits_after: Callable[[int], Sequence[Commit]],
+    ) -> None:
+        self._store = store
+        self._row = row
+        self.member = member
+        self._length = length  # seconds
+        self._commits_after = commits_after
+        self._term = 0
+        self._until = 0.0
+        self._wanted = False
+        self._taken = asyncio.Event()
+        self._news = asyncio.Event()
+        self._tasks = guard.Tasks()
+        self._following = False
+        self.ended = ""  # why this store cannot write any more
+
+    def follow(self) -> None:
+        if not self._following:
+            self._following = True
+            self._row.listeners.append(self.wake)
+            self._tasks.start(self._run(), "lease")
+
+    def wake(self) -> None:
+        self._news.set()
+
+    async def take(self) -> None:
+        self._wanted = True
+        self.follow()
+        self.wake()
+        await self._taken.wait()
+
+    async def take_at_once(self) -> None:
+        self.follow()
+        if not self._claim():
+            raise NotLeading(self.leader())
+
+    def held(self) -> bool:
+        return self._row.clock() < self._until
+
+    @property
+    def until(self) -> float:
+        return self._until
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    def leader(self) -> Leader | None:
+        row = self._row
+        if row.member is None:
+            return None
+        held = row.until >= row.clock()
+        return Leader(term=row.term, name=row.member.name, address=row.member.address, held=held)
+
+    def problem(self) -> str:
+        return ""
+
+    def give_up(self, why: str) -> None:
+        self.depose(Deposed(why))
+
+    def check_leading(self) -> None:
+        """Raises NotLeading."""
+        if not self._taken.is_set():
+            leader = self.leader()
+            raise NotLeading(leader if leader and leader.held else None)
+
+    def check_term(self) -> None:
+        """The fence: what is written right after this is written in this term. Raises Deposed."""
+        if self._row.term != self._term:
+            self.depose(Deposed("another control node has taken over"))
+        if self.ended:
+            raise Deposed(self.ended)
+
+    def claim_again(self) -> None:
+        """Begin another term in place of one's own. Raises Deposed."""
+        self.check_term()
+        self._begin_term()
+
+    def depose(self, why: Deposed) -> None:
+        if not self.ended:
+            self.ended = str(why)
+            self._until = 0.0
+            self._store._on_unknown_outcome(why)
+
+    async def stop(self) -> None:
+        """Give the lease back, if there is one, and end following."""
+        row = self._row
+        if self._following:
+            row.listeners.remove(self.wake)
+            self._following = False
+        await self._tasks.end()
+        if self._term and row.term == self._term:
+            row.until = 0.0
+            row.announce()
+        self._term, self._until = 0, 0.0
+        self._taken.clear()
+
+    async def _run(self) -> None:
+        while not self.ended:
+            self._news.clear()
+            if self._term:
+                self._renew()
+            else:
+                self._adopt_news()
+                if self._wanted:
+                    self._claim()
+            left = self._length / RENEWALS
+            if not self._term:
+                left = max(SHORTEST_WAIT, min(left, self._row.until - self._row.clock()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._news.wait()
+
+    def _adopt_news(self) -> None:
+        self._store._adopt(self._commits_after(self._store.seq))
+
+    def _claim(self) -> bool:
+        row = self._row
+        mine = row.member is not None and _identity(row.member) == _identity(self.member)
+        if row.until >= row.clock() and not mine:
+            return False
+        self._begin_term()
+        self._adopt_news()  # what is read after a claim is the log
+        self._taken.set()
+        return True
+
+    def _begin_term(self) -> None:
+        row = self._row
+        row.term += 1
+        row.member = self.member
+        row.until = row.clock() + self._length
+        self._term, self._until = row.term, row.until
+        row.announce()
+
+    def _renew(self) -> None:
+        row = self._row
+        if row.term != self._term:
+            self.depose(Deposed("another control node has taken over"))
+        elif not self.held():
+            self.depose(Deposed("the lease of this control node has run out"))
+        else:
+            row.until = self._until = row.clock() + self._length
+
+
+def _identity(member: Member) -> tuple[str, str]:
+    return member.name, member.machine
