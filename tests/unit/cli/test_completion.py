@@ -54,6 +54,8 @@ def test_every_name_of_something_in_the_service_is_completed() -> None:
 
 # Options whose values are free: text, numbers, times, durations, addresses, programs, files.
 FREE_VALUES = {
+    "fence",
+    "key",
     "speed", "metadata", "control", "throttle", "enable_delay", "driver_command", "gate",
     "if_match", "since", "until", "limit", "after_seq", "after", "every", "for_", "timeout",
     "endpoint", "files",
