@@ -40,6 +40,7 @@ COMMANDS = {
     "backup": CommandModule("backup"),
     "restore": CommandModule("backup"),
     "upgrade": CommandModule("upgrade"),
+    "move": CommandModule("move"),
     "fenced": CommandModule("fenced", settings={"allow_interspersed_args": False}),
     "run": CommandModule("run", settings={"allow_interspersed_args": False}),
     "record": CommandModule("record"),

@@ -65,7 +65,7 @@ FREE_VALUES = {
     "seconds", "status", "expires", "wait", "react", "busy_check", "name", "command", "by", "url",
     "token_file", "ca", "cause", "moved", "ticket", "order_by", "canary", "waves",
     "max_failures", "deadline", "step", "remove",
-    "blackout", "may_postpone",
+    "blackout", "may_postpone", "database",
 }  # fmt: skip
 
 

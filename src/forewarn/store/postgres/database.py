@@ -52,11 +52,8 @@ def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
 def prepare(url: str) -> None:
     """Create the tables if there are none, and refuse a database that cannot be used. Raises
     StoreUnusable."""
-    with _examining(url) as connection:
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        if _checked_schema(connection, without_password(url)) is None:
-            _create(connection)
-            connection.commit()
+    with changing(url) as connection:
+        connection.commit()
 
 
 def check(url: str) -> None:
@@ -73,6 +70,17 @@ def upgrade(url: str) -> str:
             raise StoreUnusable(f"{without_password(url)} contains no state yet")
         _checked_schema(connection, without_password(url))  # there is only one schema so far
         return schema
+
+
+@contextmanager
+def changing(url: str) -> Iterator[sa.Connection]:
+    """Open a transaction on a database that has the tables, or is given them. It is for the caller
+    to commit it."""
+    with _examining(url) as connection:
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        if _checked_schema(connection, without_password(url)) is None:
+            _create(connection)
+        yield connection
 
 
 @contextmanager

@@ -66,6 +66,8 @@ def news(connection: psycopg.Connection[Any], known: Position) -> tuple[list[Com
             raise TooFarBehind
         if digest(body) != known.digest:
             raise WentBack
+    elif rows and rows[0][0] != 1:
+        raise TooFarBehind  # a state was moved here since
     if not rows:
         return [], known
     return [_commit.decode(body) for _, body in rows], Position(rows[-1][0], digest(rows[-1][1]))

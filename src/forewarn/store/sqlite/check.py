@@ -19,6 +19,7 @@ from forewarn.store.sqlite.lock import companion, in_use_error, reader_lock
 from forewarn.support.system import user_id
 
 MAGIC = b"SQLite format 3\x00"
+MOVED = "This state was moved to "  # begins what `forewarn move` leaves in place of a file
 
 # Tables that are not in the schema: Alembic's, and those that SQLite makes itself.
 _OTHER_TABLES = ("alembic_version", "sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
@@ -152,6 +153,10 @@ def check_header(path: Path) -> None:
         raise StoreUnusable(
             f"{path} is empty and therefore not a state file: remove it, or {REMEDY}"
         )
+    if header == MOVED.encode()[: len(MAGIC)]:
+        line = path.read_text("utf-8", "replace").partition("\n")[0]
+        moved = line.removeprefix(MOVED)[:500]
+        raise StoreUnusable(f"the state of {path} was moved to {moved}")
     if header != MAGIC:
         raise StoreUnusable(f"{path} cannot be used as state: it is not an SQLite database")
 

@@ -32,7 +32,7 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
         with copy.temporary(state) as target:
             copy.copy(backup, target, at)
             copy.give_to_owner(state, target)
-            kept = _set_aside(state) if exists else None
+            kept = set_aside(state, KEPT) if exists else None
             target.replace(state)
             _sync_name(state)
     return RestoreResult(contents, kept, outdated=contents.schema != s.SCHEMA_VERSION)
@@ -74,13 +74,13 @@ def _exists(state: Path, *, force: bool) -> bool:
     return True
 
 
-def _set_aside(state: Path) -> Path:
+def set_aside(state: Path, suffix: str) -> Path:
     """Rename the existing state, with its log: SQLite would apply the log to another file of the
     same name."""
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is kept as it is
         _checkpoint(state)
-    _remove_other_links(state)
-    kept = copy.link_beside(state, state, KEPT) if state.exists() else _free_name(state)
+    _remove_other_links(state, suffix)
+    kept = copy.link_beside(state, state, suffix) if state.exists() else _free_name(state)
     for suffix in ("-wal", "-journal"):
         file = companion(state, suffix)
         if file.exists():
@@ -90,10 +90,10 @@ def _set_aside(state: Path) -> Path:
     return kept
 
 
-def _remove_other_links(state: Path) -> None:
-    """Remove links to the state that a restore has left which was killed."""
+def _remove_other_links(state: Path, suffix: str) -> None:
+    """Remove links to the state that a command has left which was killed."""
     if state.exists():
-        for kept in state.parent.glob(f"{state.name}{KEPT}*"):
+        for kept in state.parent.glob(f"{state.name}{suffix}*"):
             if kept.samefile(state):
                 kept.unlink()
 
