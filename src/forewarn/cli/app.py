@@ -70,6 +70,7 @@ COMMANDS = {
     "maintenance": CommandModule(
         "maintenance", "List and set when maintenance may start: windows and blackouts."
     ),
+    "control": CommandModule("control", "List the control nodes of a service."),
     "clock": CommandModule("clock", "Show and control the service's clock."),
     "fault": CommandModule("fault", "Inject faults, and see how often each was applied."),
     "token": CommandModule("token", "Create, list and revoke access tokens."),

@@ -8,6 +8,7 @@ wiring.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -37,6 +38,7 @@ from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
+    control_node,
     control_socket,
     follow_faults,
     guest_urls,
@@ -78,6 +80,7 @@ from forewarn.service.rollouts.reconciler import RolloutReconciler
 from forewarn.service.rollouts.rollouts import Rollouts
 from forewarn.service.telemetry.expiry import expiry_readings
 from forewarn.service.telemetry.health import ServiceHealth
+from forewarn.service.telemetry.leadership import leadership_readings
 from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
@@ -86,7 +89,7 @@ from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.store.engines import state_name
-from forewarn.store.port import Leadership
+from forewarn.store.port import Leadership, StoreFailed
 from forewarn.support import extras, guard
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
@@ -95,6 +98,8 @@ if TYPE_CHECKING:
     from forewarn.control.notify.notifications import Notifications
     from forewarn.metadata.http.front import Front
 
+SIGHTINGS_EVERY = 30.0  # seconds between two looks of a follower at who has polled
+SIGHTINGS_COST = 100  # and at least so many times as long as such a look takes
 LOOPBACK_HOST = "127.0.0.1"  # has a socket even if each machine has its own
 
 log = logger("forewarn")
@@ -192,6 +197,7 @@ class Node:
             leadership.follow()
             await self._listen_to_operators_if_asked(self._tasks)
             self._tasks.start(self._take_over(leadership), "leadership")
+            self._tasks.start(self._follow_sightings(), "sightings")
         self._tasks.start(self.health.keep_checking(self._tasks), "health")
         self.health.started = True
         self._stack.callback(self._begin_stop)
@@ -211,6 +217,15 @@ class Node:
         self._stack.callback(self._begin_stop)  # must run before the guests' server is stopped
         self.health.deciding = True
         log.info("this control node decides", term=leadership.term, commit=self.store.seq)
+
+    async def _follow_sightings(self) -> None:
+        """Read now and then, while another process decides, who has polled there."""
+        while not self.health.deciding:
+            began = guard.monotonic()
+            with contextlib.suppress(StoreFailed):
+                await self.poll_index.load()
+            cost = guard.monotonic() - began
+            await guard.pause(max(SIGHTINGS_EVERY, SIGHTINGS_COST * cost))
 
     def _create_parts(self) -> None:
         """Create everything, and read into memory what is stored. Nothing is decided yet."""
@@ -455,6 +470,8 @@ class Node:
         from forewarn.control.server.acceptor import acceptors
         from forewarn.control.server.protocol import OperatorsProtocol
 
+        tls_wanted = self.certificates is not None
+        self.control_url = url(address.host, listener, "https" if tls_wanted else "http")
         context = Context(
             store=self.store,
             platform=self.platform,
@@ -481,10 +498,11 @@ class Node:
             certificate_expiry=self._certificate_expiry,
             copy=self.store.copy,
             notifications=lambda: self.notifications,
+            node=msgspec.structs.replace(control_node(self.config), address=self.control_url),
+            started=guard.wall_us(),
         )
         certificates = self.certificates
         tls = (lambda: certificates.context) if certificates else None
-        self.control_url = url(address.host, listener, "https" if tls else "http")
         self.control_app = Api(context)
         acceptor = acceptors(tasks, self.config.operator_connections, tls)
         await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
@@ -494,6 +512,7 @@ class Node:
         yield from self.metrics.readings(
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
+        yield from leadership_readings(self.store.leadership)
         if self.hub:
             yield from self.hub.readings()
         else:

@@ -46,11 +46,14 @@ log = logger("forewarn")
 
 def make_store(config: Config) -> Store:
     return store_for(
-        config.state, migrate=config.migrate, member=_member(config), lease=config.lease / SECOND
+        config.state,
+        migrate=config.migrate,
+        member=control_node(config),
+        lease=config.lease / SECOND,
     )
 
 
-def _member(config: Config) -> Member:
+def control_node(config: Config) -> Member:
     """Return this process as a control node among others."""
     name = config.name or socket.gethostname()
     scheme = "http" if config.tls is None else "https"

@@ -11,8 +11,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
+from forewarn import __version__
 from forewarn.store.base import BatchingStore
-from forewarn.store.port import Commit, Deposed, Leader, Leadership, Member, NotLeading
+from forewarn.store.port import (
+    Commit,
+    ControlNode,
+    Deposed,
+    Leader,
+    Leadership,
+    Member,
+    NotLeading,
+)
 from forewarn.support import guard
 
 RENEWALS = 4  # in the length of a lease
@@ -28,6 +37,7 @@ class LeaseRow:
         self.member: Member | None = None
         self.until = 0.0
         self.listeners: list[Callable[[], None]] = []
+        self.followers: list[MemoryLeadership] = []  # of stores that are open
 
     def announce(self) -> None:
         """Wake everybody, because something was committed or the lease has changed."""
@@ -56,12 +66,14 @@ class MemoryLeadership(Leadership):
         self._news = asyncio.Event()
         self._tasks = guard.Tasks()
         self._following = False
+        self._started = guard.wall_us()
         self.ended = ""  # why this store cannot write any more
 
     def follow(self) -> None:
         if not self._following:
             self._following = True
             self._row.listeners.append(self.wake)
+            self._row.followers.append(self)
             self._tasks.start(self._run(), "lease")
 
     def wake(self) -> None:
@@ -99,6 +111,25 @@ class MemoryLeadership(Leadership):
     def problem(self) -> str:
         return ""
 
+    def lag(self) -> tuple[int, float]:
+        return len(self._commits_after(self._store.seq)), 0.0
+
+    async def nodes(self) -> Sequence[ControlNode]:
+        followers = sorted(self._row.followers, key=lambda follower: _identity(follower.member))
+        return [
+            ControlNode(
+                name=follower.member.name,
+                address=follower.member.address,
+                version=__version__,
+                commit=follower._store.seq,
+                lag=follower.lag()[0],
+                started=follower._started,
+                seen=guard.wall_us(),
+                leads=follower.held(),
+            )
+            for follower in followers
+        ]
+
     def give_up(self, why: str) -> None:
         self.depose(Deposed(why))
 
@@ -131,6 +162,7 @@ class MemoryLeadership(Leadership):
         row = self._row
         if self._following:
             row.listeners.remove(self.wake)
+            row.followers.remove(self)
             self._following = False
         await self._tasks.end()
         if self._term and row.term == self._term:

@@ -226,6 +226,20 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     held: bool  # its lease had not run out when this was read
 
 
+class ControlNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A control node, as it has last reported."""
+
+    name: str
+    address: str  # of its control API
+    version: str
+    commit: int  # the last one that it knew
+    lag: int = 0  # commits that it did not know yet
+    started: Time
+    seen: Time  # when it has reported this
+    leads: bool
+    away: bool = False  # it has not reported for a while
+
+
 class Leadership(ABC):
     """Which of the processes that have opened the same state decides."""
 
@@ -268,6 +282,15 @@ class Leadership(ABC):
     @abstractmethod
     def problem(self) -> str:
         """Return why this process could not take over; empty if it could."""
+
+    @abstractmethod
+    def lag(self) -> tuple[int, float]:
+        """Return by how many commits this process is behind, as of a few seconds ago, and how many
+        seconds ago it knew all of them. A process that decides is never behind."""
+
+    @abstractmethod
+    async def nodes(self) -> Sequence[ControlNode]:
+        """Return the processes that have the state open, or had it open lately."""
 
 
 class States(ChainMap[str, Group]):

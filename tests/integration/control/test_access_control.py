@@ -62,6 +62,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/batch/evict": (OP, False),
     "POST /v1/batch/delete": (OP, True),
     "GET /v1/callers": (V, False),
+    "GET /v1/control-nodes": (V, False),
     "GET /v1/groups": (V, True),
     "GET /v1/groups/{name:str}": (V, True),
     "PUT /v1/groups/{name:str}": (OP, False),

@@ -60,6 +60,9 @@ class ControlClient:
     def status(self) -> s.Status:
         return self._call("GET", "/v1/status", s.Status)
 
+    def control_nodes(self) -> list[s.ControlNode]:
+        return self._call("GET", "/v1/control-nodes", list[s.ControlNode])
+
     def readiness(self) -> s.HealthReport:
         """Return whether each part of the service is ready. Not being ready is not an error."""
         _, _, content = self._send("GET", "/readyz", None, {})

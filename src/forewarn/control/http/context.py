@@ -37,7 +37,7 @@ from forewarn.service.telemetry.metrics import ServiceMetrics
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
-from forewarn.store.port import Copy, Key, Store
+from forewarn.store.port import Copy, Key, Member, Store
 from forewarn.verdict.observer import Observer
 
 
@@ -86,6 +86,8 @@ class Context(msgspec.Struct, frozen=True):
     notifications: Callable[[], Notifications | None]  # None: nothing is to be notified
     metrics: ServiceMetrics
     health: ServiceHealth
+    node: Member  # this control node
+    started: Time  # of this control node, by the wall clock
     open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token
     backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one backup at a time
 

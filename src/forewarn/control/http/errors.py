@@ -157,10 +157,14 @@ def on_problem(_request: object, error: ProblemError) -> Response[s.Problem]:
     return problem_response(error.kind, str(error), headers=error.headers)
 
 
+def not_leading(error: NotLeading) -> ProblemError:
+    headers = {s.LEADER_HEADER: error.leader.address} if error.leader else {}
+    return ProblemError("not-leading", str(error), headers)
+
+
 def on_store_failed(_request: object, error: StoreFailed) -> Response[s.Problem]:
     if isinstance(error, NotLeading):
-        headers = {s.LEADER_HEADER: error.leader.address} if error.leader else {}
-        return problem_response(BY_NAME["not-leading"], str(error), headers=headers)
+        return on_problem(_request, not_leading(error))
     if isinstance(error, StoreUnreadable):
         return problem_response(BY_NAME["unavailable"], f"the state could not be read: {error}")
     detail = f"the change could not be stored and has not happened: {error}"

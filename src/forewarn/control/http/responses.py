@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from forewarn.control.http import problems
-from forewarn.control.http.errors import problem_for_status, problem_response
+from forewarn.control.http.errors import ProblemError, problem_for_status, problem_response
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.preconditions import Precondition, matching
 from forewarn.control.schema import core as s
@@ -56,12 +56,13 @@ class ResponseWriter:
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send_problem(status, body, encoded)
 
-    async def replace(self, kind: problems.Kind, detail: str) -> None:
-        """Send a problem in place of a response that takes too long, unless it has begun."""
+    async def replace(self, error: ProblemError) -> None:
+        """Send a problem in place of the response of a handler, unless that has begun."""
         if not self._begun and not self._replaced:
             self._replaced = True
-            body = msgspec.json.encode(problem_response(kind, detail).content)
-            await self._send_problem(kind.status, body)
+            body = msgspec.json.encode(problem_response(error.kind, str(error)).content)
+            headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+            await self._send_problem(error.kind.status, body, headers)
 
     async def send(self, message: Any) -> None:
         if self._replaced:

@@ -29,6 +29,8 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.service.telemetry.health import with_ok
 from forewarn.service.telemetry.samples import Histograms, MetricKind, Sample
+from forewarn.store.port import ControlNode
+from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
@@ -60,6 +62,7 @@ def get_status(call: Call) -> s.Status:
         coverage = context().metrics.fleet_counts.coverage(now)
     return s.Status(
         version=__version__,
+        control_node=_this_node(),
         clock=clock_of(call),
         metadata=next(iter(context().metadata_urls()), ""),
         metadata_urls=context().metadata_urls(),
@@ -71,6 +74,49 @@ def get_status(call: Call) -> s.Status:
         certificate_expires=None if certificate is None else to_datetime(certificate),
         token_expires=None if token is None or call.limited else to_datetime(token),
     )
+
+
+def _this_node() -> s.ThisNode:
+    node, leadership, commit = context().node, context().store.leadership, context().store.seq
+    if leadership is None:
+        leader = s.Leader(name=node.name, address=node.address)
+        return s.ThisNode(name=node.name, role="leads", commit=commit, leader=leader)
+    known = leadership.leader()
+    return s.ThisNode(
+        name=node.name,
+        role="leads" if leadership.held() else "follows",
+        term=leadership.term,
+        commit=commit,
+        leader=s.Leader(name=known.name, address=known.address) if known and known.held else None,
+    )
+
+
+@get(
+    "/v1/control-nodes",
+    **Operation(
+        id="getControlNodes",
+        tag="service",
+        summary="List the control nodes",
+        commands=("control list",),
+        command_example="control list",
+    ).options,
+)
+async def list_control_nodes() -> list[s.ControlNode]:
+    """The processes that serve this API, of which one decides. Each reports every few seconds; one
+    that has not done so for a day is no longer listed."""
+    node, store = context().node, context().store
+    if store.leadership is not None:
+        return [core.control_node(known) for known in await store.leadership.nodes()]
+    alone = ControlNode(
+        name=node.name,
+        address=node.address,
+        version=__version__,
+        commit=store.seq,
+        started=context().started,
+        seen=guard.wall_us(),
+        leads=True,
+    )
+    return [core.control_node(alone)]
 
 
 @get(

@@ -3,7 +3,7 @@ seconds."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -559,10 +559,50 @@ class AcceptedClock(Clock, kw_only=True):
     notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
 
+class Leader(msgspec.Struct, kw_only=True):
+    """The control node that decides."""
+
+    name: Annotated[str, doc("Its name.")]
+    address: Annotated[str, doc("URL of its control API.")]
+
+
+class ThisNode(msgspec.Struct, kw_only=True):
+    """The control node that answers."""
+
+    name: Annotated[str, doc("Its name.")]
+    role: Annotated[
+        Literal["leads", "follows"], doc("Whether it decides, or follows the one that does.")
+    ]
+    term: Annotated[
+        int, doc("Term in which it decides; 0 if it follows, or is the only control node.")
+    ] = 0
+    commit: Annotated[int, doc("Number of the last commit that it knows.")]
+    leader: Annotated[
+        Leader | None, doc("The control node that decides, as far as is known; null: none does.")
+    ] = None
+
+
+class ControlNode(msgspec.Struct, kw_only=True):
+    """A control node of the service, as it has last reported."""
+
+    name: Annotated[str, doc("Its name.")]
+    address: Annotated[str, doc("URL of its control API.")]
+    version: Annotated[str, doc("Version of forewarn that it runs.")]
+    role: Annotated[
+        Literal["leads", "follows", "away"],
+        doc("Whether it decides or follows, or has not reported for 20 seconds."),
+    ]
+    commit: Annotated[int, doc("Number of the last commit that it knew.")]
+    lag: Annotated[int, doc("Number of commits that it did not know yet.")] = 0
+    started: Annotated[w.Moment, doc("When it was started.")]
+    seen: Annotated[w.Moment, doc("When it has last reported.")]
+
+
 class Status(msgspec.Struct, kw_only=True):
     """The version, size and clock of the service."""
 
     version: Annotated[str, doc("Version of the service.")]
+    control_node: Annotated[ThisNode | None, doc("The control node that answers.")] = None
     clock: Annotated[Clock, doc("The service's clock.")]
     metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
     metadata_urls: Annotated[list[str], doc("URLs of the metadata endpoint.")] = []

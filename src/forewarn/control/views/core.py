@@ -18,7 +18,7 @@ from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostReport
-from forewarn.store.port import Contents
+from forewarn.store.port import Contents, ControlNode
 from forewarn.support.instants import to_datetime
 
 
@@ -90,6 +90,19 @@ def unknown_caller(caller: UnknownCaller, machine: str) -> s.UnknownCaller:
         last=to_datetime(caller.last),
         requests=caller.requests,
         machine=machine,
+    )
+
+
+def control_node(node: ControlNode) -> s.ControlNode:
+    return s.ControlNode(
+        name=node.name,
+        address=node.address,
+        version=node.version,
+        role="leads" if node.leads else "away" if node.away else "follows",
+        commit=node.commit,
+        lag=node.lag,
+        started=to_datetime(node.started),
+        seen=to_datetime(node.seen),
     )
 
 

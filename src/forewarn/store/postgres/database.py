@@ -1,7 +1,8 @@
 """Preparation of a database: its tables are created, upgraded or refused.
 
-The tables are those of every engine with rows, and two more: `leader`, with a single row that says
-which control node decides, and `impacts`, which belongs to the simulated driver.
+The tables are those of every engine with rows, and three more: `leader`, with a single row that
+says which control node decides, `control_nodes`, with a row for each (`nodes.py`), and `impacts`,
+which belongs to the simulated driver.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import psycopg
 import sqlalchemy as sa
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.postgres import impacts
+from forewarn.store.postgres import impacts, nodes
 from forewarn.store.postgres.session import connect
 from forewarn.store.sql import schema as s
 from forewarn.support.urls import without_password
@@ -135,6 +136,7 @@ def _create(connection: sa.Connection) -> None:
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (s.SCHEMA_VERSION,))
     connection.exec_driver_sql(_LEADER)
     connection.exec_driver_sql(impacts.TABLE)
+    connection.exec_driver_sql(nodes.TABLE)
 
 
 def _check_server(connection: sa.Connection, name: str) -> None:

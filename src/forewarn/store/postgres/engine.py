@@ -27,6 +27,7 @@ import sqlalchemy as sa
 from forewarn.core import Group, Time
 from forewarn.store.port import (
     Commit,
+    ControlNode,
     Copy,
     Deposed,
     Leader,
@@ -38,11 +39,12 @@ from forewarn.store.port import (
     StoreUnusable,
     Work,
 )
-from forewarn.store.postgres import database, mirror
+from forewarn.store.postgres import database, mirror, nodes
 from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
+from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.urls import without_password
 
@@ -263,6 +265,13 @@ class PostgresLeadership(Leadership):
     def problem(self) -> str:
         return self._turns.problem
 
+    def lag(self) -> tuple[int, float]:
+        turns = self._turns
+        return (0, 0.0) if turns.taken else (turns.lag, guard.monotonic() - turns.read_at)
+
+    async def nodes(self) -> Sequence[ControlNode]:
+        return await self._turns.nodes()
+
 
 class _Turns:
     """The thread that follows, claims the lease when it is free and wanted, and renews it."""
@@ -280,6 +289,10 @@ class _Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.leader: Leader | None = None
         self.problem = ""
+        self.lag = 0  # commits, when this was last reported
+        self.read_at = guard.monotonic()  # when the whole log was last read
+        self._report_at = 0.0  # when this node is to report next
+        self._reported = False
 
     def start(self) -> None:
         if self._thread is not None:
@@ -301,6 +314,15 @@ class _Turns:
 
     def give_up(self, why: str) -> None:
         self._depose(Deposed(why))
+
+    async def nodes(self) -> Sequence[ControlNode]:
+        store = self._store
+
+        def read() -> Sequence[ControlNode]:
+            with store._connection() as connection:
+                return nodes.read(_driver(connection))
+
+        return await store._run_read(read)
 
     async def stop(self) -> None:
         self._stopped.set()
@@ -368,6 +390,7 @@ class _Turns:
                     self._refuse_if_at_once(
                         StoreFailed(self.problem) if self.problem else NotLeading(look(connection))
                     )
+                self._report_node(connection)
             self._wait_for_news(connection)
 
     def _wait_for_news(self, connection: psycopg.Connection[Any]) -> None:
@@ -390,6 +413,7 @@ class _Turns:
         while True:
             commits, known = mirror.news(connection, store._known)
             if not commits:
+                self.read_at = guard.monotonic()
                 return
             store._known = known
             self._call(store._adopt, commits)
@@ -398,7 +422,17 @@ class _Turns:
         while not self._stopped.is_set():
             with self._store._watchdog.limit(connection, self._lease.length / 2):
                 self._lease.renew(connection)
+                self._report_node(connection)
             self._stopped.wait(self._lease.length / 4)
+
+    def _report_node(self, connection: psycopg.Connection[Any]) -> None:
+        """Write into the database now and then how far this node is."""
+        now = guard.monotonic()
+        if now < self._report_at or self._at_once:
+            return
+        seq = self._store.seq
+        self.lag = nodes.report(connection, self._lease.member, seq, first=not self._reported)
+        self._reported, self._report_at = True, now + nodes.EVERY
 
     def _mark_went_back(self) -> None:
         """Write down for all nodes what this one knows, and end."""

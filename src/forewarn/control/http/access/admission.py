@@ -16,13 +16,15 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from forewarn.control.http.access.authorization import TokenEnded
 from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
+from forewarn.control.http.errors import ProblemError, not_leading
 from forewarn.control.http.idempotency import IdempotencyKeys
-from forewarn.control.http.problems import BY_NAME, CALENDAR_PATH, DOCUMENT_PATH, PAGE
+from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
 from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable
 from forewarn.service.access.oidc import Identity, NoAccess, TokenRefused
+from forewarn.store.port import NotLeading
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -81,6 +83,12 @@ class Admission:
         except Refusal as refusal:
             await response.refuse(refusal.status, refusal.detail, refusal.headers)
             return
+        except NotLeading as error:
+            await response.replace(not_leading(error))
+            return
+        except ProblemError as error:
+            await response.replace(error)
+            return
         if scope["method"] == "HEAD" and scope["path"] in HEAD_PATHS:
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         scope["state"]["keys"] = self._keys
@@ -105,11 +113,12 @@ class Admission:
         store, began = self._context.store, guard.monotonic()
         while (waited := min(store.waited(), guard.monotonic() - began)) < STORE_PATIENCE:
             await guard.pause(STORE_PATIENCE - waited)
-        await response.replace(
-            BY_NAME["unavailable"],
+        error = ProblemError(
+            "unavailable",
             f"the database has not confirmed a commit for {STORE_PATIENCE:g} s, so it is not known"
             " whether the change happens; repeat the request with the same Idempotency-Key",
         )
+        await response.replace(error)
 
     async def _admit(self, scope: Any) -> None:
         headers: Headers = {}
@@ -123,10 +132,21 @@ class Admission:
         caller = await self._caller(scope, headers)
         if caller is not None:
             scope["state"]["caller"] = caller
-        if scope["method"] in WRITE_METHODS and self._context.health.taking_over():
-            raise Refusal(
-                503, "this control node is taking over; try again in a moment", retry_after="1"
+            if scope["method"] in WRITE_METHODS:
+                self._check_leading()
+
+    def _check_leading(self) -> None:
+        leadership, health = self._context.store.leadership, self._context.health
+        if leadership is None or health.deciding:
+            return
+        if health.taking_over():
+            raise ProblemError(
+                "not-leading",
+                "this control node is taking over; try again in a moment",
+                {"Retry-After": "1"},
             )
+        leader = leadership.leader()
+        raise NotLeading(leader if leader and leader.held else None)
 
     async def _caller(self, scope: Any, headers: Headers) -> Caller | None:
         """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens

@@ -1,0 +1,41 @@
+"""`forewarn control`: list."""
+
+from __future__ import annotations
+
+import typer
+
+from forewarn.cli.output import Json, Url, print_json, print_table, service, time_text
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def main() -> None:
+    """List the control nodes of a service."""
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """List the control nodes: which of them decides, and how far the others are behind."""
+    with service(url) as client:
+        nodes = client.control_nodes()
+        if json:
+            print_json(nodes)
+            return
+        print_table(
+            ("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "STARTED", "SEEN"),
+            [
+                (
+                    node.name,
+                    node.role,
+                    str(node.commit),
+                    str(node.lag),
+                    node.address,
+                    node.version,
+                    time_text(node.started),
+                    time_text(node.seen),
+                )
+                for node in nodes
+            ],
+            minor=("VERSION", "STARTED", "SEEN"),
+        )

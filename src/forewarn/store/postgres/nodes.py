@@ -1,0 +1,86 @@
+"""The control nodes that have the database open: each one writes a row of its own now and then.
+
+Whoever decides is in `lease.py`; these rows are for operators and decide nothing. They are written
+without a fence, since a node that follows writes one, too. (What the server knows of its sessions,
+pg_stat_activity, has no room for a commit or an address, and needs rights to be read.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from forewarn import __version__
+from forewarn.store.port import ControlNode, Member
+
+EVERY = 5.0  # seconds between two reports of a node
+AWAY_AFTER = 20  # seconds without a report, after which a node counts as away
+FORGET_AFTER = "1 day"  # without a report
+
+TABLE = """
+CREATE TABLE control_nodes (
+  name text NOT NULL,
+  machine text NOT NULL,
+  address text NOT NULL,
+  version text NOT NULL,
+  seq bigint NOT NULL,
+  lag bigint NOT NULL,
+  started timestamptz NOT NULL,
+  seen timestamptz NOT NULL,
+  PRIMARY KEY (name, machine)
+)
+"""
+_REPORT = """
+INSERT INTO control_nodes VALUES (%(name)s, %(machine)s, %(address)s, %(version)s, %(seq)s,
+  greatest(0, (SELECT coalesce(max(seq), 0) FROM commits) - %(seq)s),
+  clock_timestamp(), clock_timestamp())
+ON CONFLICT (name, machine) DO UPDATE SET address = excluded.address, version = excluded.version,
+  seq = excluded.seq, lag = excluded.lag, seen = excluded.seen,
+  started = CASE WHEN %(first)s THEN excluded.started ELSE control_nodes.started END
+RETURNING lag
+"""
+_FORGET = f"DELETE FROM control_nodes WHERE seen < clock_timestamp() - interval '{FORGET_AFTER}'"
+_LIST = f"""
+SELECT n.name, n.address, n.version, n.seq, n.lag,
+  (extract(epoch FROM n.started) * 1000000)::bigint, (extract(epoch FROM n.seen) * 1000000)::bigint,
+  coalesce(l.until >= clock_timestamp(), false),
+  n.seen < clock_timestamp() - interval '{AWAY_AFTER} s'
+ FROM control_nodes n LEFT JOIN leader l ON l.name = n.name AND l.machine = n.machine
+ORDER BY n.name, n.machine
+"""
+
+
+def report(connection: psycopg.Connection[Any], member: Member, seq: int, *, first: bool) -> int:
+    """Write the row of this node. Returns how many commits it is behind."""
+    values = {
+        "name": member.name,
+        "machine": member.machine,
+        "address": member.address,
+        "version": __version__,
+        "seq": seq,
+        "first": first,
+    }
+    row = connection.execute(_REPORT, values).fetchone()
+    if first:
+        connection.execute(_FORGET)
+    return int(row[0]) if row else 0
+
+
+def read(connection: psycopg.Connection[Any]) -> list[ControlNode]:
+    return [
+        ControlNode(
+            name=name,
+            address=address,
+            version=version,
+            commit=seq,
+            lag=lag,
+            started=started,
+            seen=seen,
+            leads=leads,
+            away=away and not leads,
+        )
+        for name, address, version, seq, lag, started, seen, leads, away in connection.execute(
+            _LIST
+        )
+    ]
