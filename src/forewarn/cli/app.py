@@ -41,6 +41,7 @@ COMMANDS = {
     "restore": CommandModule("backup"),
     "upgrade": CommandModule("upgrade"),
     "move": CommandModule("move"),
+    "restored": CommandModule("restored"),
     "fenced": CommandModule("fenced", settings={"allow_interspersed_args": False}),
     "run": CommandModule("run", settings={"allow_interspersed_args": False}),
     "record": CommandModule("record"),

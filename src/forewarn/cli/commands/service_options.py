@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forewarn.cli.output import fail
+from forewarn.cli.output import fail, fail_all
 from forewarn.cli.values import StateOption
 from forewarn.support import extras
 
@@ -64,6 +64,25 @@ def need_extra(extra: extras.Extra) -> None:
         extras.need(extra, "this command")
     except extras.MissingExtraError as error:
         fail(str(error))
+
+
+def state_in_settings(config: Path | None) -> StateOption:
+    """Return the state that the settings name; a default does not count."""
+    import os
+
+    from forewarn.node import settings as s
+    from forewarn.store.engines import parse_state
+
+    try:
+        loaded = s.gather(config, os.environ)
+    except s.SettingsError as error:
+        fail_all(error.problems)
+    if loaded.origin("state").source is s.Source.DEFAULT:
+        fail("pass --state FILE, or --config FILE with settings that name the state")
+    try:
+        return parse_state(loaded.settings.state)
+    except ValueError as error:
+        fail(f"state: {error}")
 
 
 def need_linux(what: str, instead: str) -> None:

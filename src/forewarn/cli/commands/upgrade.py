@@ -6,14 +6,12 @@ guest had been able to see.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from forewarn.cli.commands.service_options import ConfigFile, need_extra
-from forewarn.cli.output import Json, fail, fail_all, print_json, say
+from forewarn.cli.commands.service_options import ConfigFile, need_extra, state_in_settings
+from forewarn.cli.output import Json, fail, print_json, say
 from forewarn.cli.values import StateOption
 
 
@@ -30,7 +28,7 @@ def upgrade(
     from forewarn.store import StoreUnusable
     from forewarn.store.engines import shown, stored_state
 
-    state = state or _state_in_settings(config)
+    state = state or state_in_settings(config)
     try:
         upgrade = stored_state(state).upgrade()
     except StoreUnusable as error:
@@ -44,19 +42,3 @@ def upgrade(
     else:
         say(f"{file} was upgraded from schema {upgrade.before} to {upgrade.after}")
         say(f"the old file is kept as {kept}; remove it when you no longer need it")
-
-
-def _state_in_settings(config: Path | None) -> StateOption:
-    from forewarn.node import settings as s
-    from forewarn.store.engines import parse_state
-
-    try:
-        loaded = s.gather(config, os.environ)
-    except s.SettingsError as error:
-        fail_all(error.problems)
-    if loaded.origin("state").source is s.Source.DEFAULT:
-        fail("pass --state FILE, or --config FILE with settings that name the state")
-    try:
-        return parse_state(loaded.settings.state)
-    except ValueError as error:
-        fail(f"state: {error}")

@@ -44,7 +44,7 @@ async def take_up(
         return restored
     now, last = writer.now(), store.seq
     unknown = now.at - min(ends, now.at)
-    store.skip_numbers(beyond_commits(unknown))
+    store.skip_numbers(max(beyond_commits(unknown), sightings.known - last))
 
     def work(states: States) -> Batch:
         entries = renumbered(states.values(), unknown)

@@ -19,11 +19,26 @@ from forewarn.core.registry import stored_windows
 from forewarn.core.windows.model import Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
 from forewarn.store.postgres import database, lease
+from forewarn.store.postgres.mirror import WENT_BACK
 from forewarn.store.postgres.session import connect
 from forewarn.store.sql import read
 from forewarn.store.sql import schema as s
+from forewarn.store.sql.write import COPIED, KNOWN
 from forewarn.support.urls import without_password
 
+TERMS_LOST = 1_000_000  # more than can have begun in what was lost
+_MARKED = "SELECT value FROM service WHERE key = %s"
+_LEADER = "SELECT name, until >= clock_timestamp() FROM leader FOR UPDATE"
+_ENDS = """
+SELECT greatest((SELECT max(at) FROM commits),
+                (SELECT value FROM service WHERE key = 'served_until'))
+"""
+_MARK = "INSERT INTO service (key, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_KNOWN = """
+INSERT INTO service (key, value) SELECT %s, value FROM service WHERE key = %s
+ON CONFLICT (key) DO UPDATE SET value = greatest(service.value, excluded.value)
+"""
+_SKIP_TERMS = "UPDATE leader SET term = term + %s, until = 'epoch'"
 _BACKUP = "use the backups of the database itself, for example pg_dump or a base backup"
 
 
@@ -77,6 +92,31 @@ class PostgresState(StoredState):
     def upgrade(self) -> UpgradeResult:
         before = database.upgrade(self._url)
         return UpgradeResult(before=before, after=s.SCHEMA_VERSION, kept=None)
+
+    def lost(self) -> tuple[int, int]:
+        """Return the last commit, and the highest that was known before the database lost some; 0
+        if no control node has noticed that it did."""
+        with self._reading() as connection:
+            if connection is None:
+                raise StoreUnusable(f"{self._name} contains no state yet")
+            marked = connection.exec_driver_sql(_MARKED, (WENT_BACK,)).scalar()
+            return read.last_commit(connection), marked or 0
+
+    def mark_restored(self) -> None:
+        """Have the state used as it is, as a copy of one of which later changes are unknown."""
+        with database.changing(self._url) as connection:
+            leader = connection.exec_driver_sql(_LEADER).one()
+            if leader[1]:
+                raise StoreUnusable(
+                    f"control node '{leader[0]}' decides with {self._name}: stop all control nodes"
+                    " first"
+                )
+            ends = connection.exec_driver_sql(_ENDS).scalar() or 0
+            connection.exec_driver_sql(_MARK, (COPIED, ends))
+            connection.exec_driver_sql(_KNOWN, (KNOWN, WENT_BACK))
+            connection.exec_driver_sql("DELETE FROM service WHERE key = %s", (WENT_BACK,))
+            connection.exec_driver_sql(_SKIP_TERMS, (TERMS_LOST,))
+            connection.commit()
 
     def keep_owner(self) -> AbstractContextManager[None]:
         return nullcontext()

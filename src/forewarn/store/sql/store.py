@@ -303,6 +303,7 @@ class SqlStore(BatchingStore):
             lost=values.get("lost", 0),
             used=used,
             copied=values.get(write.COPIED),
+            known=values.get(write.KNOWN, 0),
             restored=values.get("restored"),
         )
 

@@ -122,6 +122,7 @@ _TIMES = (
 _event = msgspec.json.Decoder(Event)
 
 COPIED = "copied"  # in `service`: when this copy was made
+KNOWN = "known"  # in `service`, beside COPIED: the highest commit that was known, if any was
 
 
 def write(
@@ -275,7 +276,7 @@ def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> Non
     for commit in commits:
         if any(isinstance(put, StateRestored) for put in commit.puts):
             execute_many(connection, _SERVICE, [("restored", commit.at)])
-            execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
+            execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,), (KNOWN,)])
 
 
 def _write_commits(

@@ -1,0 +1,107 @@
+"""`forewarn restored`: an operator says that the state of a database that went back is used."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.core.renumbering import COMMITS_LEAST
+from forewarn.service.access.offline import opened
+from forewarn.store.port import Member
+from forewarn.store.postgres import mirror
+from forewarn.store.postgres.engine import PostgresStore
+from helpers import postgres
+from helpers.state_files import state_with_groups
+
+
+@pytest.fixture
+def url() -> str:
+    postgres.needed()
+    url = postgres.shared_server().new_state()
+    for name in ("alice", "bob"):
+        created = typed("token", "create", name, "--role", "admin", "--state", url)
+        assert created.exit_code == 0
+    return url
+
+
+def typed(*words: object) -> Result:
+    clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
+    return CliRunner().invoke(app, [str(word) for word in words], env=clean)
+
+
+def rows(url: str, statement: str) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def went_back(url: str, known: int) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        mirror.mark_went_back(connection, known)
+
+
+def first_commit_after(url: str) -> int:
+    """What a service commits first, beyond the numbers that were lost."""
+
+    async def body() -> None:
+        async with opened(url):
+            pass
+
+    asyncio.run(body())
+    return int(rows(url, "SELECT max(seq) FROM commits")[0][0])
+
+
+def test_the_state_is_used_as_a_copy_of_one_that_went_on(url: str) -> None:
+    went_back(url, 5)
+    refused = typed("token", "create", "carol", "--role", "admin", "--state", url)
+    assert "the database has lost commits 3 to 5" in refused.stderr
+    asked = typed("restored", "--state", url)
+    assert asked.exit_code == 2
+    assert "goes on with commit 2 of postgresql://" in asked.stderr
+    assert "although commits up to 5 were acknowledged; pass --yes to confirm" in asked.stderr
+    done = typed("restored", "--state", url, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "tokens that were revoked since are valid again" in done.stderr
+    assert first_commit_after(url) > COMMITS_LEAST
+    assert rows(url, "SELECT what FROM history ORDER BY seq DESC LIMIT 1") == [("state-restored",)]
+    keys = {key for (key,) in rows(url, "SELECT key FROM service")}
+    assert "restored" in keys
+    assert not keys & {"copied", "known", "went-back"}
+
+
+def test_numbers_go_on_beyond_all_that_were_known(url: str) -> None:
+    went_back(url, 10**12)
+    assert typed("restored", "--state", url, "--yes").exit_code == 0
+    assert first_commit_after(url) == 10**12 + 1
+
+
+def test_a_database_that_was_restored_before_anybody_noticed_is_marked_too(url: str) -> None:
+    term = rows(url, "SELECT term FROM leader")[0][0]
+    assert typed("restored", "--state", url, "--yes").exit_code == 0
+    assert rows(url, "SELECT term FROM leader") == [(term + 1_000_000,)]
+    assert first_commit_after(url) > COMMITS_LEAST
+
+
+def test_it_is_refused_while_somebody_decides_and_for_a_file(url: str, tmp_path: Path) -> None:
+    file = state_with_groups(tmp_path / "state.db", "web")
+    assert "use forewarn restore" in typed("restored", "--state", file, "--yes").stderr
+    empty = postgres.shared_server().new_state()
+    assert "contains no state yet" in typed("restored", "--state", empty, "--yes").stderr
+
+    async def body() -> Result:
+        store = PostgresStore(url, Member(name="c1", machine="m1", address=""))
+        await store.open()
+        await store.leadership.take()
+        try:
+            return await asyncio.to_thread(typed, "restored", "--state", url, "--yes")
+        finally:
+            await store.close()
+
+    assert "control node 'c1' decides with" in asyncio.run(body()).stderr
+    assert rows(url, "SELECT count(*) FROM service WHERE key = 'copied'") == [(0,)]
