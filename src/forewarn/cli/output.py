@@ -18,7 +18,7 @@ import typer
 from forewarn.cli.credentials import CredentialError, address_of, sends_token_unencrypted
 from forewarn.cli.tables import table_lines
 from forewarn.control.client.client import ControlClient, ControlError
-from forewarn.control.client.connection import service_url
+from forewarn.control.client.connection import service_urls
 from forewarn.control.schema import core as s
 from forewarn.node.daemon.discovery import NotFound, find
 from forewarn.support.text import escaped, visible
@@ -26,7 +26,7 @@ from forewarn.support.text import escaped, visible
 
 def _full_url(text: str | None) -> str | None:
     """Return the value of --url in full; an error is reported as wrong usage."""
-    return parsed(service_url, text) if text else None
+    return parsed(service_urls, text) if text else None
 
 
 Url = Annotated[
@@ -35,7 +35,8 @@ Url = Annotated[
         "--url",
         callback=_full_url,
         envvar="FOREWARN_URL",
-        help="URL of the service's control API. Default: the service on this machine.",
+        help="URL of the service's control API, or those of its control nodes, separated by"
+        " commas. Default: the service on this machine.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -98,15 +99,25 @@ def service(url: str | None) -> Iterator[ControlClient]:
     """Yield a client of the service. If a request is refused, print why and exit with 1."""
     try:
         address = address_of(url or find())
-        if sends_token_unencrypted(address):
-            say(f"note: the token is sent to {address.url} unencrypted; use https://", err=True)
-        yield ControlClient(address)
+        for node in address.each():
+            if sends_token_unencrypted(node):
+                say(f"note: the token is sent to {node.url} unencrypted; use https://", err=True)
+        client = ControlClient(address)
+        client.on_wait = _note_waiting
+        yield client
     except ControlError as error:
         others = error.problem.errors if error.problem is not None else []
         details = [other.detail for other in others if other.detail not in str(error)]
         fail_all([refusal(error), *details])
     except (CredentialError, NotFound) as error:
         fail(str(error))
+
+
+def _note_waiting() -> None:
+    say(
+        "note: no control node decides at the moment; waiting until one takes over",
+        err=True,
+    )
 
 
 def refusal(error: ControlError, file: str = "") -> str:

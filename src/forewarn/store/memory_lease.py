@@ -24,6 +24,7 @@ from forewarn.store.port import (
 )
 from forewarn.support import guard
 
+_RUN_OUT = "the lease of this control node has run out, and could not be renewed"
 RENEWALS = 4  # in the length of a lease
 SHORTEST_WAIT = 0.01  # seconds between two looks at a lease that has run out
 
@@ -213,7 +214,7 @@ class MemoryLeadership(Leadership):
         if row.term != self._term:
             self.depose(Deposed("another control node has taken over"))
         elif not self.held():
-            self.depose(Deposed("the lease of this control node has run out"))
+            self.depose(Deposed(_RUN_OUT))
         else:
             row.until = self._until = row.clock() + self._length
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0  # seconds
 UNDER_WAY_TRIES = 30  # repetitions of a request that is under way after its connection broke
 UNDER_WAY_PAUSE = 1.0  # seconds between repetitions
+LEADER_TRIES = 120  # rounds in which all control nodes are asked which of them decides
+LEADER_PAUSE = 0.5  # seconds between two rounds
 TOKENS_PAGE = "1000"  # tokens in one response
 READ_AT_ONCE = 64 * 1024  # bytes of an export or a backup
 
@@ -52,10 +54,23 @@ class ControlClient:
     """The operations of the control API, as methods. Raises ControlError."""
 
     def __init__(self, where: str | ServiceAddress) -> None:
-        self._address = ServiceAddress(where) if isinstance(where, str) else where
-        self.url = self._address.full_url()
+        address = ServiceAddress(where) if isinstance(where, str) else where
+        self._addresses = address.each()  # the one that is asked first, and then the others
+        self.on_wait: Callable[[], None] = lambda: None  # called once, if nobody decides
         self.timeout: float | None = TIMEOUT  # seconds; None: none
         self.clock_header: s.ClockHeader | None = None  # of the last response; None: real time
+
+    @property
+    def url(self) -> str:
+        """The URL of the control node that is asked."""
+        return self._addresses[0].full_url()
+
+    def _turn(self, leader: str = "") -> None:
+        """Ask another control node from now on: the leader, if that is one of them. The token is
+        sent to no other."""
+        urls = [address.url for address in self._addresses]
+        turns = urls.index(leader) if leader in urls else 1
+        self._addresses = self._addresses[turns:] + self._addresses[:turns]
 
     def status(self) -> s.Status:
         return self._call("GET", "/v1/status", s.Status)
@@ -344,7 +359,7 @@ class ControlClient:
 
     def history_lines(self, query: Mapping[str, str | None]) -> Iterator[bytes]:
         """Yield all matching records as JSON lines, the oldest first."""
-        connection = self._connection()
+        connection = self._reachable()
         try:
             target = _target("/v1/history/export", query)
             response = self._response(connection, target, GZIP)
@@ -372,11 +387,11 @@ class ControlClient:
         """Yield every commit from now on, or after a commit, once and in order, across restarts of
         the service. `on_interruption` is called with the reason before it reconnects."""
         self.timeout = follow.SILENCE
-        return follow.follow(self._connection, self.url, query or {}, after, on_interruption)
+        return follow.follow(self._reachable, self.url, query or {}, after, on_interruption)
 
     def backup(self, write: Callable[[bytes], object]) -> s.BackupContents:
         """Pass a backup of the state to `write`, chunk by chunk, and describe its contents."""
-        connection = self._connection()
+        connection = self._reachable()
         try:
             response = self._response(connection, "/v1/backup")
             if response.status >= 400:
@@ -456,7 +471,19 @@ class ControlClient:
             raise unreachable(self.url, error) from error
 
     def _connection(self) -> http.client.HTTPConnection:
-        return self._address.connection(self.timeout)
+        return self._addresses[0].connection(self.timeout)
+
+    def _reachable(self) -> http.client.HTTPConnection:
+        """Return a connection to the first control node that can be reached."""
+        for _ in self._addresses[1:]:
+            connection = self._connection()
+            try:
+                connection.connect()
+                return connection
+            except OSError:
+                connection.close()
+                self._turn()
+        return self._connection()
 
     def _send(
         self, method: str, target: str, body: object, headers: Mapping[str, str]
@@ -493,12 +520,48 @@ class ControlClient:
     def _exchange(
         self, method: str, target: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
+        """Send a request to one control node after the other, until one answers that decides or
+        need not. While none decides, wait: a take-over takes seconds."""
+        repeatable = method == "GET" or KEY in headers
+        waits = 0
+        while True:
+            refusal: tuple[int, Message, bytes] | None = None
+            failure: Unreachable | None = None
+            for _ in self._addresses:
+                try:
+                    response = self._exchange_once(method, target, body, headers)
+                except Unreachable as error:
+                    if error.sent and not repeatable:
+                        raise
+                    failure = error
+                    self._turn()
+                    continue
+                if not _is(response, 503, s.NOT_LEADING):
+                    return response
+                refusal = response
+                self._turn(response[1].get(s.LEADER_HEADER, ""))
+            if refusal is None:
+                assert failure is not None
+                raise failure
+            if len(self._addresses) == 1 or waits == LEADER_TRIES:
+                return refusal
+            if not waits:
+                self.on_wait()
+            waits += 1
+            threading.Event().wait(LEADER_PAUSE)
+
+    def _exchange_once(
+        self, method: str, target: str, body: object, headers: Mapping[str, str]
+    ) -> tuple[int, Message, bytes]:
         parts = urlsplit(self.url)
+        connected = False
         all_headers: dict[str, Any] = {"Content-Type": "application/json", **GZIP, **headers}
         try:
             connection = self._connection()
             try:
                 data = None if body is None else msgspec.json.encode(body)
+                connection.connect()
+                connected = True
                 connection.request(method, parts.path + target, data, all_headers)
                 response = connection.getresponse()
                 self.clock_header = _clock_header(response)
@@ -506,7 +569,9 @@ class ControlClient:
             finally:
                 connection.close()
         except (OSError, EOFError, http.client.HTTPException, ValueError) as error:
-            raise unreachable(self.url, error) from error
+            failure = unreachable(self.url, error)
+            failure.sent = connected
+            raise failure from error
 
 
 def _clock_header(response: http.client.HTTPResponse) -> s.ClockHeader | None:
@@ -541,11 +606,15 @@ def _lines(response: BufferedIOBase) -> Iterator[bytes]:
 
 def _under_way(response: tuple[int, Message, bytes]) -> bool:
     """Whether the first request, whose connection broke, is still being carried out."""
-    status, _, content = response
-    if status != 409:
+    return _is(response, 409, s.UNDER_WAY)
+
+
+def _is(response: tuple[int, Message, bytes], status: int, problem: str) -> bool:
+    """Whether a response is this problem."""
+    if response[0] != status:
         return False
     try:
-        return msgspec.json.decode(content, type=s.Problem).type.endswith(s.UNDER_WAY)
+        return msgspec.json.decode(response[2], type=s.Problem).type.endswith(problem)
     except msgspec.MsgspecError:
         return False
 

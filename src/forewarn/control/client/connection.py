@@ -18,6 +18,7 @@ from forewarn.control.schema.core import Problem
 
 _TOKEN = re.compile(r"[!-~]{1,16384}", re.ASCII)  # one of an OIDC issuer may be long
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
+_SEPARATOR = re.compile(r"[, ]+")  # between the URLs of several control nodes
 KEEP_ALIVE_AFTER = 60  # seconds of silence after which the other side is asked
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -35,6 +36,8 @@ class ControlError(Exception):
 
 class Unreachable(ControlError):
     """The service could not be reached, or did not answer."""
+
+    sent = False  # a request may have arrived there
 
 
 def service_url(text: str) -> str:
@@ -61,6 +64,17 @@ def service_url(text: str) -> str:
             " http://127.0.0.1:8170"
         )
     return url.rstrip("/")
+
+
+def service_urls(text: str) -> str:
+    """Return the URLs of the control nodes of a service in full, separated by commas.
+
+    Raises ValueError if one of them cannot be the URL of a service.
+    """
+    urls = [service_url(url) for url in _SEPARATOR.split(text) if url]
+    if not urls:
+        raise ValueError("it is empty; write for example http://127.0.0.1:8170")
+    return ",".join(dict.fromkeys(urls))
 
 
 def _url_problem(url: str) -> str:
@@ -98,12 +112,20 @@ def unreachable(url: str, error: Exception) -> Unreachable:
 class ServiceAddress(msgspec.Struct, frozen=True):
     """URL of a service, and the credentials to use with it."""
 
-    url: str
+    url: str  # of each of its control nodes, separated by commas or spaces
     token: str = ""
     ca: str = ""  # CA bundle (PEM) that verifies the service's certificate; empty: the system's
 
     def __repr__(self) -> str:
         return f"ServiceAddress(url={self.url!r})"
+
+    def each(self) -> list[ServiceAddress]:
+        """Return the address of every control node."""
+        try:
+            urls = service_urls(self.url).split(",")
+        except ValueError as error:
+            raise ControlError(str(error)) from error
+        return [msgspec.structs.replace(self, url=url) for url in urls]
 
     def full_url(self) -> str:
         """Return the URL with its scheme, and without slashes at its end."""

@@ -671,6 +671,7 @@ class Mistake(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 UNDER_WAY = "#problem-under-way"  # fragment of that problem's type
+NOT_LEADING = "#problem-not-leading"  # likewise, of a change at a control node that follows
 
 
 class ProblemHint(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
-from forewarn.control.client.connection import service_url
+from forewarn.control.client.connection import service_url, service_urls
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,18 @@ WRONG = [
     ("127.0.0.1:0", "the port must be a number from 1 to 65535"),
     ("http://127.0.0.1:65536", "the port must be a number from 1 to 65535"),
     ("http://[::1", "the address in brackets is not an IPv6 address"),
-    ("http://a b:1", "it contains spaces or control characters"),
+    ("http://a\tb:1", "it contains spaces or control characters"),
     ("http://127.0.0.1:8170\n", "it contains spaces or control characters"),
     ("http://127.0.0.1:8170/?x=1", "it must end with the path"),
     ("http://127.0.0.1:8170#top", "it must end with the path"),
 ]
+
+
+def test_several_urls_are_separated_by_commas_or_spaces() -> None:
+    three = "http://c1:8170,https://c2,http://c3:8170"
+    assert service_urls(" c1:8170, https://c2/  c3:8170,c1:8170 ") == three
+    with pytest.raises(ValueError, match="it has no host"):
+        service_urls("c1:8170, :8170")
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG)
