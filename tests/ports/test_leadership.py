@@ -19,11 +19,12 @@ import sqlalchemy as sa
 from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Host
-from forewarn.core.registry import HostPut
+from forewarn.core.registry import HostPut, Registry
 from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
 from forewarn.store.port import Deposed, Key, Member, NotLeading, States
 from forewarn.store.postgres import engine, lease
 from forewarn.store.postgres.engine import PostgresStore
+from forewarn.store.sql import read
 from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import SHARED, Open, expire, kill, shared_state
@@ -117,6 +118,38 @@ def test_a_follower_sees_every_commit_in_order(shared: Open) -> None:
             await until(lambda: second.leadership.leader() is not None)
             leader = second.leadership.leader()
             assert (leader.name, leader.address, leader.held) == ("c1", "c1:8170", True)
+
+    run(body())
+
+
+def test_what_is_loaded_is_one_moment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that is made while a node reads the state is read by it as a whole afterwards."""
+
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first):
+            await take(first)
+            loop = asyncio.get_running_loop()
+            registry = read.registry
+
+            def late(connection: sa.Connection) -> Registry:
+                asyncio.run_coroutine_threadsafe(first.transact(define), loop).result(PATIENCE)
+                return registry(connection)
+
+            def define(_: States) -> Batch:
+                machine = MachinePut(Machine(name="web_0"))
+                return Batch(1, 0, (Entry("web", (machine,)),), _hosts(("h1",)))
+
+            monkeypatch.setattr(read, "registry", late)
+            await second.open()
+            monkeypatch.setattr(read, "registry", registry)
+            try:
+                assert (dict(second.groups), second.registry.hosts, second.seq) == ({}, {}, 0)
+                second.leadership.follow()
+                await until(lambda: second.seq == 1)
+                assert dict(second.groups) == dict(first.groups)
+            finally:
+                await second.close()
 
     run(body())
 

@@ -130,7 +130,9 @@ class PostgresStore(SqlStore):
 
     def _connect(self) -> psycopg.Connection[Any]:
         """Open a connection that writes only if this process decides: those of others are ended."""
-        return connect_writer(self.url) if self._lease.term else connect(self.url, "reader")
+        if self._lease.term:
+            return connect_writer(self.url)
+        return connect(self.url, "reader", autocommit=False)
 
     def _connect_again(self) -> None:
         if self._engine is not None:
