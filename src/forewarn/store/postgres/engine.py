@@ -71,6 +71,7 @@ class PostgresStore(SqlStore):
         self._lease = Lease(url, member, lease, self._watchdog)
         self._engine: sa.Engine | None = None
         self._known = mirror.Position()
+        self._last = 0  # the last commit that is in the log, as far as this process knows
         self._turns = _Turns(self)
         self.leadership: PostgresLeadership = PostgresLeadership(self._lease, self._turns)
 
@@ -198,11 +199,12 @@ class PostgresStore(SqlStore):
                 with self._in_term() as connection:
                     self._write_batch(connection, commits, before, after)
                     connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
-                return
+                break
             except InDoubt as doubt:
                 log.warning("it is unknown whether a commit has happened", why=str(doubt))
                 if self._has_happened(commits):
-                    return
+                    break
+        self._last = commits[-1].seq
 
     def _has_happened(self, commits: Sequence[Commit]) -> bool:
         """Return whether a batch in doubt is in the log. Tries for as long as the lease lasts."""
@@ -211,12 +213,13 @@ class PostgresStore(SqlStore):
                 self._lease.claim_again()
                 with self._connection() as connection:
                     last = read.last_commit(connection)
-                    if last < self._seq:
-                        mirror.mark_went_back(_driver(connection), self._seq)
+                    if last < self._last:
+                        mirror.mark_went_back(_driver(connection), self._last)
                         connection.commit()
                         raise Deposed(mirror.went_back(_driver(connection)))
-                log.warning("the outcome of the commit is known", happened=last > self._seq)
-                return last >= commits[-1].seq
+                happened = last >= commits[-1].seq
+                log.warning("the outcome of the commit is known", happened=happened)
+                return happened
             except (sa.exc.DBAPIError, psycopg.Error):
                 self._turns.pause(RETRY)
         raise OutcomeUnknown(
@@ -450,6 +453,7 @@ class _Turns:
 
     def _set_taken(self) -> None:
         assert self._waiting is not None
+        self._store._last = self._store.seq
         self.taken = True
         if not self._waiting.done():
             self._waiting.set_result(None)
