@@ -172,6 +172,8 @@ class DriverContext(msgspec.Struct, frozen=True):
     file: Callable[[str], Path | None] = lambda _: None
     paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
     on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
+    may_act: Callable[[], bool] = lambda: True  # asked right before something is done to machines
+    service_pid: int = 0  # by which programs that outlive the service are found
     # Returns where a simulation keeps what it has done; None: in a file.
     shared_impacts: Callable[[], SharedImpacts | None] = lambda: None
 

@@ -245,7 +245,7 @@ class Node:
         trace = self.trace = make_trace(config, self.observer, self._stack)
         if trace is not None:
             self._stack.callback(trace.end, self.writer.now)
-        driver = self.driver = self._driver or make_driver(config, trace, self._stack)
+        driver = self.driver = self._driver or make_driver(config, store, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
         self.executor = Executor(store, self.writer, driver, self.host_index, self.ledger, tasks)

@@ -4,6 +4,7 @@ and sockets it has, where an earlier run ended, and which fleet it starts with.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -66,7 +67,14 @@ def control_node(config: Config) -> Member:
     )
 
 
-def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack) -> Driver:
+def service_pid(config: Config) -> int:
+    """Return the process id of the service as a whole: that of the supervisor, if there is one."""
+    return os.getppid() if config.workers else os.getpid()
+
+
+def make_driver(
+    config: Config, store: Store, trace: EventTrace | None, stack: AsyncExitStack
+) -> Driver:
     def file(suffix: str) -> Path | None:
         return (
             None
@@ -78,6 +86,8 @@ def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack)
         file,
         config.rules.paced,
         on_impact=trace.impact if trace else None,
+        may_act=store.leadership.held if store.leadership else lambda: True,
+        service_pid=service_pid(config),
         shared_impacts=lambda: shared_impacts(config.state),
     )
     driver = registry.make(config.driver, context)

@@ -8,7 +8,9 @@ is decided by the service.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from forewarn.drivers.registry import DriverType
 from forewarn.support.convert import convert
 from forewarn.support.files.task import NotStarted, StillAtWork, task_input
 from forewarn.support.instants import to_datetime
+from forewarn.support.process_mark import mark
 from forewarn.support.program import (
     CUT,
     Ended,
@@ -76,9 +79,17 @@ class CommandDriver(Driver):
     that was killed cannot know that an earlier program is still running.
     """
 
-    def __init__(self, program: Program, task_files: Path | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        task_files: Path | None = None,
+        may_act: Callable[[], bool] = lambda: True,
+        service_pid: int = 0,
+    ) -> None:
         self._program = program
         self._task_files = task_files
+        self._may_act = may_act
+        self._mark = mark(service_pid or os.getpid())
         self._slots = Slots(program.max_at_once)
 
     @property
@@ -171,7 +182,10 @@ class CommandDriver(Driver):
         limit = program.timeout
         slot = self._slots.take(task.group)
         async with slot, task_input(encode_task(verb, task), file, limit) as stdin:
-            return await run([*program.words, verb], stdin, _environment(verb, task), limit)
+            if not verb.startswith("check") and not self._may_act():  # it may have waited for long
+                raise NotStarted("this control node does not decide any more")
+            environment = _environment(verb, task) | self._mark
+            return await run([*program.words, verb], stdin, environment, limit)
 
     def _how(self, ended: Ended) -> str:
         """Return how the program ended, with the last line of its output if there is one."""
@@ -301,7 +315,9 @@ def _signal_name(number: int) -> str:
 
 
 def _make(options: CommandOptions, context: DriverContext) -> CommandDriver:
-    return CommandDriver(options.resolve(), context.file("programs"))
+    return CommandDriver(
+        options.resolve(), context.file("programs"), context.may_act, context.service_pid
+    )
 
 
 DRIVER = DriverType(_make, CommandOptions)

@@ -30,6 +30,7 @@ from forewarn.node.daemon.service_manager import health_problem, status_line
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.processes.child import (
     ALIVE,
+    LEASE,
     READY,
     RELOADED,
     SETTINGS,
@@ -42,11 +43,15 @@ from forewarn.node.settings import config as make_config
 from forewarn.node.settings import load as load_settings
 from forewarn.service.engine.otel import TracesUnusable
 from forewarn.store import StoreFailed, StoreUnusable
+from forewarn.store.port import Leadership
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.support.text import visible
 
 HEARTBEAT_EVERY = 2.0  # seconds between two reports to the supervisor
+LEASE_REPORT_EVERY = 0.1  # seconds between two looks at the lease, which is renewed less often
+
+_sending = threading.Lock()
 
 log = logger("forewarn")
 
@@ -119,6 +124,8 @@ async def _run_control(spec: Spec, loaded: LoadedSettings, config: Config) -> No
         heartbeat.problem = lambda: health_problem(node)
         heartbeat.status = lambda: status_line(node, refusal)
         heartbeat.send()  # the supervisor needs the status when it reports that all are ready
+        if node.store.leadership is not None:
+            _report_lease(node.store.leadership)
 
     def on_reload(in_force: LoadedSettings, report: Report) -> None:
         nonlocal refusal
@@ -216,8 +223,26 @@ class Heartbeat:
         _send(UNHEALTHY if problem else ALIVE, problem or self.status())
 
 
+def _report_lease(leadership: Leadership) -> None:
+    """Tell the supervisor, whenever it changes, until when this process may decide: it ends what
+    acts after that. A thread does, so that it does not depend on the event loop."""
+
+    def report() -> None:
+        reported: float | None = None
+        while True:
+            until = leadership.until if leadership.term else None
+            if until != reported:
+                _send(LEASE, until)
+                reported = until
+            pause.wait(LEASE_REPORT_EVERY)
+
+    pause = threading.Event()
+    threading.Thread(target=report, name="lease report", daemon=True).start()
+
+
 def _send(message: str, value: object) -> None:
-    with contextlib.suppress(OSError):  # without a supervisor, this process is about to be killed
+    # Without a supervisor, this process is about to be killed.
+    with contextlib.suppress(OSError), _sending:
         os.write(1, message.encode() + b" " + msgspec.json.encode(value) + b"\n")
 
 

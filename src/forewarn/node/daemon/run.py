@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
@@ -17,12 +18,15 @@ from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.service_manager import managed
 from forewarn.node.open_files import fit_to_open_files
 from forewarn.node.settings import LoadedSettings, Settings
+from forewarn.node.wiring import service_pid
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import log as service_log
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
+from forewarn.store.port import Deposed
 from forewarn.support.logs import logger
+from forewarn.support.process_mark import end_marked
 from forewarn.support.sd_notify import Notifier
 
 COLLECT = (50_000, 20, 100)  # gc thresholds: ten thousand connections allocate, but are no garbage
@@ -78,7 +82,7 @@ async def _serve(
     clock = node.clock
     if isinstance(clock, VirtualClock):
         service_log.configure("console", dates=False, now=lambda: clock.at)
-    node.store.on_unknown_outcome(_stop_at_once)
+    node.store.on_unknown_outcome(partial(_stop_at_once, service_pid(config)))
     async with node:
         gc.collect()
         gc.freeze()  # the fleet stays in memory: no need to traverse it again and again
@@ -95,14 +99,23 @@ async def _serve(
                 await stop.wait()
 
 
-def _stop_at_once(error: OutcomeUnknown) -> None:
+def _stop_at_once(pid: int, error: OutcomeUnknown) -> None:
     """Exit at once, as after kill -9: connections are closed without an answer, so that nobody is
-    told either outcome. systemd, or whatever manages the service, starts it again."""
-    log.critical(
-        "the outcome of a commit is unknown, so the service stops without answering; the next"
-        " start keeps whatever it finds in the log of the state",
-        why=str(error),
-    )
+    told either outcome. systemd, or whatever manages the service, starts it again. Programs of a
+    control node that was deposed are ended, since another one goes on with what they do."""
+    if isinstance(error, Deposed):
+        log.critical(
+            "this control node may not decide any more, so it stops without answering; it has ended"
+            " the programs of its driver",
+            why=str(error),
+            programs=end_marked(pid),
+        )
+    else:
+        log.critical(
+            "the outcome of a commit is unknown, so the service stops without answering; the next"
+            " start keeps whatever it finds in the log of the state",
+            why=str(error),
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(OUTCOME_UNKNOWN)

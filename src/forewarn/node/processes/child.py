@@ -31,6 +31,7 @@ READY = "ready"  # with its URLs
 ALIVE = "alive"  # with a status for people
 UNHEALTHY = "unhealthy"  # with the problem; does not count as a sign of life
 SETTINGS = "settings"  # in force; for processes that are started later
+LEASE = "lease"  # until when it may decide, by the monotonic clock; null: it has given that back
 RELOADED = "reloaded"  # with true if the new settings were refused, and nothing has changed
 
 
@@ -59,6 +60,8 @@ class Child:
         self.ready: dict[str, Any] | None = None  # its URLs; None: it is not ready
         self.settings: dict[str, Any] | None = None  # that it has reported and nobody has read yet
         self.refused: bool | None = None  # outcome of its last reload; None: not known yet
+        self.lease: float | None = None  # until when it may decide, also after it has ended
+        self.lease_pid = 0  # of the process that has reported it
         self.status = ""  # for people
         self.problem = ""  # why it is unhealthy
         self.started_at = 0.0
@@ -112,6 +115,9 @@ class Child:
     def _handle(self, word: str, value: Any) -> None:
         if word == UNHEALTHY:
             self.problem = str(value)
+            return
+        if word == LEASE:
+            self.lease, self.lease_pid = value, self.pid
             return
         if word == READY:
             self.ready = value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,14 @@ from typing import Any
 from forewarn.node.processes.child import CONTROL, STOP_FINALLY, Child
 from forewarn.node.processes.reload_all import ReloadAll
 from forewarn.support import guard
+from forewarn.support.process_mark import end_marked
 
 STOP_WITHIN = 20.0  # seconds that a process is given to end before it is killed
 HUNG_AFTER = 60.0  # seconds without a sign of life after which a process is killed and replaced
 HUNG_AFTER_STARTING = 120.0  # the same for one that is not ready yet
 CONTROL_AWAY_AT_MOST = 300.0  # seconds without a ready control process; then systemd may restart us
+LEASE_GRACE = 0.5  # seconds after the end of a lease in which the process may end by itself
+KILLED_WITHIN = 1.0  # seconds that are waited for the end of a process that was killed
 CHECK_EVERY = 5.0  # seconds between two checks for processes that hang
 FORWARDED = (signal.SIGHUP,)
 
@@ -99,6 +103,9 @@ class Supervisor:
 
     def _wait(self, timeout: float) -> None:
         """Wait for signals, messages and ends of processes, and handle them."""
+        if self._control.lease is not None:
+            left = self._control.lease + LEASE_GRACE - guard.monotonic()
+            timeout = max(0.0, min(timeout, left))
         for key, _ in self._selector.select(timeout):
             child: Child | None = key.data
             if child is None:
@@ -113,11 +120,34 @@ class Supervisor:
             elif child.settings is not None:
                 self._use_settings(child.settings)
                 child.settings = None
+        self._end_lease()
         if not self._up and all(child.ready is not None for child in self._children):
             self._up = True
             self._on_ready(self._control.ready or {})
         if self._up and not self._stop:
             self._reload.advance(guard.monotonic())
+
+    def _end_lease(self) -> None:
+        """End what acts for a lease that has run out: the control process, if it has not ended by
+        itself, and the programs of its driver. Another control node goes on with what they do."""
+        control = self._control
+        if control.lease is None or guard.monotonic() < control.lease + LEASE_GRACE:
+            return
+        if control.running and control.pid == control.lease_pid:
+            self._log_error(
+                "the control process has not ended with its lease, and is killed",
+                process=control.name,
+            )
+            control.send(signal.SIGKILL)
+            select.select([control.pidfd], [], [], KILLED_WITHIN)
+        self._end_programs()
+
+    def _end_programs(self) -> None:
+        self._control.lease = None
+        if ended := end_marked(os.getpid()):
+            self._log_error(
+                "programs of the driver have outlived a lease, and were killed", programs=ended
+            )
 
     def _use_settings(self, settings: dict[str, Any]) -> None:
         """Use these settings for processes that are started from now on."""
@@ -189,6 +219,7 @@ class Supervisor:
             self._reload.request()
 
     def _ended(self, child: Child) -> None:
+        child.read_messages()  # its last ones
         for fd in (child.pidfd, child.stdout_fd):
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
@@ -224,6 +255,8 @@ class Supervisor:
                     for child in ending:
                         child.send(signal.SIGKILL)
                 self._wait(max(0.1, left))
+        if self._control.lease is not None:
+            self._end_programs()  # it was killed
 
 
 @contextlib.contextmanager

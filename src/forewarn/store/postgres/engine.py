@@ -34,7 +34,6 @@ from forewarn.store.port import (
     Leadership,
     Member,
     NotLeading,
-    OutcomeUnknown,
     StoreFailed,
     StoreUnusable,
     Work,
@@ -222,7 +221,7 @@ class PostgresStore(SqlStore):
                 return happened
             except (sa.exc.DBAPIError, psycopg.Error):
                 self._turns.pause(RETRY)
-        raise OutcomeUnknown(
+        raise Deposed(
             f"{self.name} was not reached again within the lease: it is unknown whether the last"
             " commit has happened; whoever decides next finds it in the log, or does not"
         )

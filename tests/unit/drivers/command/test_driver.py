@@ -146,6 +146,13 @@ def test_what_each_exit_code_of_check_means(code: int, expected: object) -> None
     assert check(f"echo looking; echo the rack is locked >&2; exit {code}") == expected
 
 
+def test_no_program_is_started_by_a_service_that_may_not_act() -> None:
+    program = Program(words=("/bin/sh", "-c", "exit 0"))
+    driver = CommandDriver(program, may_act=lambda: False)
+    assert asyncio.run(driver.perform(TASK)) == Failed("this control node does not decide any more")
+    assert asyncio.run(driver.check(TASK)) == Ok()
+
+
 def test_a_veto_without_a_word_is_one_too() -> None:
     assert check("exit 20") == Veto("the program refused, and gave no reason")
 
