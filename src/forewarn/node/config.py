@@ -64,6 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None = None  # None: nothing is stored
     name: str = ""  # of this control node, among several; empty: the name of the machine
     lease: Duration = 6 * SECOND  # of the control node that decides, if there are several
+    replicated: str = ""  # "managed": whoever runs the database keeps every commit twice
     local_directory: Path = Path()  # for files of this machine, if the state is no file
     migrate: bool = True  # upgrade the schema of an older state file
     rules: Durations = Durations()

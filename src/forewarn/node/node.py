@@ -50,6 +50,7 @@ from forewarn.node.wiring import (
     record_silence,
     resume,
     warn_of_closed_windows,
+    warn_of_database,
 )
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.tokens import Tokens
@@ -194,6 +195,7 @@ class Node:
             self.health.deciding = True
             await self._listen(self._tasks)
         else:
+            await warn_of_database(self.config)
             leadership.follow()
             await self._listen_to_operators_if_asked(self._tasks)
             self._tasks.start(self._take_over(leadership), "leadership")

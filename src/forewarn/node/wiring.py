@@ -4,6 +4,7 @@ and sockets it has, where an earlier run ended, and which fleet it starts with.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -35,8 +36,8 @@ from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
-from forewarn.store import Store
-from forewarn.store.engines import local_path, shared_impacts, store_for
+from forewarn.store import Store, StoreUnusable
+from forewarn.store.engines import local_path, shared_impacts, store_for, stored_state
 from forewarn.store.port import Member, PollSightings
 from forewarn.support.logs import logger
 from forewarn.support.system import machine_id
@@ -192,6 +193,19 @@ async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSigh
     copied = sightings.copied is not None
     clock.resume(served_until or None, lost, floor=served_until, copied=copied)
     return sightings, served_until
+
+
+async def warn_of_database(config: Config) -> None:
+    """Log what an operator should know about the database, such as what a fail-over may lose."""
+    if not isinstance(config.state, str):
+        return
+    managed = config.replicated == "managed"
+    try:
+        warnings = await asyncio.to_thread(stored_state(config.state).warnings, managed=managed)
+    except StoreUnusable:
+        return  # which the leadership reports
+    for text in warnings:
+        log.warning("the database of the state may not keep what it should", why=text)
 
 
 def warn_of_closed_windows(store: Store) -> None:

@@ -464,6 +464,11 @@ class StoredState(ABC):
         """Return why a service that starts could not use the state; empty if it could. Changes
         nothing."""
 
+    def warnings(self, *, managed: bool) -> list[str]:  # noqa: ARG002
+        """Return what an operator should know about a state that can be used. If its replication
+        is `managed` by somebody else, it is believed to lose nothing."""
+        return []
+
     @abstractmethod
     def in_use(self) -> bool:
         """Return whether a process has the state open."""

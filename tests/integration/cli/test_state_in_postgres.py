@@ -180,3 +180,25 @@ def test_the_command_that_is_suggested_has_no_password(tmp_path: Path, url: str)
     result = typed("config", "check", "--config", settings)
     assert "--role admin --state postgresql://forewarn:***@" in result.output
     assert "s3cret" not in result.output
+
+
+def checked(url: str, tmp_path: Path, *more: str) -> str:
+    settings = tmp_path / "forewarn.toml"
+    lines = (f'state = "{url}"', 'metadata = "127.0.0.1:0"', 'control = "127.0.0.1:0"', *more)
+    settings.write_text("\n".join(lines))
+    result = typed("config", "check", "--config", settings)
+    assert result.exit_code == 0, result.output
+    return str(result.stderr)
+
+
+def test_the_check_says_what_a_fail_over_could_lose(url: str, tmp_path: Path) -> None:
+    assert "a fail-over may lose approvals that were acknowledged" in checked(url, tmp_path)
+    assert checked(url, tmp_path, 'replicated = "managed"') == ""
+
+
+def test_the_check_compares_the_clocks(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = guard.wall_us
+    monkeypatch.setattr(guard, "wall_us", lambda: now() + 60_000_000)
+    assert "60.0 s ahead of the database's" in checked(url, tmp_path)

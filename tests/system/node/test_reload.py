@@ -241,6 +241,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "state": 'state = "other.db"',
     "name": 'name = "c2"',
     "lease": 'lease = "3s"',
+    "replicated": 'replicated = "managed"',
     "local_directory": 'local_directory = "elsewhere"',
     "metadata": 'metadata = "127.0.0.1:81"',
     "control": 'control = "0.0.0.0:8170"\nallow_plain_control = true',

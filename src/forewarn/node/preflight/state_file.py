@@ -38,6 +38,8 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     if problem:
         yield fatal(loaded, "state", problem)
     else:
+        for text in stored_state(state).warnings(managed=config.replicated == "managed"):
+            yield warning(loaded, "state", text)
         yield from _window_findings(loaded, state)
         if config.control is not None and not local(config.control.host):
             yield from _token_findings(loaded, config, state)

@@ -17,6 +17,7 @@ from forewarn.service.access.oidc import Oidc
 
 LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+REPLICATED = ("", "managed")
 PLACEMENTS = ("", *(placement.value for placement in Placement))
 PATHS = (
     "fleet",
@@ -89,6 +90,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     state: str = "forewarn.db"  # the SQLite file, or postgresql://HOST/DATABASE
     name: str = ""  # of this control node, among several; empty: the name of the machine
     lease: str = "6s"  # with PostgreSQL: after this time without a leader, another node takes over
+    replicated: str = ""  # with PostgreSQL: "managed" if its provider keeps every commit twice
     local_directory: str = "."  # with PostgreSQL: for files and sockets of this machine
     metadata: str | list[str] = "169.254.169.254:80"  # one address for guests, or a list
     control: str = "127.0.0.1:8170"  # address for operators

@@ -29,6 +29,7 @@ from forewarn.node.settings.model import (
     LOG_LEVELS,
     LOGS,
     PLACEMENTS,
+    REPLICATED,
     LoadedSettings,
     Origin,
     Settings,
@@ -138,6 +139,7 @@ class _Validation:
             state=state,
             name=settings.name,
             lease=self._get("lease", self._lease, LEAST_LEASE),
+            replicated=settings.replicated,
             local_directory=Path(settings.local_directory),
             rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
@@ -203,7 +205,12 @@ class _Validation:
 
     def _check_simple_values(self) -> None:
         settings = self._settings
-        simple = (("log", LOGS), ("log_level", LOG_LEVELS), ("placement", PLACEMENTS))
+        simple = (
+            ("log", LOGS),
+            ("log_level", LOG_LEVELS),
+            ("placement", PLACEMENTS),
+            ("replicated", REPLICATED),
+        )
         for key, choices in simple:
             value = getattr(settings, key)
             if value not in choices:

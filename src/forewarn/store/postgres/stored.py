@@ -18,7 +18,7 @@ from forewarn.core.access import Token
 from forewarn.core.registry import stored_windows
 from forewarn.core.windows.model import Window
 from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
-from forewarn.store.postgres import database, lease
+from forewarn.store.postgres import database, examine, lease
 from forewarn.store.postgres.mirror import WENT_BACK
 from forewarn.store.postgres.session import connect
 from forewarn.store.sql import read
@@ -53,6 +53,13 @@ class PostgresState(StoredState):
         except StoreUnusable as error:
             return str(error)
         return ""
+
+    def warnings(self, *, managed: bool) -> list[str]:
+        try:
+            with connect(self._url, "look") as connection:
+                return list(examine.warnings(connection, managed=managed))
+        except psycopg.Error as error:
+            raise self._unusable(error) from error
 
     def in_use(self) -> bool:
         try:

@@ -1,0 +1,55 @@
+"""What may go wrong with a database that can be used: what a fail-over could lose, and what lies
+between this machine and the database. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+
+from forewarn.store.postgres.lease import clock_problem
+
+_NOW = "SELECT extract(epoch FROM clock_timestamp())"
+_NAMES = "SELECT current_setting('synchronous_standby_names')"
+# For a role without the right to see it, the state of a standby is NULL.
+_STANDBYS = """
+SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), count(state)
+  FROM pg_stat_replication
+"""
+_MAY_CREATE = "SELECT has_schema_privilege(current_schema(), 'CREATE'), to_regclass('commits')"
+
+
+def warnings(connection: psycopg.Connection[Any], *, managed: bool) -> Iterator[str]:
+    """Yield what an operator should know. If the replication is `managed` by somebody else, it is
+    believed to lose nothing."""
+    if not managed:
+        yield from _replication(connection)
+    may_create, tables = _row(connection, _MAY_CREATE)
+    if not may_create and tables is None:
+        yield "the role may not create tables: GRANT CREATE ON SCHEMA … TO …"
+    if connection.info.backend_pid != _row(connection, "SELECT pg_backend_pid()")[0]:
+        yield (
+            "there is a connection pooler in between: control nodes need sessions of their own"
+            " (LISTEN, and the end of a session that hangs); connect to the server itself"
+        )
+    if problem := clock_problem(float(_row(connection, _NOW)[0])):
+        yield problem
+
+
+def _replication(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    standbys, synchronous, visible = _row(connection, _STANDBYS)
+    if not _row(connection, _NAMES)[0]:
+        yield (
+            "no standby is synchronous (synchronous_standby_names is empty): a fail-over may lose"
+            ' approvals that were acknowledged. Set it, or replicated = "managed" if the provider'
+            " of the database sees to it"
+        )
+    elif not synchronous and visible == standbys:
+        yield (
+            "no synchronous standby is connected (pg_stat_replication): every commit waits for one"
+        )
+
+
+def _row(connection: psycopg.Connection[Any], query: str) -> Any:
+    return connection.execute(query).fetchone()
