@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.store.port import Member
+from forewarn.store.postgres import examine
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
@@ -202,3 +203,12 @@ def test_the_check_compares_the_clocks(
     now = guard.wall_us
     monkeypatch.setattr(guard, "wall_us", lambda: now() + 60_000_000)
     assert "60.0 s ahead of the database's" in checked(url, tmp_path)
+
+
+def test_the_check_notices_a_standby_that_is_missing_and_a_pooler(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine, "_NAMES", "SELECT 's1'")  # as on a server that has one
+    assert "no synchronous standby is connected" in checked(url, tmp_path)
+    monkeypatch.setattr(examine, "_BACKEND", "SELECT pg_backend_pid() + 1")  # as through a pooler
+    assert "there is a connection pooler in between" in checked(url, tmp_path)
