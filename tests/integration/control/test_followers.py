@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from forewarn.control.client.client import ControlClient
+from forewarn.control.schema import core as s
 from forewarn.node import Node
+from forewarn.node import node as node_module
+from forewarn.node.wiring import control_node
+from forewarn.store.postgres import nodes as postgres_nodes
 from helpers.control_nodes import ControlNodes, ask, new_state, until
 from helpers.paths import ROOT
-from helpers.polls import metrics
+from helpers.polls import metrics, send_poll
+from helpers.raw_http import RawConnection
 
 DOCUMENT = json.loads((ROOT / "docs/reference/openapi.json").read_text())
 CHANGES = sorted(
@@ -95,6 +102,42 @@ def test_all_control_nodes_are_listed(leader: Node, follower: Node) -> None:
         until(lambda client=client: len(client.control_nodes()) == 2)  # type: ignore[misc]
         roles = [(node.name, node.role) for node in client.control_nodes()]
         assert roles == [("c1", "leads"), ("c2", "follows")]
+
+
+def test_a_node_that_cannot_report_keeps_its_lease(nodes: ControlNodes, leader: Node) -> None:
+    member = control_node(leader.config)
+    with psycopg.connect(nodes.url) as other, psycopg.connect(nodes.url, autocommit=True) as own:
+        other.execute("LOCK TABLE control_nodes IN ACCESS EXCLUSIVE MODE")
+        assert postgres_nodes.report(own, member, 0, first=False) == 0
+    with psycopg.connect(nodes.url, autocommit=True) as own:
+        assert postgres_nodes.report(own, member, 0, first=False) == leader.store.seq
+
+
+def test_a_follower_learns_who_has_polled(
+    nodes: ControlNodes, leader: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "SIGHTINGS_EVERY", 0.01)
+    late = nodes.start_follower("c3")
+    place = urlsplit(leader.metadata_url)
+    with RawConnection((place.hostname or "", place.port or 0)) as guest:
+        assert send_poll(guest).status == 200
+    nodes.run(leader.poll_index.save(leader.writer.now(), all_machines=True))
+    client = ControlClient(late.control_url)
+    until(lambda: client.machine("web-0").polls > 0)
+    assert (
+        client.machine("web-0").last_poll
+        == ControlClient(leader.control_url).machine("web-0").last_poll
+    )
+
+
+def test_a_command_with_several_urls_finds_the_node_that_decides(
+    leader: Node, follower: Node
+) -> None:
+    client = ControlClient(f"{follower.control_url}, {leader.control_url}")
+    assert client.schedule(s.ScheduleRequest(type="Reboot", machines=["web-1"])).machines == [
+        "web-1"
+    ]
+    assert client.url == leader.control_url
 
 
 def test_metrics_say_who_decides(leader: Node, follower: Node) -> None:

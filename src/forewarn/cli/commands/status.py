@@ -157,6 +157,8 @@ def _print(overview: Overview) -> None:
             " 'forewarn caller list'"
         )
     say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
+    if state.control_node and (state.control_node.term or state.control_node.role == "follows"):
+        say(f"  control node: {_control_node(state.control_node)}; see 'forewarn control list'")
     say(f"  clock: {_clock(state.clock)}")
     _section("Started", overview.started, lambda event: _started(event, now), "event list")
     _section("Next", overview.next, lambda event: _next(event, now), "event list")
@@ -214,6 +216,13 @@ def _clock(clock: s.Clock) -> str:
     elif clock.speed != 1:
         text += f"; durations are divided by {clock.speed:g}"
     return text
+
+
+def _control_node(node: s.ThisNode) -> str:
+    if node.role == "leads":
+        return f"{node.name}, which decides (term {node.term})"
+    leader = f"follows {node.leader.name}" if node.leader else "follows; none decides"
+    return f"{node.name}, which {leader} (commit {node.commit})"
 
 
 def _duration(start: datetime, end: datetime) -> str:

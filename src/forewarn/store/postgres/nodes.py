@@ -16,6 +16,7 @@ from forewarn.store.port import ControlNode, Member
 
 EVERY = 5.0  # seconds between two reports of a node
 AWAY_AFTER = 20  # seconds without a report, after which a node counts as away
+_LOCK_PATIENCE = "100ms"
 FORGET_AFTER = "1 day"  # without a report
 
 TABLE = """
@@ -52,7 +53,8 @@ ORDER BY n.name, n.machine
 
 
 def report(connection: psycopg.Connection[Any], member: Member, seq: int, *, first: bool) -> int:
-    """Write the row of this node. Returns how many commits it is behind."""
+    """Write the row of this node. Returns how many commits it is behind. A report that would have
+    to wait for a lock is left out: the lease is renewed through the same connection."""
     values = {
         "name": member.name,
         "machine": member.machine,
@@ -61,9 +63,14 @@ def report(connection: psycopg.Connection[Any], member: Member, seq: int, *, fir
         "seq": seq,
         "first": first,
     }
-    row = connection.execute(_REPORT, values).fetchone()
-    if first:
-        connection.execute(_FORGET)
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
+            row = connection.execute(_REPORT, values).fetchone()
+            if first:
+                connection.execute(_FORGET)
+    except psycopg.errors.LockNotAvailable:
+        return 0
     return int(row[0]) if row else 0
 
 
