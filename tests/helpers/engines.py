@@ -31,7 +31,7 @@ def state(engine: str, directory: Path) -> Reopen:
         return lambda: SqliteStore(directory / "state.db")
     postgres.needed()
     url = postgres.shared_server().new_state()
-    return lambda: _leading(url)
+    return lambda: leading(url)
 
 
 def shared_state(engine: str) -> Open:
@@ -67,7 +67,7 @@ def expire(store: Store) -> None:
             connection.execute("UPDATE leader SET until = 'epoch'")
 
 
-def _leading(url: str) -> Store:
+def leading(url: str) -> Store:
     from forewarn.store.postgres.engine import PostgresStore
 
     class Leading(PostgresStore):

@@ -169,7 +169,8 @@ class LoadGenerator:
     ) -> tuple[int | None, list[list[str]], str]:
         """One request on a connection of its own; no status if no whole answer came."""
         local = (source, 0) if source else None
-        kind = "Content-Type: application/json\r\n" if body and port == self._control else ""
+        to_guests = target.startswith("/metadata/")
+        kind = "" if to_guests or not body else "Content-Type: application/json\r\n"
         try:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(host, port, local_addr=local)

@@ -13,6 +13,7 @@ from forewarn.core.changes import EventMoved, apply
 from forewarn.core.time import SECOND
 from forewarn.judge import Finding
 from forewarn.service.telemetry.event_trace import EventTrace
+from forewarn.store import Store
 from forewarn.store.sqlite.engine import SqliteStore
 from helpers.load import SPEED
 
@@ -26,11 +27,16 @@ class Record(NamedTuple):
     unseen: list[dict[str, Any]]
     rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
     raised: dict[str, Event]  # by id: every event, as it was raised
+    moves: list[EventMoved]  # of all events, in order
 
 
 async def read_state(path: Path) -> Record:
-    store = SqliteStore(path)
+    return await read_store(SqliteStore(path))
+
+
+async def read_store(store: Store) -> Record:
     await store.open()
+    moves: list[EventMoved] = []
     replayed: dict[str, Group] = {}
     unseen: list[dict[str, Any]] = []
     raised: dict[str, Event] = {}
@@ -42,13 +48,14 @@ async def read_state(path: Path) -> Record:
             for item in entry.items:
                 if isinstance(item, EventMoved):
                     raised.setdefault(item.event.id, item.event)
+                    moves.append(item)
         trace.on_commit(commit, replayed)
     rollouts = {
         id: list(await store.events_by_cause(f"rollout/{id}/")) for id in store.registry.rollouts
     }
     stored = dict(store.groups)
     await store.close()
-    return Record(replayed, stored, unseen, rollouts, raised)
+    return Record(replayed, stored, unseen, rollouts, raised, moves)
 
 
 def held_up(finding: Finding, raised: dict[str, Event], seconds: float) -> bool:
