@@ -10,6 +10,7 @@ import psycopg
 
 from forewarn.store import MemoryStore, Store
 from forewarn.store.memory import Disk
+from forewarn.store.memory_lease import ENDED
 from forewarn.store.port import Member
 from forewarn.store.sqlite.engine import SqliteStore
 from helpers import postgres
@@ -61,7 +62,7 @@ async def kill(store: Store) -> None:
 def expire(store: Store) -> None:
     """Let the lease on the state of this store run out, as after a long pause of who has it."""
     if isinstance(store, MemoryStore):
-        store.disk.lease.until = 0.0
+        store.disk.lease.until = ENDED
     else:
         with psycopg.connect(store.url, autocommit=True) as connection:  # type: ignore[attr-defined]
             connection.execute("UPDATE leader SET until = 'epoch'")

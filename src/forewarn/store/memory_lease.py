@@ -27,6 +27,7 @@ from forewarn.support import guard
 _RUN_OUT = "the lease of this control node has run out, and could not be renewed"
 RENEWALS = 4  # in the length of a lease
 SHORTEST_WAIT = 0.01  # seconds between two looks at a lease that has run out
+ENDED = float("-inf")  # the end of a lease that nobody has
 
 
 class LeaseRow:
@@ -36,7 +37,7 @@ class LeaseRow:
         self.clock: Callable[[], float] = guard.monotonic
         self.term = 0
         self.member: Member | None = None
-        self.until = 0.0
+        self.until = ENDED
         self.listeners: list[Callable[[], None]] = []
         self.followers: list[MemoryLeadership] = []  # of stores that are open
 
@@ -61,7 +62,7 @@ class MemoryLeadership(Leadership):
         self._length = length  # seconds
         self._commits_after = commits_after
         self._term = 0
-        self._until = 0.0
+        self._until = ENDED
         self._wanted = False
         self._taken = asyncio.Event()
         self._news = asyncio.Event()
@@ -155,7 +156,7 @@ class MemoryLeadership(Leadership):
     def depose(self, why: Deposed) -> None:
         if not self.ended:
             self.ended = str(why)
-            self._until = 0.0
+            self._until = ENDED
             self._store._on_unknown_outcome(why)
 
     async def stop(self) -> None:
@@ -167,9 +168,9 @@ class MemoryLeadership(Leadership):
             self._following = False
         await self._tasks.end()
         if self._term and row.term == self._term:
-            row.until = 0.0
+            row.until = ENDED
             row.announce()
-        self._term, self._until = 0, 0.0
+        self._term, self._until = 0, ENDED
         self._taken.clear()
 
     async def _run(self) -> None:

@@ -1,0 +1,423 @@
+"""Several control nodes in one loop, on one disk and under one clock, of which one fails.
+
+A node that fails is killed, stands still in the middle of a commit and goes on later, or does not
+hear what became of its commit. Each node's tasks are known by a context variable, so that they can
+be ended or kept from running without disturbing those of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import enum
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import msgspec
+
+from forewarn.core import EventType, Group, Source
+from forewarn.core.time import HOUR, MINUTE, SECOND
+from forewarn.drivers.simulated import SimulatedDriver
+from forewarn.judge import judge
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node import Config, Node
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.telemetry.event_trace import EventTrace
+from forewarn.store import MemoryStore
+from forewarn.store.memory_lease import MemoryLeadership
+from forewarn.store.port import Commit, Member, NotLeading, OutcomeUnknown
+from forewarn.support import guard
+from forewarn.testing.kit.inprocess import exchange
+from forewarn.wire.versions import NEWEST
+from simulation.play import replayed
+from simulation.script import NAMES, Script
+from simulation.world import FLEET, MACHINES, RULES, Kill, Killed, LossyDriver, Simulation
+
+NODES = 3
+LEASE = 1e6  # seconds of the simulated monotonic clock, which moves only when a node has failed
+STANDSTILL = 3  # steps of a script until a node that stands still goes on
+TURNS = 10_000  # of the loop within which something must have happened
+LAST_TURNS = 30  # of the loop, for what a deposed node still does until it is gone
+
+NODE: contextvars.ContextVar[str] = contextvars.ContextVar("NODE", default="")
+
+
+class Failure(enum.Enum):
+    KILLED = "killed"
+    PAUSED = "paused"  # in the middle of a commit; it goes on when another node decides
+    DEAF = "deaf"  # it does not hear whether its commit has happened
+
+
+class Fault(msgspec.Struct):
+    """What happens to the node that makes a certain commit, before it is on disk or after, and
+    which node goes on: 0 is the same one, which is possible only if it was deaf."""
+
+    failure: Failure = Failure.KILLED
+    at_commit: int | None = None
+    before: bool = False
+    successor: int = 1
+
+    def takes(self, seq: int) -> bool:
+        if self.at_commit is None or seq < self.at_commit:
+            return False
+        self.at_commit = None
+        return True
+
+
+class NodeLoop(asyncio.SelectorEventLoop):
+    """A loop that can keep the tasks of a node from running."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paused: set[str] = set()
+        self._held: list[asyncio.Handle] = []
+        self.tasks: dict[str, WeakSet[asyncio.Task[Any]]] = {}
+
+    def create_task(self, coro: Any, **settings: Any) -> Any:
+        task = super().create_task(coro, **settings)
+        tag = _tag(settings.get("context"))
+        self.tasks.setdefault(tag, WeakSet()).add(task)
+        return task
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        if self._paused and _tag(context) in self._paused:
+            handle = asyncio.Handle(callback, args, self, context)
+            self._held.append(handle)
+            return handle
+        return super().call_soon(callback, *args, context=context)
+
+    def pause(self, tag: str) -> None:
+        self._paused.add(tag)
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        for handle in ready:
+            if handle._context.get(NODE) == tag and not handle.cancelled():
+                callback, args, context = handle._callback, handle._args, handle._context
+                handle.cancel()  # the loop has counted it already
+                self._held.append(asyncio.Handle(callback, args, self, context))
+
+    def resume(self, tag: str) -> None:
+        self._paused.discard(tag)
+        mine = [h for h in self._held if h._context.get(NODE) == tag]  # type: ignore[attr-defined]
+        self._held = [handle for handle in self._held if handle not in mine]
+        self._ready.extend(h for h in mine if not h.cancelled())  # type: ignore[attr-defined]
+
+
+def _tag(context: contextvars.Context | None) -> str:
+    return NODE.get() if context is None else context.get(NODE, "")
+
+
+class ClusterLeadership(MemoryLeadership):
+    def __init__(self, store: ClusterStore, on_taken: Callable[[], None]) -> None:
+        row = store.disk.lease
+        member = Member(name=store.owner.name, machine=store.owner.name, address="")
+        super().__init__(store, row, member, LEASE, store._commits_after)
+        self._on_taken = on_taken
+
+    async def take(self) -> None:
+        await super().take()
+        self._on_taken()
+
+    def _claim(self) -> bool:
+        """Claim the lease, if it is the turn of this node: others are slower."""
+        store: Any = self._store
+        return store.sim.leader is store.owner and super()._claim()
+
+
+class ClusterStore(MemoryStore):
+    """A store whose node fails at a given commit."""
+
+    def __init__(self, sim: Cluster, owner: ControlNode) -> None:
+        super().__init__(sim.disk)
+        self.sim = sim
+        self.owner = owner
+        self.leadership: ClusterLeadership = ClusterLeadership(self, lambda: sim.on_taken(owner))
+
+    def _worker_context(self) -> contextvars.Context:
+        return self.owner.context.copy()
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        fault = self.sim.fault
+        if not fault.takes(commits[-1].seq):
+            await super()._persist(commits, before, after)
+            return
+        self.sim.faults += 1
+        if not fault.before:
+            await super()._persist(commits, before, after)
+        await self.fail(fault)
+        if fault.before:
+            await super()._persist(commits, before, after)
+
+    async def fail(self, fault: Fault) -> None:
+        """Return if the node goes on, sooner or later."""
+        match fault.failure:
+            case Failure.KILLED:
+                self.owner.down.set()
+                await asyncio.Event().wait()
+            case Failure.PAUSED:
+                self.owner.down.set()
+                self.sim.loop.pause(self.owner.name)
+                await guard.pause(0)
+            case Failure.DEAF:
+                if fault.successor:
+                    self.owner.down.set()
+                    await self.owner.goes_on.wait()
+                self.leadership.claim_again()
+
+
+class ControlNode:
+    def __init__(self, sim: Cluster, name: str) -> None:
+        self.name = name
+        self.context = contextvars.Context()
+        self.context.run(NODE.set, name)
+        self.down = asyncio.Event()  # for the others: it has failed, or is gone
+        self.goes_on = asyncio.Event()
+        self.ended = ""  # why it has to end
+        self.clock = VirtualClock(sim.at)
+        self.store = ClusterStore(sim, self)
+        self.store.on_unknown_outcome(self._end)
+        self.node = Node(
+            Config(fleet=FLEET, rules=RULES, identity=Identity.TARGET, limits=Limits()),
+            store=self.store,
+            clock=self.clock,
+            driver=LossyDriver(SimulatedDriver(sim.world, RULES.paced), sim.chance),
+            new_id=sim.new_id,
+        )
+
+    def _end(self, why: OutcomeUnknown) -> None:
+        self.ended = str(why)
+        self.down.set()
+
+
+class Cluster(Simulation):
+    loop: NodeLoop
+
+    def __init__(self, seed: int, fault: Fault) -> None:
+        super().__init__(seed, Kill())
+        self.fault = fault
+        self.faults = 0
+        self.behind: ControlNode | None = None  # deposed, and does not know it yet
+        self.answers_of_deposed: list[int] = []
+        self._names = 0
+        self._monotonic = 0.0
+        self.disk.lease.clock = lambda: self._monotonic
+        self.nodes: list[ControlNode] = []
+        self.leader: ControlNode | Any = None  # or who is to take over
+
+    # Recording.
+
+    def on_taken(self, owner: ControlNode) -> None:
+        """Record what this node decides from now on, and what nobody lived to tell."""
+        self.node, self.store = owner.node, owner.store  # type: ignore[assignment]
+        owner.clock.set(max(self.at, owner.clock.at))
+        self.follow()
+
+    def _tracing(self) -> EventTrace:
+        owner = self.leader
+
+        def emit(record: dict[str, Any]) -> None:
+            if self.leader is owner:  # what another node has done since is on record already
+                self._stamps += 1
+                self.trace.append({**record, "t": record["t"] + self._stamps / SECOND})
+
+        return EventTrace(emit, RULES)
+
+    def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+        self._told = max(self._told, commit.seq)
+
+    # Lives of nodes.
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()  # type: ignore[assignment]
+        for _ in range(NODES):
+            await self.join()
+        try:
+            await self.until_deciding()
+        except Killed:
+            await self.fail_over(0)
+
+    async def join(self) -> None:
+        """Start another node, which follows if somebody decides."""
+        self._names += 1
+        member = ControlNode(self, f"c{self._names}")
+        self.nodes.append(member)
+        self.leader = self.leader or member
+        await self.run_as(member, member.node.__aenter__())
+
+    async def run_as(self, member: ControlNode, work: Coroutine[Any, Any, Any]) -> Any:
+        return await self.loop.create_task(work, context=member.context.copy())
+
+    async def surviving(self, work: Coroutine[Any, Any, Any]) -> Any:
+        leader = self.leader
+        task = self.loop.create_task(work, context=leader.context.copy())
+        death = self.loop.create_task(leader.down.wait(), context=contextvars.Context())
+        await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            death.cancel()
+            return task.result()
+        raise Killed
+
+    async def until_deciding(self) -> None:
+        leader = self.leader
+        for _ in range(TURNS):
+            if leader.down.is_set():
+                raise Killed
+            if leader.node.health.deciding:
+                self.see_time()
+                self.note("up")
+                self._recorder.state(self.store, self.at)
+                return
+            await guard.pause(0)
+        raise AssertionError(f"{leader.name} does not decide")
+
+    async def fail_over(self, away: int) -> None:
+        """The lease of a node that has failed runs out, and another one takes over."""
+        failed = self.leader
+        self.deaths += 1
+        self.nodes.remove(failed)
+        if self.fault.failure is Failure.KILLED:
+            await self.end(failed)
+        else:
+            self.behind = failed
+        self._monotonic += LEASE + 1
+        await self.take_over(self.nodes[(self.fault.successor - 1) % len(self.nodes)], away)
+        await self.join()
+
+    async def take_over(self, successor: ControlNode, away: int) -> None:
+        self.at += away
+        self.leader = successor
+        successor.store.leadership.wake()
+        await self.until_deciding()
+
+    async def end(self, member: ControlNode) -> None:
+        """End everything that a node does, at once."""
+        self.loop.resume(member.name)
+        tasks = list(self.loop.tasks.get(member.name, ()))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(ValueError):
+            self.disk.lease.listeners.remove(member.store.leadership.wake)
+
+    async def go_on(self) -> None:
+        """Let a node go on that was deposed meanwhile, and is asked by a guest who knows no better:
+        it answers nothing, and ends."""
+        member, self.behind = self.behind, None
+        if member is None:
+            return
+        machine = self.chance.choice(NAMES)
+        target = f"/metadata/scheduledevents?api-version={NEWEST.name}"
+        headers = {"Metadata": "true"}
+        asking = exchange(member.node.app, MACHINES[machine], "GET", target, headers, b"")
+        answer = self.loop.create_task(asking, context=member.context.copy())
+        member.goes_on.set()
+        self.loop.resume(member.name)
+        for turn in range(TURNS):
+            if member.ended and turn > LAST_TURNS:
+                break
+            await guard.pause(0)
+        else:
+            raise AssertionError(f"{member.name} was deposed, and goes on")
+        if answer.done() and answer.exception() is None:
+            self.answers_of_deposed.append(answer.result().status)
+        await self.end(member)
+
+    async def stop(self) -> None:
+        """The leader ends in good order, and gives its lease back."""
+        await self.surviving(self.node.__aexit__(None, None, None))
+        self.nodes.remove(self.leader)
+        self.note("down")
+
+    async def restart(self, away: int) -> None:
+        await self.take_over(self.nodes[0], away)
+        await self.join()
+
+
+class ClusterScript(Script):
+    def __init__(self, seed: int, fault: Fault) -> None:
+        self.sim: Cluster = Cluster(seed, fault)
+        self.known = {}
+        self._since = 0
+
+    async def run(self, steps: int) -> Cluster:
+        sim = self.sim
+        await sim.start()
+        for machine in NAMES[::3]:
+            await self.survive(self.poll(machine))
+        for step in range(steps):
+            await self.survive(self.something())
+            if step % 5 == 4:
+                await self.ask_a_follower()
+        for _ in range(40):
+            await self.survive(self.let_go())
+            await self.survive(sim.advance(HOUR))
+            for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
+                await self.survive(self.poll(machine))
+            if not sim.node.platform.active():
+                break
+        await sim.go_on()
+        sim.note("end")
+        self.left_over = sim.node.platform.active()
+        for _ in range(TURNS):
+            if all(member.store.seq == sim.disk.commits[-1].seq for member in sim.nodes):
+                break
+            await guard.pause(0)
+        return sim
+
+    async def survive(self, work: Any) -> None:
+        sim = self.sim
+        try:
+            await work
+        except Killed:
+            await sim.fail_over(sim.chance.choice([0, SECOND, MINUTE, 2 * HOUR]))
+            self._since = 0
+        self._since += 1
+        if self._since == STANDSTILL:
+            await sim.go_on()
+
+    async def ask_a_follower(self) -> None:
+        """An operator who is at the wrong node is refused."""
+        sim = self.sim
+        follower = next(member for member in sim.nodes if member is not sim.leader)
+        asking = follower.node.platform.schedule(
+            type=EventType.REBOOT, machines=("web_0",), by="operator", source=Source.PLATFORM
+        )
+        with contextlib.suppress(NotLeading):
+            await sim.run_as(follower, asking)
+
+
+def lived(seed: int, fault: Fault, steps: int) -> Cluster:
+    """A life of several nodes, which the judge has nothing against."""
+    script = ClusterScript(seed, fault)
+
+    async def life() -> Cluster:
+        try:
+            return await script.run(steps)
+        finally:  # so that the rest can be ended
+            for member in [*script.sim.nodes, *filter(None, [script.sim.behind])]:
+                await script.sim.end(member)
+
+    with asyncio.Runner(loop_factory=NodeLoop) as runner:
+        sim = runner.run(life())
+    judgement = judge(sim.trace)
+    assert judgement.ok, judgement.render()
+    assert script.left_over == []  # everything that was announced has come to an end
+    check_state(sim)
+    return sim
+
+
+def check_state(sim: Cluster) -> None:
+    """The log has every number once, leads to the state, and is what every node knows."""
+    numbers = [commit.seq for commit in sim.disk.commits]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert replayed(sim) == sim.disk.groups
+    for member in sim.nodes:
+        assert dict(member.store.groups) == sim.disk.groups, member.name
+        assert member.store.registry == sim.disk.registry, member.name
+    assert [status for status in sim.answers_of_deposed if status < 500] == []

@@ -1,0 +1,48 @@
+"""Several control nodes, simulated: the one that decides fails at every commit of a life, in every
+way, and another one goes on. The judge sees what guests of all nodes saw."""
+
+from __future__ import annotations
+
+import pytest
+
+from forewarn.service.engine import executor
+from simulation.cluster import Failure, Fault, lived
+
+STEPS = 15
+SEEDS = [1, 2, 10]
+WAYS = [
+    (failure, before, successor)
+    for failure in Failure
+    for before in (True, False)
+    for successor in ((0, 1, 2) if failure is Failure.DEAF else (1, 2))
+]
+LIVES = 1_000  # at least, altogether
+
+
+@pytest.fixture(autouse=True)
+def without_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that takes over waits for the programs of the last one, of which there are none."""
+    monkeypatch.setattr(executor, "HANDOVER", 0.0)
+
+
+def commits(seed: int) -> int:
+    return len(lived(seed, Fault(), STEPS).disk.commits)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("failure", "before", "successor"),
+    WAYS,
+    ids=[f"{f.value} {'before' if b else 'after'}, node {s} goes on" for f, b, s in WAYS],
+)
+def test_no_promise_is_broken_when_the_leader_fails_at_any_commit(
+    failure: Failure, before: bool, successor: int, seed: int
+) -> None:
+    for at_commit in range(1, commits(seed) + 1):
+        sim = lived(seed, Fault(failure, at_commit, before, successor), STEPS)
+        assert (sim.faults, sim.deaths) == (1, 1 if successor else 0)
+        assert sim.disk.lease.term >= 2  # whoever went on has begun another term
+
+
+def test_these_are_many_lives() -> None:
+    assert sum(map(commits, SEEDS)) * len(WAYS) >= LIVES
