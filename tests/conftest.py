@@ -67,6 +67,7 @@ LONGEST = (
     "system/docs/test_tutorial.py",
     "system/node/test_killed_processes.py",
     "system/node/test_socket_handover.py",
+    "simulation/test_control_nodes.py",
     "simulation/test_simulation.py",
     "differential/test_cases.py",
     "system/node/test_front.py",
