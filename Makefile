@@ -8,7 +8,8 @@
 #   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
 #                wire contract (forewarn conformance checks recordings instead)
 #   make fuzz    look for requests that two ways of answering take differently
-#   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
+#   make bench   measurements, never part of the tests (BENCH=poll, platform, cluster, kit
+#                or agent)
 #   make docs    the documentation as a site, in site/
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
 #   make deb     Debian packages of the service and of the agent alone, in dist/

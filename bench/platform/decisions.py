@@ -14,7 +14,7 @@ from itertools import count
 import msgspec
 
 from bench.platform.meter import cpu, stopwatch
-from bench.platform.world import CountingMemory, CountingSqlite
+from bench.platform.world import Counting
 from bench.poll.processes import Failed
 from forewarn.core import EventType, Group, Refused
 from forewarn.core.changes import EventMoved
@@ -45,7 +45,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Callers:
-    def __init__(self, node: Node, store: CountingSqlite | CountingMemory) -> None:
+    def __init__(self, node: Node, store: Counting) -> None:
         self._node = node
         self._store = store
         self._machines = [m.name for g in node.store.groups.values() for m in g.machines]

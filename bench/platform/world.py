@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -23,9 +24,11 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address
 from forewarn.node.daemon.run import COLLECT
 from forewarn.service.fleet.build import Fleet
-from forewarn.store import MemoryStore
-from forewarn.store.port import Commit
+from forewarn.store import MemoryStore, engines
+from forewarn.store.port import Commit, Member
+from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.support import guard
 
 SQLITE, MEMORY = "SQLite", "memory"
 PER_HOST = 20
@@ -77,6 +80,16 @@ class CountingSqlite(SqliteStore):
         await super()._persist(commits, before, after)
 
 
+class CountingPostgres(PostgresStore):
+    sizes: list[int]
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        self.sizes.append(len(commits))
+        await super()._persist(commits, before, after)
+
+
 class CountingMemory(MemoryStore):
     sizes: list[int]
 
@@ -87,15 +100,23 @@ class CountingMemory(MemoryStore):
         await super()._persist(commits, before, after)
 
 
-def store(kind: str, directory: Path) -> CountingSqlite | CountingMemory:
-    made = CountingSqlite(directory / "state.db") if kind == SQLITE else CountingMemory()
+Counting: TypeAlias = CountingSqlite | CountingPostgres | CountingMemory
+
+
+def store(kind: str, directory: Path) -> Counting:
+    """A store of a kind, or in the database of a URL."""
+    made: Counting
+    if engines.is_url(kind):
+        made = CountingPostgres(kind, Member(name="bench", machine="bench", address=""))
+    else:
+        made = CountingSqlite(directory / "state.db") if kind == SQLITE else CountingMemory()
     made.sizes = []
     return made
 
 
 @asynccontextmanager
 async def running(
-    machines: int, each: int, kept: CountingSqlite | CountingMemory, *, listening: bool = False
+    machines: int, each: int, kept: Counting, *, listening: bool = False
 ) -> AsyncIterator[Node]:
     """A node with a real clock, all of its groups listening."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
@@ -103,6 +124,8 @@ async def running(
         fleet=fleet(machines, each), metadata=Address("127.0.0.1", 0) if listening else None
     )
     async with Node(config, store=kept, driver=SimulatedDriver(ImpactJournal(), _at_once)) as node:
+        while not node.health.deciding:
+            await guard.pause(0.01)
         names = list(node.store.groups)
         for first in range(0, len(names), AT_ONCE):
             some = names[first : first + AT_ONCE]

@@ -48,9 +48,13 @@ class Server:
         self.settings = settings
         self.programs = programs()
 
-    def create(self) -> None:
+    def own(self) -> None:
+        """Give the directory to the user that runs the server."""
         if os.geteuid() == 0:
             shutil.chown(self.directory, USER)
+
+    def create(self) -> None:
+        self.own()
         self.run(
             *("initdb", "-N", "-D", str(self.data), "-A", "trust", "-U", "forewarn"),
             *("--locale=C.UTF-8", "-E", "UTF8"),
