@@ -21,6 +21,7 @@ PATIENCE = 150.0
 BOOTS = re.compile(r"\bboot [0-9a-f]{8}, now it is [0-9a-f]{8}\b")
 PASSING = "running "  # whoever watches a rollout may look away for a moment
 VARIES = (
+    (re.compile(r"\bno session open after \d+\.\d+ s\b"), "no session open"),  # if it took time
     (re.compile(r"\b\d+\.\d+ s\b"), "<seconds>"),
     (re.compile(r"(?<![-_.:\w])[1-9]\d*\b(?![.:]\d)"), "<some>"),
 )

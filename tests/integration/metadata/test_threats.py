@@ -7,6 +7,7 @@ browsers, limits, the guests' network) is tested where that subject is.
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Iterator
@@ -232,7 +233,8 @@ def test_a_name_that_could_be_taken_for_something_else_is_none(named: Service, n
     ):
         refused = api.call("PUT", "/v1/fleet", fleet)
         assert refused.status == 400, fleet
-        assert "is not a valid name" in refused.detail
+        problem = "cannot be stored" if "\0" in name else "is not a valid name"
+        assert problem in refused.detail
     alone = quote(name, safe="")
     for path, body in ((f"/v1/groups/{alone}", group), (f"/v1/hosts/{alone}", {})):
         entry = {key: value for key, value in body.items() if key != "name"}
@@ -276,6 +278,9 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
         "FOREWARN_TICKET=",
         "FOREWARN_ROLLOUT=",
         "FOREWARN_STEP=",
+        "FOREWARN_FENCE=0",  # of a check
+        "FOREWARN_FENCE=5",
+        f"FOREWARN_SERVICE_PID={os.getpid()}",
     }
     told = Path(f"{carry}.told").read_text()
     assert "web0_0" in told

@@ -47,8 +47,12 @@ def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Conne
 
 def connect_writer(url: str) -> psycopg.Connection[Any]:
     connection = connect(url, "writer", autocommit=False)
-    connection.execute(f"SELECT set_config('application_name', {WRITER_NAME}, false)")
-    connection.commit()
+    try:
+        connection.execute(f"SELECT set_config('application_name', {WRITER_NAME}, false)")
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
