@@ -177,8 +177,20 @@ class Cluster:
         """Return the synchronous one."""
         return self._with_role("sync_standby")
 
+    def has_primary_other_than(self, address: str) -> bool:
+        leaders = {a for a, member in self.members().items() if member["role"] == "leader"}
+        return bool(leaders - {address})
+
     def _with_role(self, role: str) -> str:
-        return next(a for a, m in self.members().items() if m["role"] == role)
+        """Return which node has the role, once there is one."""
+        having: list[str] = []
+
+        def is_there() -> bool:
+            having[:] = [a for a, member in self.members().items() if member["role"] == role]
+            return bool(having)
+
+        self.wait_until(is_there)
+        return having[0]
 
     def whole(self) -> bool:
         members = self.members().values()

@@ -85,7 +85,7 @@ def kill_the_primarys_server(cluster: Cluster) -> None:
 def kill_all_of_the_primarys_node(cluster: Cluster) -> None:
     primary = cluster.primary()
     cluster.kill_everything(primary)
-    cluster.wait_until(lambda: bool(cluster.members()) and cluster.primary() != primary)
+    cluster.wait_until(lambda: cluster.has_primary_other_than(primary))
     cluster.start(primary)
 
 
