@@ -45,6 +45,7 @@ class Impacts:
         self._url = url
         self._connection: psycopg.Connection[Any] | None = None
         self._lock = threading.Lock()
+        self._closed = False
         self._watchdog = Watchdog(lambda: None)
         self._watchdog.start()
 
@@ -72,11 +73,15 @@ class Impacts:
                 connection.execute(_PRUNE, (fence - KEPT_COMMITS,))
 
     def close(self) -> None:
+        with self._lock:  # a call that is under way would connect again
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
         self._watchdog.stop()
-        if self._connection is not None:
-            self._connection.close()
 
     def _connected(self) -> psycopg.Connection[Any]:
+        if self._closed:
+            raise psycopg.OperationalError("the simulated driver is closed")
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._url, "impacts")
         return self._connection
