@@ -244,6 +244,9 @@ class ControlNode(msgspec.Struct, frozen=True, kw_only=True):
 class Leadership(ABC):
     """Which of the processes that have opened the same state decides."""
 
+    # Returns whether this process decides, by its own clock. Cheap, for use on every poll.
+    held: Callable[[], bool]
+
     @abstractmethod
     def follow(self) -> None:
         """Take over the commits of whoever decides from now on, and call the listeners."""
@@ -257,10 +260,6 @@ class Leadership(ABC):
     async def take_at_once(self) -> None:
         """As `take`, but raises NotLeading if another process decides, and StoreFailed if this one
         cannot, for whatever reason."""
-
-    @abstractmethod
-    def held(self) -> bool:
-        """Return whether this process decides, by its own clock. Cheap, for use on every poll."""
 
     @property
     @abstractmethod

@@ -236,7 +236,7 @@ class PostgresLeadership(Leadership):
     def __init__(self, lease: Lease, turns: _Turns) -> None:
         self._lease = lease
         self._turns = turns
-        self.held = lease.held  # type: ignore[method-assign]  # without a call in between
+        self.held = lease.held  # without a call in between
 
     def follow(self) -> None:
         self._turns.start()
@@ -248,9 +248,6 @@ class PostgresLeadership(Leadership):
     async def take_at_once(self) -> None:
         self._turns.start()
         await self._turns.take(at_once=True)
-
-    def held(self) -> bool:
-        raise NotImplementedError
 
     @property
     def until(self) -> float:
