@@ -73,8 +73,9 @@ class SqlStore(BatchingStore):
 
     async def close(self) -> None:
         await super().close()
-        await asyncio.get_running_loop().run_in_executor(self._reading, self._close_reader)
-        self._reading.shutdown(wait=True)
+        closed = asyncio.get_running_loop().run_in_executor(self._reading, self._close_reader)
+        self._reading.shutdown(wait=False)  # a read that came after it would connect again
+        await closed
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
