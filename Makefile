@@ -142,7 +142,7 @@ lock:
 		--python-version 3.11 --upgrade --extra server --extra test --group dev \
 		pyproject.toml --output-file requirements/dev.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--python-version 3.11 --extra server --constraints requirements/dev.lock \
+		--python-version 3.11 --extra server --extra postgres --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/server.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock \

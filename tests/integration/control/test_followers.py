@@ -13,6 +13,7 @@ from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.node import Node
 from forewarn.node import node as node_module
+from forewarn.node.daemon.service_manager import status_line
 from forewarn.node.wiring import control_node
 from forewarn.store.postgres import nodes as postgres_nodes
 from helpers.control_nodes import ControlNodes, ask, new_state, until
@@ -94,6 +95,10 @@ def test_the_status_says_who_decides(leader: Node, follower: Node) -> None:
     assert there.leader is not None
     assert there.leader.name == "c1"
     assert here.commit == there.commit
+    # As in `systemctl status`.
+    shown = "2 machines, 2 active events; control node 'c1' decides, operators at http://127.0.0.1"
+    assert status_line(follower).startswith(shown)
+    assert "; guests at http://127.0.0.1" in status_line(leader)
 
 
 def test_all_control_nodes_are_listed(leader: Node, follower: Node) -> None:

@@ -109,6 +109,14 @@ def test_the_installed_settings_can_be_used_by_the_services_user(root: CleanRoot
     assert state["from"].startswith(f"{SETTINGS}:")
 
 
+def test_the_driver_for_postgresql_is_installed_too(root: CleanRoot) -> None:
+    nowhere = "FOREWARN_STATE=postgresql://forewarn@127.0.0.1:1/forewarn"
+    check = "forewarn", "config", "check", "--config", SETTINGS
+    checked = root.run(nowhere, *check, user="forewarn")
+    assert checked.returncode == 1
+    assert "127.0.0.1:1/forewarn cannot be used as state: connection failed" in checked.stderr
+
+
 def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
     """With two workers: they are started with the package's own Python."""
     words = ["FOREWARN_METADATA=127.0.0.1:0", "FOREWARN_CONTROL=127.0.0.1:0", "FOREWARN_WORKERS=2"]

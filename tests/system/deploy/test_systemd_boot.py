@@ -1,16 +1,21 @@
 """The service's units in a real systemd: its sockets are opened before it, the second port only if
-somebody enables it, and a restart refuses no poll on either. A reload with wrong settings fails."""
+somebody enables it, and a restart refuses no poll on either. A reload with wrong settings fails.
+A control node reaches its database as the documentation says."""
 
 from __future__ import annotations
 
+import contextlib
+import pwd
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from helpers import postgres
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
 from helpers.polls import until
@@ -155,6 +160,74 @@ def test_a_reload_with_settings_that_cannot_be_used_fails_and_changes_nothing(
         assert "the service runs as forewarn" in machine.run(*check).stderr
     finally:
         file.write_text(SETTINGS)
+
+
+# As docs/operate/several-control-nodes.md has it: the password is in a file of the service's user.
+CONTROL_NODE = """
+name = "c1"
+state = "{url}"
+local_directory = "/var/lib/forewarn"
+"""
+OPERATORS = "http://127.0.0.1:8170"
+OVER_TCP = "postgresql://forewarn@127.0.0.1/postgres"
+OVER_UNIX_SOCKET = "postgresql://forewarn@/postgres?host=/run/postgresql"
+PASSWORDS = "*:5432:postgres:forewarn:secret"
+WITH_PASSWORD = """\
+local all all scram-sha-256
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+
+@pytest.fixture
+def database(machine: BootedSystemd) -> Iterator[None]:
+    """PostgreSQL inside, on loopback and on a Unix socket; both ask for a password."""
+    postgres.needed()
+    with tempfile.TemporaryDirectory(prefix="forewarn-postgres-") as directory:
+        server = postgres.Server(Path(directory))
+        server.create()
+        with running_inside(machine, server):
+            yield
+
+
+@contextlib.contextmanager
+def running_inside(machine: BootedSystemd, server: postgres.Server) -> Iterator[None]:
+    user = pwd.getpwnam(postgres.USER)
+    who = "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"
+    ctl = (*who, f"{server.programs}/pg_ctl", "-D", str(server.data))
+    options = "-c listen_addresses=127.0.0.1 -c unix_socket_directories=/run/postgresql"
+    machine.done("install", "-d", "-o", postgres.USER, "/run/postgresql")
+    machine.done(*ctl, "-w", "-l", str(server.log), "-o", options, "start")
+    try:
+        ours = "psql", "-h", "/run/postgresql", "-U", "forewarn", "postgres"
+        machine.done(*ours, "-c", "ALTER ROLE forewarn PASSWORD 'secret'")
+        (server.data / "pg_hba.conf").write_text(WITH_PASSWORD)
+        machine.done(*ctl, "reload")
+        yield
+    finally:
+        machine.done(*ctl, "-m", "immediate", "stop")
+
+
+def test_a_control_node_reaches_its_database_within_what_the_unit_allows(
+    machine: BootedSystemd, database: None
+) -> None:
+    etc = Path(f"/proc/{machine.pid}/root/etc/forewarn")
+    owner = "-o", "forewarn", "-g", "forewarn"
+    machine.done("install", "-d", "-m", "700", *owner, "/var/lib/forewarn")
+    (etc / "passwords").write_text(PASSWORDS)
+    target = "/var/lib/forewarn/.pgpass"
+    machine.done("install", "-m", "600", *owner, "/etc/forewarn/passwords", target)
+    try:
+        for url in (OVER_TCP, OVER_UNIX_SOCKET):
+            (etc / "forewarn.toml").write_text(CONTROL_NODE.format(url=url))
+            machine.done("systemctl", "restart", SERVICE)
+            until(lambda: machine.run("curl", "-sf", f"{OPERATORS}/leaderz").returncode == 0)
+            fleet = machine.run(
+                sys.executable, "-m", "forewarn", "apply", "/etc/forewarn/fleet.yaml"
+            )
+            assert fleet.returncode == 0, fleet.stderr
+    finally:
+        machine.done("systemctl", "stop", SERVICE)
+        (etc / "forewarn.toml").write_text(SETTINGS)
 
 
 def status_text(machine: BootedSystemd) -> str:

@@ -36,9 +36,10 @@ def test_an_image_is_built_with_what_builds_everything_else() -> None:
 
 def test_all_that_is_needed_is_in_a_lock_and_nothing_that_others_need() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     base, server = (
         {re.split(r"[<>=!;\[ ]", need)[0].lower() for need in needed}
-        for needed in (project["dependencies"], project["optional-dependencies"]["server"])
+        for needed in (project["dependencies"], [*extras["server"], *extras["postgres"]])
     )
     assert base | server <= set(pinned("server.lock"))
     assert not {"pytest", "hypothesis", "mypy", "ruff"} & set(pinned("server.lock"))

@@ -67,10 +67,19 @@ def status_line(node: Node, refusal: str = "") -> str:
     if refusal:
         return f"the settings are wrong; the previous ones stay in force: {refusal}"
     machines, events = node.machine_index.count, len(node.active_events)
+    guests = f"guests at {listing(node.metadata_urls)}" if node.health.deciding else _leader(node)
     return (
         f"{counted(machines, 'machine')}, {counted(events, 'active event')};"
-        f" guests at {listing(node.metadata_urls)}, operators at {node.control_url}"
+        f" {guests}, operators at {node.control_url}"
     )
+
+
+def _leader(node: Node) -> str:
+    """Return who decides, if it is another control node."""
+    leader = node.store.leadership.leader() if node.store.leadership else None
+    if leader is None or not leader.held:
+        return "no control node decides"
+    return f"control node '{leader.name}' decides"
 
 
 def health_problem(node: Node) -> str:
