@@ -81,7 +81,7 @@ class Service:
         self._process = process
         self.pid = process.pid
 
-    def ask(self, ask: Ask, kind: type[T]) -> T:
+    def ask(self, ask: Ask | int, kind: type[T]) -> T:
         into = pipe(self._process.stdin)
         into.write(msgspec.json.encode(ask).decode() + "\n")
         into.flush()
