@@ -52,6 +52,7 @@ def make_store(config: Config) -> Store:
         migrate=config.migrate,
         member=control_node(config),
         lease=config.lease / SECOND,
+        managed=config.replicated == "managed",
     )
 
 
@@ -196,16 +197,16 @@ async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSigh
 
 
 async def warn_of_database(config: Config) -> None:
-    """Log what an operator should know about the database, such as what a fail-over may lose."""
+    """Log what an operator should know about the database. Its replication, which may change, is a
+    matter of the leadership."""
     if not isinstance(config.state, str):
         return
-    managed = config.replicated == "managed"
     try:
-        warnings = await asyncio.to_thread(stored_state(config.state).warnings, managed=managed)
+        warnings = await asyncio.to_thread(stored_state(config.state).warnings, managed=True)
     except StoreUnusable:
         return  # which the leadership reports
     for text in warnings:
-        log.warning("the database of the state may not keep what it should", why=text)
+        log.warning("the database of the state is not as it should be", why=text)
 
 
 def warn_of_closed_windows(store: Store) -> None:

@@ -58,10 +58,12 @@ def store_for(
     migrate: bool = True,
     member: Member | None = None,
     lease: float = LEASE,
+    managed: bool = False,
 ) -> Store:
     """Return the store of a state, not yet open; without a state, one in memory. With `migrate`,
     opening it upgrades an older schema. An engine that several processes can open needs a `member`,
-    as which this one takes part, with a `lease` of so many seconds."""
+    as which this one takes part, with a `lease` of so many seconds. If the
+    replication is `managed` by somebody else, it is believed to lose nothing."""
     if state is None:
         return MemoryStore()
     if isinstance(state, Path):
@@ -74,7 +76,7 @@ def store_for(
     from forewarn.store.postgres.engine import PostgresStore
 
     assert member is not None
-    return PostgresStore(state, member, lease=lease)
+    return PostgresStore(state, member, lease=lease, managed=managed)
 
 
 def stored_state(state: State) -> StoredState:

@@ -123,6 +123,7 @@ class MemoryLeadership(Leadership):
                 name=follower.member.name,
                 address=follower.member.address,
                 version=__version__,
+                lease=follower._length,
                 commit=follower._store.seq,
                 lag=follower.lag()[0],
                 started=follower._started,

@@ -233,12 +233,16 @@ class ControlNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address: str  # of its control API
     version: str
+    lease: float = 0.0  # seconds, as set there; 0: it needs none
     commit: int  # the last one that it knew
     lag: int = 0  # commits that it did not know yet
     started: Time
     seen: Time  # when it has reported this
     leads: bool
     away: bool = False  # it has not reported for a while
+
+
+WARNINGS = ("replication", "version", "lease")  # what warnings of a leadership are about
 
 
 class Leadership(ABC):
@@ -282,6 +286,11 @@ class Leadership(ABC):
     @abstractmethod
     def problem(self) -> str:
         """Return why this process could not take over; empty if it could."""
+
+    def warnings(self) -> Mapping[str, str]:
+        """Return what an operator should know although this process could take over, by subject
+        (one of WARNINGS); empty texts stand for nothing."""
+        return {}
 
     @abstractmethod
     def lag(self) -> tuple[int, float]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from typer.testing import CliRunner, Result
 
+from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
 from forewarn.node import Node
 from forewarn.node import node as node_module
 from forewarn.node.daemon.service_manager import status_line
 from forewarn.node.wiring import control_node
+from forewarn.store.port import Member
 from forewarn.store.postgres import nodes as postgres_nodes
+from forewarn.store.postgres.engine import PostgresStore
 from helpers.control_nodes import ControlNodes, ask, new_state, until
 from helpers.paths import ROOT
 from helpers.polls import metrics, send_poll
@@ -109,13 +114,54 @@ def test_all_control_nodes_are_listed(leader: Node, follower: Node) -> None:
         assert roles == [("c1", "leads"), ("c2", "follows")]
 
 
+def test_a_database_without_a_standby_and_nodes_that_differ_are_warned_of(
+    nodes: ControlNodes, leader: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(lambda: warned_of(leader) == {"replication"})
+    other = Member(name="c9", machine="m9", address="")
+    with psycopg.connect(nodes.url, autocommit=True) as connection:
+        monkeypatch.setattr(postgres_nodes, "__version__", "0.0.1")
+        postgres_nodes.report(connection, other, 5.0, 0, first=True)
+        monkeypatch.undo()
+        late = nodes.start_follower("c4", replicated="managed")
+        until(lambda: warned_of(late) == {"version", "lease"})
+        shown = typed("control", "list", late.control_url)
+        assert "note: the control nodes have different settings of lease; see" in shown.stderr
+        assert "note: the control nodes run different versions of forewarn; see" in shown.stderr
+        assert re.search(r"0\.0\.1 +5s", shown.stdout)
+        assert "  the control nodes run diff" in typed("status", late.control_url, code=1).stdout
+        response = ask(late.control_url, "GET", "/readyz")
+        assert (response.status, response.json()["status"]) == (200, "ok")
+        measured = metrics(late.control_url)
+        assert measured['forewarn_warning{about="lease"}'] == 1
+        assert measured['forewarn_warning{about="replication"}'] == 0
+        connection.execute("DELETE FROM control_nodes WHERE name = 'c9'")
+    store = late.store
+    assert isinstance(store, PostgresStore)
+    store._turns._report_at = 0.0  # at once, not after some seconds
+    until(lambda: warned_of(late) == set())
+
+
+def warned_of(node: Node) -> set[str]:
+    return set(ask(node.control_url, "GET", "/readyz").json()["warnings"])
+
+
+def typed(*words: str, code: int = 0) -> Result:
+    *command, url = words
+    result = CliRunner().invoke(app, [*command, "--url", url])
+    assert result.exit_code == code, result.output
+    return result
+
+
 def test_a_node_that_cannot_report_keeps_its_lease(nodes: ControlNodes, leader: Node) -> None:
     member = control_node(leader.config)
     with psycopg.connect(nodes.url) as other, psycopg.connect(nodes.url, autocommit=True) as own:
         other.execute("LOCK TABLE control_nodes IN ACCESS EXCLUSIVE MODE")
-        assert postgres_nodes.report(own, member, 0, first=False) == 0
+        assert postgres_nodes.report(own, member, 900.0, 0, first=False) is None
     with psycopg.connect(nodes.url, autocommit=True) as own:
-        assert postgres_nodes.report(own, member, 0, first=False) == leader.store.seq
+        lag, known = postgres_nodes.report(own, member, 900.0, 0, first=False) or (0, [])
+    assert lag == leader.store.seq
+    assert known
 
 
 def test_a_follower_learns_who_has_polled(

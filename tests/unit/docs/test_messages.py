@@ -66,6 +66,7 @@ WORDING = {  # files whose functions put into words what others tell
     "support/extras.py",
     "support/suggest.py",
     "service/telemetry/health.py",
+    "store/postgres/nodes.py",
 }
 # The test kit's; what guests get; a page; what a hook says, which its own page tells.
 APART = ("judge", "testing", "wire", "control/openapi/html.py", "agent/hooks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from forewarn.cli.output import Json, Url, print_json, print_table, service, time_text
+from forewarn.cli.output import Json, Url, print_json, print_notes, print_table, service, time_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -23,7 +23,10 @@ def list_(json: Json = False, url: Url = None) -> None:
             print_json(nodes)
             return
         print_table(
-            ("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "STARTED", "SEEN"),
+            (
+                *("NAME", "ROLE", "COMMIT", "BEHIND", "ADDRESS", "VERSION", "LEASE"),
+                *("STARTED", "SEEN"),
+            ),
             [
                 (
                     node.name,
@@ -32,10 +35,12 @@ def list_(json: Json = False, url: Url = None) -> None:
                     str(node.lag),
                     node.address,
                     node.version,
+                    f"{node.lease:g}s" if node.lease else "",
                     time_text(node.started),
                     time_text(node.seen),
                 )
                 for node in nodes
             ],
-            minor=("VERSION", "STARTED", "SEEN"),
+            minor=("VERSION", "LEASE", "STARTED", "SEEN"),
         )
+        print_notes(list(client.readiness().warnings.values()))

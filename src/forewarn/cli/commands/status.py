@@ -92,9 +92,11 @@ def _problems(
     rollouts: Sequence[r.Rollout],
 ) -> Iterator[str]:
     """Yield a sentence about everything that somebody should look at."""
-    for part, problem in client.readiness().parts.items():
+    readiness = client.readiness()
+    for part, problem in readiness.parts.items():
         if problem != "ok":
             yield f"{part}: {problem}"
+    yield from readiness.warnings.values()
     for event in events:
         if event.held:
             yield f"{_name(event)}: {event.held}; see 'forewarn event explain {event.id}'"

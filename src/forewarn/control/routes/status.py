@@ -160,12 +160,13 @@ def get_health() -> Response[s.HealthReport]:
         summary="Check that the service is ready",
         public=True,
         also=(503,),
-        commands=("rollout explain", "status"),
+        commands=("control list", "rollout explain", "status"),
     ).options,
 )
 def get_readiness() -> Response[s.HealthReport]:
     """Answers 503, with the reasons, if the service cannot do its work at the moment."""
-    return _health_response(context().health.ready())
+    health = context().health
+    return _health_response(health.ready(), health.warnings())
 
 
 @get(
@@ -185,9 +186,13 @@ def get_leadership() -> Response[s.HealthReport]:
     return _health_response(context().health.leading())
 
 
-def _health_response(problems: dict[str, str]) -> Response[s.HealthReport]:
+def _health_response(
+    problems: dict[str, str], warnings: dict[str, str] | None = None
+) -> Response[s.HealthReport]:
     failing = any(problems.values())
-    report = s.HealthReport(status="failing" if failing else "ok", parts=with_ok(problems))
+    report = s.HealthReport(
+        status="failing" if failing else "ok", parts=with_ok(problems), warnings=warnings or {}
+    )
     return Response(report, status_code=503 if failing else 200, media_type="application/json")
 
 

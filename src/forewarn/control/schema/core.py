@@ -592,6 +592,9 @@ class ControlNode(msgspec.Struct, kw_only=True):
         Literal["leads", "follows", "away"],
         doc("Whether it decides or follows, or has not reported for 20 seconds."),
     ]
+    lease: Annotated[
+        float, doc("Its setting `lease`, in seconds; 0 if it is the only control node.")
+    ] = 0.0
     commit: Annotated[int, doc("Number of the last commit that it knew.")]
     lag: Annotated[int, doc("Number of commits that it did not know yet.")] = 0
     started: Annotated[w.Moment, doc("When it was started.")]
@@ -645,6 +648,10 @@ class HealthReport(msgspec.Struct, kw_only=True):
 
     status: Annotated[str, doc("`ok` or `failing`.")]
     parts: Annotated[dict[str, str], doc("State of each part: `ok`, or what is wrong with it.")]
+    warnings: Annotated[
+        dict[str, str],
+        doc("What somebody should look at although the service is ready, by subject."),
+    ] = {}
 
 
 class BackupContents(msgspec.Struct, frozen=True, kw_only=True):

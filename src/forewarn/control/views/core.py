@@ -99,6 +99,7 @@ def control_node(node: ControlNode) -> s.ControlNode:
         address=node.address,
         version=node.version,
         role="leads" if node.leads else "away" if node.away else "follows",
+        lease=node.lease,
         commit=node.commit,
         lag=node.lag,
         started=to_datetime(node.started),

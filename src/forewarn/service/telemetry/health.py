@@ -60,6 +60,7 @@ class ServiceHealth:
         self._late: tuple[Time, float] | None = None  # which deadline, and when it was noticed
         self._store_asked_at: float | None = None  # while it has not answered
         self._logged: dict[str, Problem] = {}  # by part
+        self._logged_warnings: Mapping[str, str] = {}  # by subject
         self.started = False
         self.deciding = False  # what the process has to continue with is read and continued
         self.stopping = False
@@ -88,6 +89,12 @@ class ServiceHealth:
 
     def ready(self) -> dict[str, str]:
         return {part: problem.text for part, problem in self._readiness_problems().items()}
+
+    def warnings(self) -> dict[str, str]:
+        """Return what somebody should look at although the service is ready, by subject."""
+        leadership = self._store.leadership
+        warnings = {} if leadership is None else leadership.warnings()
+        return {subject: text for subject, text in warnings.items() if text}
 
     def leading(self) -> dict[str, str]:
         """Return why this control node does not decide."""
@@ -179,6 +186,16 @@ class ServiceHealth:
             else:
                 log.info("a part of the service has recovered", part=part)
         self._logged = problems
+        self._log_warnings()
+
+    def _log_warnings(self) -> None:
+        warnings, logged = self.warnings(), self._logged_warnings
+        for subject, text in warnings.items():
+            if text != logged.get(subject):
+                log.warning("something needs attention", about=subject, why=text)
+        for subject in logged.keys() - warnings.keys():
+            log.info("something no longer needs attention", about=subject)
+        self._logged_warnings = warnings
 
 
 def with_ok(problems: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forewarn.service.telemetry.samples import Sample, gauge
-from forewarn.store.port import Leadership
+from forewarn.store.port import WARNINGS, Leadership
 from forewarn.support import guard
 
 
@@ -27,3 +27,10 @@ def leadership_readings(leadership: Leadership | None) -> Iterator[Sample]:
         ("follower_lag_seconds", "Time since this control node has read the whole log", age),
     ):
         yield gauge(f"forewarn_{name}", help, {(): value})
+    warnings = {} if leadership is None else leadership.warnings()
+    yield gauge(
+        "forewarn_warning",
+        "1 if something needs attention although the service is ready, as /readyz reports",
+        {(subject,): float(bool(warnings.get(subject))) for subject in WARNINGS},
+        "about",
+    )

@@ -38,7 +38,7 @@ from forewarn.store.port import (
     StoreUnusable,
     Work,
 )
-from forewarn.store.postgres import database, mirror, nodes
+from forewarn.store.postgres import database, examine, mirror, nodes
 from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
@@ -62,12 +62,16 @@ class InDoubt(Exception):
 class PostgresStore(SqlStore):
     dialect = "postgresql"
 
-    def __init__(self, url: str, member: Member, *, lease: float = 6.0) -> None:
+    def __init__(
+        self, url: str, member: Member, *, lease: float = 6.0, managed: bool = False
+    ) -> None:
+        """If the replication is `managed` by somebody else, it is believed to lose nothing."""
         super().__init__()
         self.url = url
         self.name = without_password(url)
         self._watchdog = Watchdog(lambda: self._turns.check_lease())
         self._lease = Lease(url, member, lease, self._watchdog)
+        self._managed = managed
         self._engine: sa.Engine | None = None
         self._known = mirror.Position()
         self._last = 0  # the last commit that is in the log, as far as this process knows
@@ -266,6 +270,9 @@ class PostgresLeadership(Leadership):
     def problem(self) -> str:
         return self._turns.problem
 
+    def warnings(self) -> Mapping[str, str]:
+        return self._turns.warnings
+
     def lag(self) -> tuple[int, float]:
         turns = self._turns
         return (0, 0.0) if turns.taken else (turns.lag, guard.monotonic() - turns.read_at)
@@ -290,6 +297,7 @@ class _Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.leader: Leader | None = None
         self.problem = ""
+        self.warnings: Mapping[str, str] = {}  # by subject
         self.lag = 0  # commits, when this was last reported
         self.read_at = guard.monotonic()  # when the whole log was last read
         self._report_at = 0.0  # when this node is to report next
@@ -381,6 +389,8 @@ class _Turns:
                 leader = self._look(connection)
                 self.problem = mirror.went_back(connection)
                 free = leader is None or not leader.held or leader.name == self._lease.member.name
+                if wanted and free:
+                    self._look_at_replication(connection)
                 if wanted and free and not self.problem and self._lease.claim(connection):
                     self._read_news(connection)  # what is read after a claim is the log
                     self.leader = look(connection)
@@ -431,9 +441,23 @@ class _Turns:
         now = guard.monotonic()
         if now < self._report_at or self._at_once:
             return
-        seq = self._store.seq
-        self.lag = nodes.report(connection, self._lease.member, seq, first=not self._reported)
-        self._reported, self._report_at = True, now + nodes.EVERY
+        self._report_at = now + nodes.EVERY
+        self._look_at_replication(connection)
+        reported = nodes.report(
+            *(connection, self._lease.member, self._lease.length, self._store.seq),
+            first=not self._reported,
+        )
+        if reported is not None:
+            self.lag, known = reported
+            self.warnings = {**self.warnings, **nodes.differences(known)}
+            self._reported = True
+
+    def _look_at_replication(self, connection: psycopg.Connection[Any]) -> None:
+        """Note what is wrong with it. Must be called before a commit, which may wait for a standby
+        that is missing."""
+        if not self._store._managed:
+            problem = examine.replication_problem(connection)
+            self.warnings = {**self.warnings, "replication": problem}
 
     def _mark_went_back(self) -> None:
         """Write down for all nodes what this one knows, and end."""

@@ -25,8 +25,8 @@ _MAY_CREATE = "SELECT has_schema_privilege(current_schema(), 'CREATE'), to_regcl
 def warnings(connection: psycopg.Connection[Any], *, managed: bool) -> Iterator[str]:
     """Yield what an operator should know. If the replication is `managed` by somebody else, it is
     believed to lose nothing."""
-    if not managed:
-        yield from _replication(connection)
+    if not managed and (problem := replication_problem(connection)):
+        yield problem
     may_create, tables = _row(connection, _MAY_CREATE)
     if not may_create and tables is None:
         yield "the role may not create tables: GRANT CREATE ON SCHEMA … TO …"
@@ -39,18 +39,20 @@ def warnings(connection: psycopg.Connection[Any], *, managed: bool) -> Iterator[
         yield problem
 
 
-def _replication(connection: psycopg.Connection[Any]) -> Iterator[str]:
+def replication_problem(connection: psycopg.Connection[Any]) -> str:
+    """Return why a fail-over could lose commits, or none can be made; empty if all is well."""
     standbys, synchronous, visible = _row(connection, _STANDBYS)
     if not _row(connection, _NAMES)[0]:
-        yield (
+        return (
             "no standby is synchronous (synchronous_standby_names is empty): a fail-over may lose"
             ' approvals that were acknowledged. Set it, or replicated = "managed" if the provider'
             " of the database sees to it"
         )
-    elif not synchronous and visible == standbys:
-        yield (
+    if not synchronous and visible == standbys:
+        return (
             "no synchronous standby is connected (pg_stat_replication): every commit waits for one"
         )
+    return ""
 
 
 def _row(connection: psycopg.Connection[Any], query: str) -> Any:

@@ -7,6 +7,7 @@ pg_stat_activity, has no room for a commit or an address, and needs rights to be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -25,6 +26,7 @@ CREATE TABLE control_nodes (
   machine text NOT NULL,
   address text NOT NULL,
   version text NOT NULL,
+  lease double precision NOT NULL,
   seq bigint NOT NULL,
   lag bigint NOT NULL,
   started timestamptz NOT NULL,
@@ -33,17 +35,18 @@ CREATE TABLE control_nodes (
 )
 """
 _REPORT = """
-INSERT INTO control_nodes VALUES (%(name)s, %(machine)s, %(address)s, %(version)s, %(seq)s,
+INSERT INTO control_nodes VALUES (%(name)s, %(machine)s, %(address)s, %(version)s, %(lease)s,
+  %(seq)s,
   greatest(0, (SELECT coalesce(max(seq), 0) FROM commits) - %(seq)s),
   clock_timestamp(), clock_timestamp())
 ON CONFLICT (name, machine) DO UPDATE SET address = excluded.address, version = excluded.version,
-  seq = excluded.seq, lag = excluded.lag, seen = excluded.seen,
+  lease = excluded.lease, seq = excluded.seq, lag = excluded.lag, seen = excluded.seen,
   started = CASE WHEN %(first)s THEN excluded.started ELSE control_nodes.started END
 RETURNING lag
 """
 _FORGET = f"DELETE FROM control_nodes WHERE seen < clock_timestamp() - interval '{FORGET_AFTER}'"
 _LIST = f"""
-SELECT n.name, n.address, n.version, n.seq, n.lag,
+SELECT n.name, n.address, n.version, n.lease, n.seq, n.lag,
   (extract(epoch FROM n.started) * 1000000)::bigint, (extract(epoch FROM n.seen) * 1000000)::bigint,
   coalesce(l.until >= clock_timestamp(), false),
   n.seen < clock_timestamp() - interval '{AWAY_AFTER} s'
@@ -52,14 +55,18 @@ ORDER BY n.name, n.machine
 """
 
 
-def report(connection: psycopg.Connection[Any], member: Member, seq: int, *, first: bool) -> int:
-    """Write the row of this node. Returns how many commits it is behind. A report that would have
-    to wait for a lock is left out: the lease is renewed through the same connection."""
+def report(
+    connection: psycopg.Connection[Any], member: Member, lease: float, seq: int, *, first: bool
+) -> tuple[int, list[ControlNode]] | None:
+    """Write the row of this node. Returns how many commits it is behind, and all nodes. A report
+    that would have to wait for a lock is left out, and None returned: the lease is renewed through
+    the same connection."""
     values = {
         "name": member.name,
         "machine": member.machine,
         "address": member.address,
         "version": __version__,
+        "lease": lease,
         "seq": seq,
         "first": first,
     }
@@ -69,9 +76,27 @@ def report(connection: psycopg.Connection[Any], member: Member, seq: int, *, fir
             row = connection.execute(_REPORT, values).fetchone()
             if first:
                 connection.execute(_FORGET)
+            return int(row[0]) if row else 0, read(connection)
     except psycopg.errors.LockNotAvailable:
-        return 0
-    return int(row[0]) if row else 0
+        return None
+
+
+def differences(nodes: Sequence[ControlNode]) -> dict[str, str]:
+    """Return in what the nodes differ that should be the same for all, by subject."""
+    present = [node for node in nodes if not node.away]
+    return {"version": _version_problem(present), "lease": _lease_problem(present)}
+
+
+def _version_problem(nodes: Sequence[ControlNode]) -> str:
+    if len({node.version for node in nodes}) <= 1:
+        return ""
+    return "the control nodes run different versions of forewarn; see 'forewarn control list'"
+
+
+def _lease_problem(nodes: Sequence[ControlNode]) -> str:
+    if len({node.lease for node in nodes}) <= 1:
+        return ""
+    return "the control nodes have different settings of lease; see 'forewarn control list'"
 
 
 def read(connection: psycopg.Connection[Any]) -> list[ControlNode]:
@@ -80,6 +105,7 @@ def read(connection: psycopg.Connection[Any]) -> list[ControlNode]:
             name=name,
             address=address,
             version=version,
+            lease=lease,
             commit=seq,
             lag=lag,
             started=started,
@@ -87,7 +113,7 @@ def read(connection: psycopg.Connection[Any]) -> list[ControlNode]:
             leads=leads,
             away=away and not leads,
         )
-        for name, address, version, seq, lag, started, seen, leads, away in connection.execute(
-            _LIST
+        for name, address, version, lease, seq, lag, started, seen, leads, away in (
+            connection.execute(_LIST)
         )
     ]
