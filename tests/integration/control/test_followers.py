@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -65,6 +66,15 @@ def test_every_change_is_refused_with_who_decides(leader: Node, follower: Node) 
         assert response.json()["type"].endswith("#problem-not-leading"), (method, path)
         assert response.headers["forewarn-leader"] == known.address, (method, path)
     assert leader.store.seq == before
+
+
+def test_that_a_node_does_not_decide_is_no_failure_in_its_log(follower: Node) -> None:
+    with capture_logs() as lines:
+        assert ask(follower.control_url, "GET", "/leaderz").status == 503
+        assert ask(follower.control_url, "POST", "/v1/events", REBOOT).status == 503
+        until(lambda: any("request_id" in line for line in lines))
+    calls = [(line["log_level"], line["event"]) for line in lines if "request_id" in line]
+    assert calls == [("info", "a call was refused")]
 
 
 def test_what_is_read_is_what_the_leader_has_committed(leader: Node, follower: Node) -> None:

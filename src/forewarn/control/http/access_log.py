@@ -71,11 +71,17 @@ class AccessLog:
         timed = scope["path"] not in UNTIMED_PATHS
         self._metrics.called(method, status, seconds if timed else None)
         otel.answered(span, status, by, f"{method} {_route(scope)}")
-        if method in READ_METHODS and status < 500:
+        failed = status >= 500 and not (status == 503 and self._follows())
+        if method in READ_METHODS and not failed:
             return
-        times = 1 if by else self._unauthenticated.record(scope, status)
+        times = 1 if by else self._unauthenticated.record(scope, failed=failed)
         if times:
-            _log(scope, by, status, seconds, times)
+            _log(scope, by, status, seconds, times, failed=failed)
+
+    def _follows(self) -> bool:
+        """Return whether another control node decides, so that 503 is an ordinary answer here."""
+        context = self._context
+        return context.store.leadership is not None and not context.health.deciding
 
 
 class UnauthenticatedCalls:
@@ -84,10 +90,10 @@ class UnauthenticatedCalls:
     def __init__(self) -> None:
         self._throttles: OrderedDict[tuple[str, bool], LogThrottle] = OrderedDict()
 
-    def record(self, scope: Any, status: int) -> int:
+    def record(self, scope: Any, *, failed: bool) -> int:
         """Count a call. Return how many calls a log line now stands for; 0: do not log."""
         address = (scope.get("client") or ("",))[0]
-        key = network_of(address), status >= 500  # refusals do not hide a failure
+        key = network_of(address), failed  # refusals do not hide a failure
         throttle = self._throttles.setdefault(key, LogThrottle())
         self._throttles.move_to_end(key)
         while len(self._throttles) > MAX_THROTTLED:
@@ -122,10 +128,10 @@ def _by(scope: Any) -> str:
     return caller.name if caller is not None else ""
 
 
-def _log(scope: Any, by: str, status: int, seconds: float, times: int) -> None:
-    result = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
-    (log.error if status >= 500 else log.info)(
-        f"a call was {result}" if result != "failed" else "a call failed",
+def _log(scope: Any, by: str, status: int, seconds: float, times: int, *, failed: bool) -> None:
+    result = "carried out" if status < 400 else "refused"
+    (log.error if failed else log.info)(
+        f"a call was {result}" if status and not failed else "a call failed",
         by=by or "unauthenticated",
         method=scope["method"],
         path=hidden(scope["path"][:MAX_LOGGED_PATH]),
