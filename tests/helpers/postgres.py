@@ -13,6 +13,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -73,6 +75,15 @@ class Server:
     def stop(self, mode: str = "immediate") -> None:
         self.run("pg_ctl", "-D", self.data, "-m", mode, "stop")
 
+    def create_standby(self, primary: Server) -> None:
+        """Copy a server that is running, and follow it from the first start on."""
+        self.own()
+        source = f"host={primary.directory} user=forewarn"
+        self.run("pg_basebackup", "-R", "-N", "-c", "fast", "-D", self.data, "-d", source)
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", self.data, "-w", "promote")
+
     def run(self, program: str, *arguments: str | Path) -> None:
         assert self.programs is not None
         user = USER if os.geteuid() == 0 else None
@@ -100,6 +111,11 @@ class Server:
         for pid in pids + [int(line) for line in children.stdout.split()]:
             os.kill(pid, number)
 
+    def kill(self) -> None:
+        """End the server as a power failure would."""
+        self.signal(signal.SIGKILL)
+        (self.data / "postmaster.pid").unlink()
+
     def url(self, schema: str = "public") -> str:
         host = quote(str(self.directory), safe="")
         return f"postgresql://forewarn@{host}/postgres?options=-csearch_path%3D{schema}"
@@ -112,19 +128,27 @@ class Server:
         return self.url(schema)
 
 
+@contextmanager
+def new_server() -> Iterator[Server]:
+    """A server that does not exist yet, in a directory of its own. It ends with the block."""
+    server = Server(Path(tempfile.mkdtemp(prefix="forewarn-postgres-")))
+    try:
+        yield server
+    finally:
+        if (server.data / "postmaster.pid").exists():
+            server.stop()
+        shutil.rmtree(server.directory, ignore_errors=True)
+
+
 @cache
 def shared_server() -> Server:
     """Return the server of this process, which runs until the process ends."""
-    server = Server(Path(tempfile.mkdtemp(prefix="forewarn-postgres-")))
+    stack = ExitStack()
+    server = stack.enter_context(new_server())
     server.create()
     server.start()
-    atexit.register(_end, server)
+    atexit.register(stack.close)
     return server
-
-
-def _end(server: Server) -> None:
-    server.stop()
-    shutil.rmtree(server.directory, ignore_errors=True)
 
 
 def needed() -> None:
