@@ -59,6 +59,7 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./usr/lib/systemd/system/forewarn-agent.service",
         "./usr/lib/sysusers.d/forewarn-agent.conf",
         "./usr/share/doc/forewarn/examples/agent/agent.toml",
+        "./usr/share/doc/forewarn/examples/keepalived/keepalived.conf",
         "./etc/forewarn/forewarn.toml",
         "./usr/share/doc/forewarn/copyright",
         "./usr/share/doc/forewarn/operate/install.md",
