@@ -7,9 +7,10 @@ where the state is now, so that no service starts from the file, or without a st
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
+import re
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,14 @@ _NUMBERED = {
     "history": ("seq", "SELECT max(seq) FROM sqlite_sequence WHERE name = 'history'"),
 }
 _LAST = "SELECT seq, body FROM commits ORDER BY seq DESC LIMIT 1"
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON
 _LEADER = "SELECT name, until >= clock_timestamp() FROM leader FOR UPDATE"
 
 
 class Moved(msgspec.Struct, frozen=True):
     contents: Contents
     kept: Path  # where the file is now
+    changed: int  # values with characters that PostgreSQL cannot store, which were replaced
 
 
 def move(file: Path, url: str) -> Moved:
@@ -52,8 +55,8 @@ def move(file: Path, url: str) -> Moved:
         with contextlib.closing(connect.open_file(file, migrate=False, on_upgrade=_no_upgrade)):
             with check.reading(file, locked=True) as source:
                 contents = verify.verify(source, file)
-                _fill(source, file, url)
-            return Moved(contents, _leave_note(file, url))
+                changed = _fill(source, file, url)
+            return Moved(contents, _leave_note(file, url), changed)
     except (OSError, sqlite3.DatabaseError) as error:
         raise StoreUnusable(f"{file} cannot be moved: {error}") from error
 
@@ -62,13 +65,14 @@ def _no_upgrade(before: str, after: str, kept: Path) -> None:
     raise AssertionError(before, after, kept)
 
 
-def _fill(source: sqlite3.Connection, file: Path, url: str) -> None:
+def _fill(source: sqlite3.Connection, file: Path, url: str) -> int:
+    """Returns how many values had to be changed."""
     name = without_password(url)
     with database.changing(url) as connection:
         last = connection.exec_driver_sql(_LAST).one_or_none()
         if last is not None:
-            if tuple(last) == source.execute(_LAST).fetchone():
-                return  # by a move that did not get as far as to rename the file
+            if tuple(last) == tuple(map(_storable, source.execute(_LAST).fetchone() or ())):
+                return 0  # by a move that did not get as far as to rename the file
             raise StoreUnusable(
                 f"{name} has a state already, up to commit {last[0]}; pass a database without one"
             )
@@ -78,8 +82,7 @@ def _fill(source: sqlite3.Connection, file: Path, url: str) -> None:
                 f"control node '{leader[0]}' decides with {name}: stop all control nodes first"
             )
         driver: Any = connection.connection.driver_connection
-        for table in s.metadata.sorted_tables:
-            _copy_table(source, driver, table)
+        changed = sum(_copy_table(source, driver, table) for table in s.metadata.sorted_tables)
         for table_name, (column, highest) in _NUMBERED.items():
             (number,) = source.execute(highest).fetchone()
             if number is not None:
@@ -94,29 +97,38 @@ def _fill(source: sqlite3.Connection, file: Path, url: str) -> None:
                 f" ({database.first_line(error)}): run the same command again, which finds out; do"
                 f" not start a service with {file} before"
             ) from error
+    return changed
 
 
 def _copy_table(
     source: sqlite3.Connection, target: psycopg.Connection[Any], table: sa.Table
-) -> None:
+) -> int:
+    """Returns how many values had to be changed."""
     columns = ", ".join(column.name for column in table.columns)
+    flags = [isinstance(column.type, sa.Boolean) for column in table.columns]
+    changed = 0
     rows = source.execute(f"SELECT {columns} FROM {table.name}")
     with (
         target.cursor() as cursor,
         cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copying,
     ):
-        for row in _converted(rows, table):
-            copying.write_row(row)
+        for row in rows:
+            values = [_storable(value) for value in row]
+            changed += sum(map(operator.ne, row, values))
+            copying.write_row(
+                [bool(v) if flag else v for v, flag in zip(values, flags, strict=True)]
+            )
+    return changed
 
 
-def _converted(rows: Iterator[Any], table: sa.Table) -> Iterator[Any]:
-    """Yield rows with the types that PostgreSQL has for them, and with texts that it can store."""
-    flags = [isinstance(column.type, sa.Boolean) for column in table.columns]
-    for row in rows:
-        yield [
-            bool(value) if flag else storable(value) if isinstance(value, str) else value
-            for value, flag in zip(row, flags, strict=True)
-        ]
+def _storable(value: Any) -> Any:
+    """Replace what PostgreSQL cannot store in a text, also in JSON, from where it may get into a
+    text later."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, bytes) and b"\\u0000" in value:
+        return _NUL.sub(rb"\1\\ufffd", value)
+    return value
 
 
 def _leave_note(file: Path, url: str) -> Path:

@@ -16,7 +16,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.core.halts import Halt
 from forewarn.core.history import Record, RecordKind
+from forewarn.core.registry import HaltPut
 from forewarn.store import Batch, Store
 from forewarn.store.port import (
     Entry,
@@ -160,6 +162,7 @@ def test_every_row_is_moved_and_the_numbers_go_on(file: Path, url: str) -> None:
     result = typed("move", file, url, "--json")
     assert result.exit_code == 0, result.output
     moved = json.loads(result.stdout)
+    assert moved["changed"] == 1  # the note with a NUL
     kept = Path(moved["kept"])
     assert kept == file.with_name("state.db.moved")
     assert {name: sorted(rows) for name, rows in rows_of_database(url)} == before
@@ -172,6 +175,34 @@ def test_every_row_is_moved_and_the_numbers_go_on(file: Path, url: str) -> None:
             assert one == other
     numbers = {name: sorted(rows) for name, rows in rows_of_file(kept)}
     assert {name: sorted(rows) for name, rows in rows_of_database(url)} == numbers
+
+
+def test_characters_that_postgresql_cannot_store_are_replaced_and_counted(
+    tmp_path: Path, url: str
+) -> None:
+    """Wherever they are: what is in JSON today may be a text of the history tomorrow."""
+    file = tmp_path / "state.db"
+    notes = {"h1": "a\0b", "h2": r"C:\u0000"}  # of which the second has none
+    halts = tuple(HaltPut(Halt(id=id, by="ann", at=1, note=note)) for id, note in notes.items())
+
+    async def place(store: Store) -> None:
+        await store.open()
+        await store.transact(lambda _: Batch(2, 0, puts=halts))
+        await store.close()
+
+    async def stored(store: Store) -> dict[str, str]:
+        await store.open()
+        await store.close()
+        return {halt.id: halt.note for halt in store.registry.halts.values()}
+
+    asyncio.run(place(SqliteStore(file)))
+    result = typed("move", file, url)
+    assert result.exit_code == 0, result.output
+    assert "note: 2 values contained NUL characters" in result.stderr  # the halt and the commit
+    member = Member(name="c1", machine="m1", address="")
+    assert asyncio.run(stored(PostgresStore(url, member))) == {**notes, "h1": "a\ufffdb"}
+    file.with_name("state.db.moved").replace(file)
+    assert typed("move", file, url).exit_code == 0  # the same state, although it is not the same
 
 
 def test_nobody_starts_from_the_file_afterwards(tmp_path: Path, url: str) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from forewarn.cli.commands.service_options import need_extra
 from forewarn.cli.output import Json, fail, print_fields, print_json, print_notes, time_text
+from forewarn.support.text import counted
 
 
 def move(
@@ -37,7 +38,14 @@ def move(
         fail(str(error))
     contents = backup_contents(moved.contents)
     if json:
-        print_json({"database": shown(url), "kept": str(moved.kept), "contents": contents})
+        print_json(
+            {
+                "database": shown(url),
+                "kept": str(moved.kept),
+                "contents": contents,
+                "changed": moved.changed,
+            }
+        )
         return
     print_fields(
         [
@@ -51,4 +59,10 @@ def move(
             ("before", f"the file is kept as {moved.kept}"),
         ]
     )
-    print_notes(["set state to the URL of the database before you start the service"])
+    notes = ["set state to the URL of the database before you start the service"]
+    if moved.changed:
+        notes.append(
+            f"{counted(moved.changed, 'value')} contained NUL characters, which PostgreSQL cannot"
+            " store; they are U+FFFD now"
+        )
+    print_notes(notes)
