@@ -255,6 +255,31 @@ def test_a_leader_that_was_deposed_commits_nothing_and_says_so(shared: Open) -> 
     run(body())
 
 
+def test_a_connection_that_is_lost_after_a_claim_does_not_keep_the_node_from_deciding(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first = node(url, "c1", length=900.0)
+        claim = lease.Lease.claim
+        lost: list[int] = []
+
+        def losing(self: lease.Lease, connection: psycopg.Connection[Any]) -> bool:
+            claimed = claim(self, connection)
+            if not lost:
+                lost.append(self.term)
+                shut(connection)
+            return claimed
+
+        monkeypatch.setattr(lease.Lease, "claim", losing)
+        async with opened(first):
+            await take(first)
+            assert lost == [1]
+            await put(first, "h1")
+        assert numbers(url) == [1]
+
+    run(body())
+
+
 def test_a_claim_at_every_statement_of_a_commit() -> None:
     """Whoever claims sees the whole commit in the log, or nothing of it, for ever."""
     postgres.needed()

@@ -293,7 +293,8 @@ class _Turns:
         self._wake[0].setblocking(False)
         self._wanted = self._at_once = False
         self._waiting: asyncio.Future[None] | None = None
-        self.taken = False  # this process decides, and has read what was committed before
+        self._began = False  # a term, and has read what was committed before
+        self.taken = False  # likewise, and what was read is the state
         self._loop: asyncio.AbstractEventLoop | None = None
         self.leader: Leader | None = None
         self.problem = ""
@@ -381,8 +382,9 @@ class _Turns:
             self._call(self._set_refused, why)
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
-        """Follow until this process has the lease, or is stopped."""
-        while not self._lease.term and not self._stopped.is_set():
+        """Follow until this process has the lease and has read the log, or is stopped. If the
+        connection is lost in between, the lease is claimed again."""
+        while not self._began and not self._stopped.is_set():
             wanted = self._wanted
             with self._store._watchdog.limit(connection, READ_LIMIT):
                 self._read_news(connection)
@@ -395,6 +397,7 @@ class _Turns:
                     self._read_news(connection)  # what is read after a claim is the log
                     self.leader = look(connection)
                     self._store._thread.submit(self._store._connect_again).result()
+                    self._began = True
                     self._call(self._set_taken)
                     return
                 if wanted:
