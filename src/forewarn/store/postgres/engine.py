@@ -38,7 +38,8 @@ from forewarn.store.port import (
     StoreUnusable,
     Work,
 )
-from forewarn.store.postgres import database, examine, mirror, nodes
+from forewarn.store.postgres import arrays, database, examine, mirror, nodes
+from forewarn.store.postgres.arrays import Pipelined
 from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
@@ -135,7 +136,9 @@ class PostgresStore(SqlStore):
     def _connect(self) -> psycopg.Connection[Any]:
         """Open a connection that writes only if this process decides: those of others are ended."""
         if self._lease.term:
-            return connect_writer(self.url)
+            connection = connect_writer(self.url)
+            arrays.register(connection)
+            return connection
         return connect(self.url, "reader", autocommit=False)
 
     def _connect_again(self) -> None:
@@ -164,23 +167,32 @@ class PostgresStore(SqlStore):
             raise StoreFailed(str(doubt)) from doubt
 
     @contextlib.contextmanager
-    def _in_term(self) -> Iterator[sa.Connection]:
-        """Run the block in a transaction of this term. Raises InDoubt if its COMMIT was not
-        answered, and Deposed if another term has begun."""
+    def _in_term(self, *, pipelined: bool = False) -> Iterator[sa.Connection]:
+        """Run the block in a transaction of this term; `pipelined`: all statements are sent before
+        the first is answered. Raises InDoubt if its COMMIT was not answered, and Deposed if another
+        term has begun."""
         if self._outcome_unknown:
             raise StoreFailed(self._outcome_unknown)
         self._check_leading()
         if self._engine is None:
             raise StoreFailed(f"{self.name}: the store is closed")
         with self._session(self._engine, WRITE_LIMIT) as connection:
+            driver = _driver(connection)
+            connection.begin()
             try:
-                fence = connection.exec_driver_sql(FENCE, (self._lease.term,))
-                if fence.scalar() is None:
-                    raise Deposed("another control node has taken over")
-                yield connection
-            except BaseException:
+                with driver.pipeline() if pipelined else contextlib.nullcontext():
+                    fence = driver.execute(FENCE, (self._lease.term,), prepare=True)
+                    yield connection
+                # Nothing is committed unless the fence has answered, and said yes.
+                if fence.fetchone() != (1,):
+                    raise Deposed(_TAKEN_OVER)
+            except BaseException as error:
                 with contextlib.suppress(sa.exc.DBAPIError):
                     connection.rollback()
+                if isinstance(error, psycopg.errors.DivisionByZero):
+                    raise Deposed(_TAKEN_OVER) from error
+                if isinstance(error, psycopg.Error):
+                    raise StoreFailed(self._error_text(error)) from error
                 raise
             try:
                 connection.commit()
@@ -199,9 +211,10 @@ class PostgresStore(SqlStore):
     ) -> None:
         while True:
             try:
-                with self._in_term() as connection:
-                    self._write_batch(connection, commits, before, after)
-                    connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+                with self._in_term(pipelined=True) as connection:
+                    driver = _driver(connection)
+                    self._write_batch(Pipelined(connection, driver), commits, before, after)
+                    driver.execute(f"NOTIFY {CHANNEL}")
                 break
             except InDoubt as doubt:
                 log.warning("it is unknown whether a commit has happened", why=str(doubt))
@@ -505,6 +518,7 @@ class _Turns:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
+_TAKEN_OVER = "another control node has taken over"
 _BEHIND = "this control node was away for so long that commits it has not read were removed"
 _RUN_OUT = "the lease of this control node has run out, and could not be renewed"
 

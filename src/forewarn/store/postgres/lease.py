@@ -23,7 +23,11 @@ from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-FENCE = "SELECT 1 FROM leader WHERE term = %s FOR KEY SHARE"
+# An error (division by zero) if the term is over: then the server carries nothing out that was sent
+# after it, and can only roll back.
+FENCE = """
+SELECT 1 / count(*) FROM (SELECT FROM leader WHERE term = %s FOR KEY SHARE) AS own
+"""
 CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
 CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
 

@@ -16,7 +16,7 @@ from forewarn.core import Event, Time
 from forewarn.core.history import RecordKind
 from forewarn.store.port import Mark
 from forewarn.store.sql import schema as s
-from forewarn.store.sql.write import execute_many
+from forewarn.store.sql.statements import Statements
 
 _ENDS = frozenset(what.value for what in RecordKind if what.ends)
 _event = msgspec.json.Decoder(Event)
@@ -49,10 +49,11 @@ def prune_history(
                 over[row.event] = event
     ids = [(id,) for id in over]
     machines = [(name, id) for id, event in over.items() if event for name in event.resources]
-    removed = execute_many(connection, "DELETE FROM history WHERE seq = ?", about_no_event)
-    removed += execute_many(connection, "DELETE FROM history WHERE event = ?", ids)
-    execute_many(connection, "DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
-    execute_many(connection, "DELETE FROM events WHERE id = ?", ids)
+    statements = Statements(connection)
+    removed = statements.execute_many("DELETE FROM history WHERE seq = ?", about_no_event)
+    removed += statements.execute_many("DELETE FROM history WHERE event = ?", ids)
+    statements.execute_many("DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
+    statements.execute_many("DELETE FROM events WHERE id = ?", ids)
     return removed, (records[-1].at, records[-1].seq) if len(records) == slice else None
 
 

@@ -36,6 +36,7 @@ from forewarn.store.port import (
 )
 from forewarn.store.sql import prune, read, write
 from forewarn.store.sql import schema as s
+from forewarn.store.sql.statements import Statements
 
 PAGE = 256  # commits read at a time
 PAGE_BYTES = 4 * 1024 * 1024  # fewer commits are read if they are larger than that together
@@ -228,17 +229,17 @@ class SqlStore(BatchingStore):
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         with self._writing() as connection:
-            self._write_batch(connection, commits, before, after)
+            self._write_batch(Statements(connection), commits, before, after)
 
     def _write_batch(
         self,
-        connection: sa.Connection,
+        statements: Statements,
         commits: Sequence[Commit],
         before: Mapping[str, Group],
         after: Mapping[str, Group],
     ) -> None:
         # The registry is still the one before: it is swapped when all this is durable.
-        write.write(connection, commits, before, after, self._registry.hosts)
+        write.write(statements, commits, before, after, self._registry.hosts)
 
     def _prune_history(
         self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
@@ -281,7 +282,7 @@ class SqlStore(BatchingStore):
 
     def _save(self, sightings: PollSightings) -> None:
         with self._writing() as connection:
-            write.write_sightings(connection, sightings)
+            write.write_sightings(Statements(connection), sightings)
 
     def _sightings(self) -> PollSightings:
         with self._connection() as connection:
@@ -315,7 +316,7 @@ class SqlStore(BatchingStore):
 
     def _save_notify_position(self, position: NotifyPosition) -> None:
         with self._writing() as connection:
-            write.write_notify_position(connection, position)
+            write.write_notify_position(Statements(connection), position)
 
     def _delete_notify_position(self, name: str) -> None:
         with self._writing() as connection:

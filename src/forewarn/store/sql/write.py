@@ -1,18 +1,16 @@
 """From values to rows: the commits, and the state that they lead to.
 
 A group's machines and events have rows of their own, so that the cost of a change depends on its
-size. Used for every commit: the statements are SQL texts, so that nothing has to be compiled.
+size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from forewarn.core import Change, Event, Group
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
@@ -36,8 +34,7 @@ from forewarn.core.registry import (
 from forewarn.core.retiming import Correction
 from forewarn.store.base import forgotten
 from forewarn.store.port import Commit, NotifyPosition, PollSightings
-
-Row: TypeAlias = tuple[Any, ...]
+from forewarn.store.sql.statements import Row, Statements
 
 _encode = msgspec.json.Encoder().encode
 
@@ -126,58 +123,58 @@ KNOWN = "known"  # in `service`, beside COPIED: the highest commit that was know
 
 
 def write(
-    connection: sa.Connection,
+    statements: Statements,
     commits: Sequence[Commit],
     before: Mapping[str, Group],
     after: Mapping[str, Group],
     hosts: Mapping[str, Host],
 ) -> None:
     """Write commits, the state that they lead to, and their records in the history."""
-    _write_commits(connection, commits, before, hosts)
-    _write_groups(connection, before, after)
-    execute_many(connection, _FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
-    _write_machines(connection, before, after)
-    _forget_sightings(connection, commits)
-    _write_events(connection, commits)
-    _write_registry(connection, commits)
-    keys = [(c.key.owner, c.key.name, c.key.digest, c.seq, c.at) for c in commits if c.key]
-    execute_many(connection, _KEY, keys)
-    _write_restored(connection, commits)
+    _write_commits(statements, commits, before, hosts)
+    _write_groups(statements, before, after)
+    statements.execute_many(_FORGET_GROUP, [(name,) for name in forgotten(commits, after)])
+    _write_machines(statements, before, after)
+    _forget_sightings(statements, commits)
+    _write_events(statements, commits)
+    _write_registry(statements, commits)
+    keys = {(c.key.owner, c.key.name): (c.key.digest, c.seq, c.at) for c in commits if c.key}
+    statements.execute_many(_KEY, [(*key, *row) for key, row in keys.items()])
+    _write_restored(statements, commits)
 
 
-def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None:
-    execute_many(connection, _SIGHTING, list(sightings.seen.items()))
+def write_sightings(statements: Statements, sightings: PollSightings) -> None:
+    statements.execute_many(_SIGHTING, list(sightings.seen.items()))
     machines = [
         (m.polled, m.version, m.polls, m.ignored, m.answered, name)
         for name, m in sightings.machines.items()
     ]
-    execute_many(connection, _MACHINE_SIGHTING, machines)
-    execute_many(connection, _USE, list(sightings.used.items()))
+    statements.execute_many(_MACHINE_SIGHTING, machines)
+    statements.execute_many(_USE, list(sightings.used.items()))
     if sightings.served_until is not None:
         values = [("lost", sightings.lost), ("served_until", sightings.served_until)]
-        execute_many(connection, _SERVICE, values)
+        statements.execute_many(_SERVICE, values)
     # A record from before a restart stays the first one.
     firsts = [_row(record) for record in sightings.firsts]
-    execute_many(connection, _RECORD + " ON CONFLICT DO NOTHING", firsts)
+    statements.execute_many(_RECORD + " ON CONFLICT DO NOTHING", firsts)
 
 
-def write_notify_position(connection: sa.Connection, position: NotifyPosition) -> None:
-    execute_many(connection, _NOTIFY_POSITION, [(position.name, _encode(position))])
+def write_notify_position(statements: Statements, position: NotifyPosition) -> None:
+    statements.execute_many(_NOTIFY_POSITION, [(position.name, _encode(position))])
 
 
 def _write_groups(
-    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
+    statements: Statements, before: Mapping[str, Group], after: Mapping[str, Group]
 ) -> None:
     rows = [
         (name, _encode(msgspec.structs.replace(group, machines=(), events=())))
         for name, group in after.items()
         if name not in before or _group_fields(group) != _group_fields(before[name])
     ]
-    execute_many(connection, _GROUP, rows)
+    statements.execute_many(_GROUP, rows)
 
 
 def _write_machines(
-    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
+    statements: Statements, before: Mapping[str, Group], after: Mapping[str, Group]
 ) -> None:
     """Write machines that have changed. Rows are numbered in the order of the machines, so one that
     has left and returned gets a new row."""
@@ -202,11 +199,11 @@ def _write_machines(
                 last = place
             rows.append((machine.name, name, _encode(machine)))
         removed += [(machine_name,) for machine_name in rest]
-    execute_many(connection, _DELETE_MACHINE, removed)
-    execute_many(connection, _MACHINE, rows)
+    statements.execute_many(_DELETE_MACHINE, removed)
+    statements.execute_many(_MACHINE, rows)
 
 
-def _forget_sightings(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+def _forget_sightings(statements: Statements, commits: Sequence[Commit]) -> None:
     """Forget the clients on machines that are gone, even if they have returned since."""
     gone: list[Row] = []
     for item in _items(commits):
@@ -215,10 +212,10 @@ def _forget_sightings(connection: sa.Connection, commits: Sequence[Commit]) -> N
                 gone.append((name,))
             case MachinePut(machine=machine) if machine.gone:
                 gone.append((machine.name,))
-    execute_many(connection, _DELETE_MACHINE_SIGHTING, gone)
+    statements.execute_many(_DELETE_MACHINE_SIGHTING, gone)
 
 
-def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+def _write_events(statements: Statements, commits: Sequence[Commit]) -> None:
     latest: dict[str, Event] = {}
     machines: list[Row] = []
     for item in _items(commits):
@@ -228,15 +225,15 @@ def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
         if item.what in (Move.RAISE, Move.FAIL):
             machines += [(machine, item.event.id) for machine in item.event.resources]
     rows = [(e.id, e.group, e.status.over, e.cause, _encode(e)) for e in latest.values()]
-    execute_many(connection, _EVENT, rows)
-    execute_many(connection, _EVENT_MACHINE, machines)
+    statements.execute_many(_EVENT, rows)
+    statements.execute_many(_EVENT_MACHINE, machines)
 
 
 def _items(commits: Sequence[Commit]) -> Iterable[Change]:
     return (item for commit in commits for entry in commit.entries for item in entry.items)
 
 
-def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+def _write_registry(statements: Statements, commits: Sequence[Commit]) -> None:
     latest: dict[tuple[str, str, str], bytes | None] = {}
     for commit in commits:
         for put in commit.puts:
@@ -264,23 +261,23 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
     for (table, key, name), body in latest.items():
         upsert, delete = _REGISTRY[table, key]
         if body is None:
-            execute_many(connection, delete, [(name,)])
+            statements.execute_many(delete, [(name,)])
             if table == "tokens":
-                execute_many(connection, _DELETE_USE, [(name,)])
+                statements.execute_many(_DELETE_USE, [(name,)])
         else:
-            execute_many(connection, upsert, [(name, body)])
+            statements.execute_many(upsert, [(name, body)])
 
 
-def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+def _write_restored(statements: Statements, commits: Sequence[Commit]) -> None:
     """Remove the mark of a copy, and store when it was restored."""
     for commit in commits:
         if any(isinstance(put, StateRestored) for put in commit.puts):
-            execute_many(connection, _SERVICE, [("restored", commit.at)])
-            execute_many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,), (KNOWN,)])
+            statements.execute_many(_SERVICE, [("restored", commit.at)])
+            statements.execute_many("DELETE FROM service WHERE key = ?", [(COPIED,), (KNOWN,)])
 
 
 def _write_commits(
-    connection: sa.Connection,
+    statements: Statements,
     commits: Sequence[Commit],
     before: Mapping[str, Group],
     hosts: Mapping[str, Host],
@@ -295,40 +292,35 @@ def _write_commits(
         bodies.append((commit.seq, commit.at, _encode(stored)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
         if accepted is not None:  # later commits have the right time already
-            execute_many(connection, _COMMIT, bodies)
-            execute_many(connection, _RECORD, records)
+            statements.execute_many(_COMMIT, bodies)
+            statements.execute_many(_RECORD, records)
             bodies, records = [], []
-            _accept_clock(connection, commit, accepted)
-    execute_many(connection, _COMMIT, bodies)
-    execute_many(connection, _RECORD, records)
+            _accept_clock(statements, commit, accepted)
+    statements.execute_many(_COMMIT, bodies)
+    statements.execute_many(_RECORD, records)
 
 
-def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAccepted) -> None:
+def _accept_clock(statements: Statements, commit: Commit, accepted: ClockAccepted) -> None:
     """Set the time to that of this commit. Everything stored with a later time was dated by a clock
     that was ahead, and is moved back by the error."""
-    execute_many(connection, _SERVICE, [("served_until", commit.at), ("lost", commit.lost)])
+    statements.execute_many(_SERVICE, [("served_until", commit.at), ("lost", commit.lost)])
     now, error = commit.at, accepted.before - commit.at
     if error <= 0:
         return
     correction = Correction(now, error)
-    rows = connection.exec_driver_sql(
-        _in_dialect(
-            connection,
-            "SELECT id, body FROM events WHERE over AND id IN"
-            " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
-        ),
+    rows = statements.select(
+        "SELECT id, body FROM events WHERE over AND id IN"
+        " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
         (now,),
-    ).all()
+    )
     corrected = [(_encode(correction.event(_event.decode(body))), id) for id, body in rows]
-    execute_many(connection, "UPDATE events SET body = ? WHERE id = ?", corrected)
+    statements.execute_many("UPDATE events SET body = ? WHERE id = ?", corrected)
     for table, column in _TIMES:
-        execute_many(
-            connection,
+        statements.execute_many(
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > ?",
             [(error, now)],
         )
-    execute_many(
-        connection,
+    statements.execute_many(
         "UPDATE service SET value = value - ? WHERE key = 'restored' AND value > ?",
         [(error, now)],
     )
@@ -354,20 +346,3 @@ def _row(record: Record) -> Row:
         record.output or None,
         record.answer or None,
     )
-
-
-def execute_many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> int:
-    """Run a statement, with `?` for each value, once for each row. Returns how many rows of the
-    table it concerned."""
-    if not rows:
-        return 0
-    return connection.exec_driver_sql(_in_dialect(connection, statement), list(rows)).rowcount
-
-
-def _in_dialect(connection: sa.Connection, statement: str) -> str:
-    return statement if connection.dialect.paramstyle == "qmark" else _with_percent(statement)
-
-
-@cache
-def _with_percent(statement: str) -> str:
-    return statement.replace("?", "%s")
