@@ -541,6 +541,31 @@ def test_a_database_that_went_back_is_not_decided_with(url: str) -> None:
     run(body())
 
 
+@pytest.mark.parametrize("term", [1, 0])
+def test_a_leader_notices_at_its_next_commit_that_the_database_went_back(
+    url: str, term: int
+) -> None:
+    """As after a fail-over to a standby that did not have everything, perhaps not even its term."""
+
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first):
+            await take(first)
+            for i in range(3):
+                await put(first, f"h{i}")
+            execute(url, "DELETE FROM commits WHERE seq > 1")
+            execute(url, "UPDATE leader SET term = %s, until = 'epoch'", term)
+            with pytest.raises(Deposed, match="has lost commits 2 to 3"):
+                await put(first, "h3")
+            assert numbers(url) == [1]
+        async with opened(second):
+            waiting = asyncio.get_running_loop().create_task(second.leadership.take())
+            await until(lambda: "has lost commits 2 to 3" in second.leadership.problem())
+            waiting.cancel()
+
+    run(body())
+
+
 def test_another_commit_in_the_place_of_one_that_is_known_is_noticed(url: str) -> None:
     async def body() -> None:
         first, second = node(url, "c1"), node(url, "c2")

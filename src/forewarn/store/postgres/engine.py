@@ -62,6 +62,7 @@ class InDoubt(Exception):
 
 class PostgresStore(SqlStore):
     dialect = "postgresql"
+    errors = (*SqlStore.errors, psycopg.Error)
 
     def __init__(
         self, url: str, member: Member, *, lease: float = 6.0, managed: bool = False
@@ -71,7 +72,7 @@ class PostgresStore(SqlStore):
         self.url = url
         self.name = without_password(url)
         self._watchdog = Watchdog(lambda: self._turns.check_lease())
-        self._lease = Lease(url, member, lease, self._watchdog)
+        self._lease = Lease(url, member, lease, self._watchdog, self._check_log)
         self._managed = managed
         self._engine: sa.Engine | None = None
         self._known = mirror.Position()
@@ -184,15 +185,17 @@ class PostgresStore(SqlStore):
                     fence = driver.execute(FENCE, (self._lease.term,), prepare=True)
                     yield connection
                 # Nothing is committed unless the fence has answered, and said yes.
-                if fence.fetchone() != (1,):
-                    raise Deposed(_TAKEN_OVER)
+                row = fence.fetchone()
+                if row is None or row[0] != 1:
+                    self._lease.end(driver)
+                if row[1] < self._last:
+                    connection.rollback()
+                    self._check_log(driver)
             except BaseException as error:
                 with contextlib.suppress(sa.exc.DBAPIError):
                     connection.rollback()
                 if isinstance(error, psycopg.errors.DivisionByZero):
-                    raise Deposed(_TAKEN_OVER) from error
-                if isinstance(error, psycopg.Error):
-                    raise StoreFailed(self._error_text(error)) from error
+                    self._lease.end(driver)
                 raise
             try:
                 connection.commit()
@@ -228,12 +231,8 @@ class PostgresStore(SqlStore):
             try:
                 self._lease.claim_again()
                 with self._connection() as connection:
-                    last = read.last_commit(connection)
-                    if last < self._last:
-                        mirror.mark_went_back(_driver(connection), self._last)
-                        connection.commit()
-                        raise Deposed(mirror.went_back(_driver(connection)))
-                happened = last >= commits[-1].seq
+                    self._check_log(_driver(connection))
+                    happened = read.last_commit(connection) >= commits[-1].seq
                 log.warning("the outcome of the commit is known", happened=happened)
                 return happened
             except (sa.exc.DBAPIError, psycopg.Error):
@@ -242,6 +241,15 @@ class PostgresStore(SqlStore):
             f"{self.name} was not reached again within the lease: it is unknown whether the last"
             " commit has happened; whoever decides next finds it in the log, or does not"
         )
+
+    def _check_log(self, connection: psycopg.Connection[Any]) -> None:
+        """Raises Deposed if the log ends before what this process has committed, and writes that
+        down for all nodes. Asked in every transaction: another server may have become the
+        primary."""
+        if mirror.last(connection) < self._last:
+            mirror.mark_went_back(connection, self._last)
+            connection.commit()
+            raise Deposed(mirror.went_back(connection))
 
     # In the reading thread.
 
@@ -518,7 +526,6 @@ class _Turns:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-_TAKEN_OVER = "another control node has taken over"
 _BEHIND = "this control node was away for so long that commits it has not read were removed"
 _RUN_OUT = "the lease of this control node has run out, and could not be renewed"
 

@@ -13,7 +13,8 @@ so what is read after a claim is the log.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import msgspec
 import psycopg
@@ -24,9 +25,11 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 
 # An error (division by zero) if the term is over: then the server carries nothing out that was sent
-# after it, and can only roll back.
+# after it, and can only roll back. Returns 1 and the last commit: a server that became the primary
+# may not have those before.
 FENCE = """
-SELECT 1 / count(*) FROM (SELECT FROM leader WHERE term = %s FOR KEY SHARE) AS own
+SELECT 1 / count(*), (SELECT coalesce(max(seq), 0) FROM commits)
+  FROM (SELECT FROM leader WHERE term = %s FOR KEY SHARE) AS own
 """
 CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
 CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
@@ -62,7 +65,14 @@ log = logger("forewarn")
 class Lease:
     """The lease of this process, once it has one."""
 
-    def __init__(self, url: str, member: Member, length: float, watchdog: Watchdog) -> None:
+    def __init__(
+        self,
+        url: str,
+        member: Member,
+        length: float,
+        watchdog: Watchdog,
+        check_log: Callable[[psycopg.Connection[Any]], None],
+    ) -> None:
         self.url = url
         self.member = member
         self.length = length  # seconds
@@ -70,6 +80,7 @@ class Lease:
         self._until = 0.0  # by the monotonic clock
         self._changing = threading.Lock()  # held while the term changes
         self._watchdog = watchdog
+        self._check_log = check_log  # raises Deposed if the database went back
 
     def held(self) -> bool:
         """Return whether this process may still decide, as far as its own clock can tell."""
@@ -104,7 +115,7 @@ class Lease:
                 row = self._changed(connection, _CLAIM_AGAIN, (self.length, self.term))
             if row is None:
                 self._until = 0.0
-                raise Deposed("another control node has taken over")
+                self.end(connection)
             self.term, self._until = row[0], started + self.length
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
@@ -116,11 +127,16 @@ class Lease:
                 return  # which has renewed it
             if row is None:
                 self._until = 0.0
-                raise Deposed("another control node has taken over")
+                self.end(connection)
             self._until = started + self.length
         if problem := clock_problem(float(row[0])):
             self.give_back(connection)
             raise Deposed(problem)
+
+    def end(self, connection: psycopg.Connection[Any]) -> NoReturn:
+        """Raises Deposed, with the reason why the term of this process is not in the database."""
+        self._check_log(connection)
+        raise Deposed("another control node has taken over")
 
     def give_back(self, connection: psycopg.Connection[Any]) -> None:
         """End the lease, so that another node need not wait for it to run out."""

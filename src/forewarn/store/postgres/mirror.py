@@ -73,6 +73,12 @@ def news(connection: psycopg.Connection[Any], known: Position) -> tuple[list[Com
     return [_commit.decode(body) for _, body in rows], Position(rows[-1][0], digest(rows[-1][1]))
 
 
+def last(connection: psycopg.Connection[Any]) -> int:
+    """Return the number of the last commit; 0 if there is none."""
+    row = connection.execute(_LAST).fetchone()
+    return row[0] if row else 0
+
+
 def mark_went_back(connection: psycopg.Connection[Any], known: int) -> None:
     """Write into the database up to which commit it was known, for all nodes to see."""
     connection.execute(_MARK, (WENT_BACK, known))
@@ -83,8 +89,8 @@ def went_back(connection: psycopg.Connection[Any]) -> str:
     row = connection.execute(_MARKED, (WENT_BACK,)).fetchone()
     if row is None:
         return ""
-    last = connection.execute(_LAST).fetchone()
-    lost = f"commits {last[0] + 1} to {row[0]}" if last and last[0] < row[0] else "commits"
+    end = last(connection)
+    lost = f"commits {end + 1} to {row[0]}" if end < row[0] else "commits"
     return (
         f"the database has lost {lost}, which were acknowledged; nobody decides until"
         " `forewarn restored` says that its state is to be used"

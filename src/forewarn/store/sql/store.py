@@ -56,6 +56,7 @@ _notify_position = msgspec.json.Decoder(NotifyPosition)
 
 class SqlStore(BatchingStore):
     dialect: ClassVar[str]  # of SQL, by the name that SQLAlchemy has for it
+    errors: ClassVar[tuple[type[Exception], ...]] = (sa.exc.SQLAlchemyError, OSError)
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +184,7 @@ class SqlStore(BatchingStore):
 
         try:
             return await self._in_thread(write)
-        except (sa.exc.SQLAlchemyError, OSError) as error:
+        except self.errors as error:
             raise StoreFailed(self._error_text(error)) from error
 
     async def _run_read(
@@ -192,7 +193,9 @@ class SqlStore(BatchingStore):
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(thread or self._thread, call, *arguments)
-        except (sa.exc.SQLAlchemyError, msgspec.MsgspecError, OSError) as error:
+        except self.errors as error:
+            raise StoreUnreadable(self._error_text(error)) from error
+        except msgspec.MsgspecError as error:
             raise StoreUnreadable(self._error_text(error)) from error
 
     async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
