@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from forewarn.service.engine import executor
-from simulation.cluster import Failure, Fault, lived
+from simulation.cluster import Failure, Fault
+from simulation.lives import lived
 
 STEPS = 15
 SEEDS = [1, 2, 10]
@@ -42,6 +43,16 @@ def test_no_promise_is_broken_when_the_leader_fails_at_any_commit(
         sim = lived(seed, Fault(failure, at_commit, before, successor), STEPS)
         assert (sim.faults, sim.deaths) == (1, 1 if successor else 0)
         assert sim.disk.lease.term >= 2  # whoever went on has begun another term
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("failure", [Failure.KILLED, Failure.PAUSED])
+def test_no_promise_is_broken_when_the_leader_fails_in_any_driver_call(
+    failure: Failure, seed: int
+) -> None:
+    for at_call in range(1, lived(seed, Fault(), STEPS).calls + 1):
+        sim = lived(seed, Fault(failure, at_call=at_call), STEPS)
+        assert (sim.faults, sim.deaths) == (1, 1)
 
 
 def test_these_are_many_lives() -> None:

@@ -30,7 +30,7 @@ from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Commit
-from forewarn.testing.kit.inprocess import exchange
+from forewarn.testing.kit.inprocess import Response, exchange
 
 
 def _with_postponing(fleet: Fleet) -> Fleet:
@@ -248,6 +248,17 @@ class Simulation:
 
     async def ask(self, machine: str, method: str, version: str, body: bytes = b"") -> Any:
         """One exchange as this machine, recorded whether it is answered or not."""
+        record, asking = self.request(self.node, machine, method, version, body)
+        try:
+            fill_in(record, await self.surviving(asking))
+        finally:
+            self.trace.append({**record, "t": self.stamp()})
+        return record
+
+    def request(
+        self, node: Node, machine: str, method: str, version: str, body: bytes = b""
+    ) -> tuple[dict[str, Any], Coroutine[Any, Any, Response]]:
+        """A request to this node as this machine, and its record as long as there is no answer."""
         target = f"/metadata/scheduledevents?api-version={version}"
         record: dict[str, Any] = {
             "kind": "exchange",
@@ -263,11 +274,10 @@ class Simulation:
             "answer": "",
         }
         headers = {"Metadata": "true"}
-        try:
-            asking = exchange(self.node.app, MACHINES[machine], method, target, headers, body)
-            answer = await self.surviving(asking)
-            record["status"], record["answer"] = answer.status, answer.body.decode()
-            record["answer_headers"] = [[n, v] for n, v in answer.headers.items()]
-        finally:
-            self.trace.append({**record, "t": self.stamp()})
-        return record
+        return record, exchange(node.app, MACHINES[machine], method, target, headers, body)
+
+
+def fill_in(record: dict[str, Any], answer: Response) -> None:
+    """Write the answer into the record of an exchange."""
+    record["status"], record["answer"] = answer.status, answer.body.decode()
+    record["answer_headers"] = [[n, v] for n, v in answer.headers.items()]

@@ -27,7 +27,7 @@ from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.store.port import Batch, Commit, Entry, States, Store, StoreFailed
+from forewarn.store.port import Batch, Commit, Entry, OutcomeUnknown, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -245,6 +245,8 @@ class Executor:
             try:
                 await self._writer.submit(event.group, answer)
                 return
+            except OutcomeUnknown:
+                return  # this process is about to end, and the next one observes the attempt
             except StoreFailed as failure:
                 if times := self._not_stored.record():
                     log.error(
