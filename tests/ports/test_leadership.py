@@ -22,7 +22,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut, Registry
 from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
 from forewarn.store.port import Deposed, Key, Member, NotLeading, States
-from forewarn.store.postgres import engine, lease
+from forewarn.store.postgres import engine, lease, mirror, session
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
@@ -276,6 +276,60 @@ def test_a_connection_that_is_lost_after_a_claim_does_not_keep_the_node_from_dec
             assert lost == [1]
             await put(first, "h1")
         assert numbers(url) == [1]
+
+    run(body())
+
+
+def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        loop = asyncio.get_running_loop()
+        went_back = mirror.went_back
+        busy: list[int] = []
+
+        def asking(connection: psycopg.Connection[Any]) -> str:
+            if second.seq == 1 and not busy:
+                busy.append(1)
+                asyncio.run_coroutine_threadsafe(put(first, "h2"), loop).result(PATIENCE)
+                connection.execute("SELECT 1")  # with its answer comes the announcement
+            return went_back(connection)
+
+        async with opened(first, second):
+            await take(first)
+            await put(first, "h1")
+            await until(lambda: second.seq == 1)
+            monkeypatch.setattr(engine, "POLL", 3600.0)
+            monkeypatch.setattr(mirror, "went_back", asking)
+            await until(lambda: bool(busy))
+            await until(lambda: second.seq == 2)
+
+    run(body())
+
+
+def test_whoever_decides_is_not_told_of_its_own_commits(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would read what is announced to it: it would stay in memory for ever."""
+    sessions: list[psycopg.Connection[Any]] = []
+
+    def connect(url: str, purpose: str, **named: Any) -> psycopg.Connection[Any]:
+        connection = session.connect(url, purpose, **named)
+        if purpose == "lease":
+            sessions.append(connection)
+        return connection
+
+    async def body() -> None:
+        monkeypatch.setattr(engine, "connect", connect)
+        first = node(url, "c1", length=SHORT)
+        async with opened(first):
+            await take(first)
+            await put(first, "h1")
+            renewed = first._lease.until
+            await until(lambda: first._lease.until > renewed)
+            (lease_session,) = sessions
+            assert list(lease_session.notifies(timeout=0)) == []
 
     run(body())
 

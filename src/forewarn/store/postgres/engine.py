@@ -40,7 +40,7 @@ from forewarn.store.port import (
 )
 from forewarn.store.postgres import arrays, database, examine, mirror, nodes
 from forewarn.store.postgres.arrays import Pipelined
-from forewarn.store.postgres.lease import CHANNEL, FENCE, ClockApart, Lease, look
+from forewarn.store.postgres.lease import CHANNEL, COMMITTED, FENCE, ClockApart, Lease, look
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
@@ -182,6 +182,7 @@ class PostgresStore(SqlStore):
             connection.begin()
             try:
                 with driver.pipeline() if pipelined else contextlib.nullcontext():
+                    driver.execute("BEGIN")
                     fence = driver.execute(FENCE, (self._lease.term,), prepare=True)
                     yield connection
                 # Nothing is committed unless the fence has answered, and said yes.
@@ -217,7 +218,7 @@ class PostgresStore(SqlStore):
                 with self._in_term(pipelined=True) as connection:
                     driver = _driver(connection)
                     self._write_batch(Pipelined(connection, driver), commits, before, after)
-                    driver.execute(f"NOTIFY {CHANNEL}")
+                    driver.execute(f"NOTIFY {CHANNEL}, '{COMMITTED}'")
                 break
             except InDoubt as doubt:
                 log.warning("it is unknown whether a commit has happened", why=str(doubt))
@@ -369,7 +370,6 @@ class _Turns:
         while not self._stopped.is_set():
             try:
                 with connect(self._store.url, "lease") as connection:
-                    connection.execute(f"LISTEN {CHANNEL}")
                     self.problem = ""
                     self._follow(connection)
                     self._renew(connection)
@@ -405,6 +405,7 @@ class _Turns:
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
         """Follow until this process has the lease and has read the log, or is stopped. If the
         connection is lost in between, the lease is claimed again."""
+        connection.execute(f"LISTEN {CHANNEL}")
         while not self._began and not self._stopped.is_set():
             wanted = self._wanted
             with self._store._watchdog.limit(connection, READ_LIMIT):
@@ -420,21 +421,34 @@ class _Turns:
                     self._store._thread.submit(self._store._connect_again).result()
                     self._began = True
                     self._call(self._set_taken)
-                    return
+                    break
                 if wanted:
                     self._refuse_if_at_once(
                         StoreFailed(self.problem) if self.problem else NotLeading(look(connection))
                     )
                 self._report_node(connection)
-            self._wait_for_news(connection)
+            self._read_for_a_while(connection)
+        connection.execute(f"UNLISTEN {CHANNEL}")
 
-    def _wait_for_news(self, connection: psycopg.Connection[Any]) -> None:
-        """Wait until something is announced, but no longer than for `POLL`."""
-        select.select([connection.fileno(), self._wake[0].fileno()], [], [], POLL)
-        with contextlib.suppress(BlockingIOError):
-            self._wake[0].recv(64)
-        for _ in connection.notifies(timeout=0):
-            pass
+    def _read_for_a_while(self, connection: psycopg.Connection[Any]) -> None:
+        """Read commits as they are announced, until something else is, or for as long as `POLL`."""
+        end = guard.monotonic() + POLL
+        while not self._stopped.is_set() and (left := end - guard.monotonic()) > 0:
+            announced = {notify.payload for notify in connection.notifies(timeout=0)}
+            if announced == {COMMITTED}:
+                with self._store._watchdog.limit(connection, READ_LIMIT):
+                    self._read_news(connection)
+            elif announced or self._woken(connection, left):
+                return
+
+    def _woken(self, connection: psycopg.Connection[Any], seconds: float) -> bool:
+        """Wait until something arrives on the connection, or this thread is woken."""
+        wake = self._wake[0]
+        ready, _, _ = select.select([connection.fileno(), wake.fileno()], [], [], seconds)
+        if wake.fileno() not in ready:
+            return False
+        wake.recv(64)
+        return True
 
     def _look(self, connection: psycopg.Connection[Any]) -> Leader | None:
         leader = look(connection)
@@ -447,11 +461,12 @@ class _Turns:
         store = self._store
         while True:
             commits, known = mirror.news(connection, store._known)
-            if not commits:
+            if commits:
+                store._known = known
+                self._call(store._adopt, commits)
+            if len(commits) < mirror.PAGE:
                 self.read_at = guard.monotonic()
                 return
-            store._known = known
-            self._call(store._adopt, commits)
 
     def _renew(self, connection: psycopg.Connection[Any]) -> None:
         while not self._stopped.is_set():

@@ -33,6 +33,7 @@ SELECT 1 / count(*), (SELECT coalesce(max(seq), 0) FROM commits)
 """
 CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the database's
 CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
+COMMITTED = "committed"  # what is said there about a commit
 
 _LOOK = "SELECT term, name, address, until >= clock_timestamp() FROM leader"
 _CLAIM = """

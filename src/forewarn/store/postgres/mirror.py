@@ -1,9 +1,9 @@
 """What a control node that does not decide does: it reads the log, and waits for its turn.
 
-The log is read when a commit is announced (NOTIFY), and once a second in any case. Every time, the
-last commit that is known must still be there, byte by byte: a database that has lost commits, or
-has others in their place, went back to an earlier state, and nobody decides with it until an
-operator says so.
+The log is read when a commit is announced (NOTIFY), and once a second in any case, when it is also
+looked at who decides. Every time, the last commit that is known must still be there, byte by byte:
+a database that has lost commits, or has others in their place, went back to an earlier state, and
+nobody decides with it until an operator says so.
 """
 
 from __future__ import annotations

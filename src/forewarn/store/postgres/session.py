@@ -46,10 +46,10 @@ def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Conne
 
 
 def connect_writer(url: str) -> psycopg.Connection[Any]:
-    connection = connect(url, "writer", autocommit=False)
+    """Open the session that writes. It is for the caller to send BEGIN."""
+    connection = connect(url, "writer")
     try:
         connection.execute(f"SELECT set_config('application_name', {WRITER_NAME}, false)")
-        connection.commit()
     except BaseException:
         connection.close()
         raise
