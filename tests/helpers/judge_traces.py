@@ -260,6 +260,15 @@ class Recording:
         machines = {name: [host] if host else [] for name, host in hosts.items()}
         return self.note({"kind": "placement", "t": t, "machines": machines})
 
+    def apart(self, t: float, *machines: str, host: str | None = None) -> "Recording":
+        """Machines, web_0 if none are named, are answered by a node that control cannot reach."""
+        line = {"kind": "apart", "t": t, "machines": list(machines or ("web_0",))}
+        return self.note(line if host is None else {**line, "host": host})
+
+    def joined(self, t: float, *machines: str, host: str | None = None) -> "Recording":
+        line = {"kind": "joined", "t": t, "machines": list(machines or ("web_0",))}
+        return self.note(line if host is None else {**line, "host": host})
+
     def moved(self, t: float, move: str, id: str = A, **changed: Any) -> "Recording":
         """A step in the life of an event, as the service has recorded it."""
         line = {"kind": "event", "t": t, "event": id, "move": move, "group": "web"}

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from .apart_times import ApartTime
 from .dialect import GUID, LAST_WAVE, WAITING_TYPES
 from .document import Document, Event
 from .facts import Facts
@@ -71,6 +72,8 @@ class Post:
     exchange: Exchange
     request: Request
     caller: Caller
+    apart: ApartTime | None = None  # it may have been answered while the machine was apart
+    certainly_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .answer import Answers, header
+from .apart import ApartMachines
+from .apart_times import ApartTimes
 from .approvals import EarliestApprovals, Holds, Post, judge_accepted
 from .coupling import Couplings
 from .dialect import Version
@@ -52,6 +54,7 @@ class _TraceJudge:
         self._findings = Findings()
         self._fleets = Fleets(trace)
         self._order = Order(trace)
+        self._apart = ApartTimes(trace)
         self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
         self._documents: dict[tuple[bytes, Version], Document] = {}
         self._tagged: dict[tuple[str, Version, str], Document | None] = {}
@@ -69,17 +72,21 @@ class _TraceJudge:
         for sighting in documents_seen:
             facts.add(sighting)
             sightings.add(sighting)
-            couplings.add(sighting)
+            if not sighting.apart:
+                couplings.add(sighting)
         sightings.finish()
         facts.finish(sightings.first_scheduled, trace.short_notices)
-        standing = StandingHolds(trace, facts)
+        standing = StandingHolds(trace, facts, self._apart)
         holds = Holds(JointProgress(joints), windows, unannounced, standing)
         course = EventCourse(
             trace, self._order, self._fleets, facts, holds, approvals, sightings, findings
         )
         located = [sighting for sighting in documents_seen if sighting.caller.key is not None]
-        course.walk([*located, *(post for post in posts if post.caller.key is not None)])
-        judge_failed(answers, located, trace, self._order)
+        posts_located = [post for post in posts if post.caller.key is not None]
+        course.walk([*located, *(post for post in posts_located if not post.certainly_apart)])
+        judge_failed(answers, located, trace, self._order, self._apart)
+        ApartMachines(trace, self._apart, self._order, findings).judge(located, posts_located)
+        located = [sighting for sighting in located if not sighting.apart]
         judge_complete(trace, located, unclear, self._order, facts, findings)
         judge_unchanged(trace, located, findings)
         gapless = trace.gapless
@@ -128,7 +135,7 @@ class _TraceJudge:
             caller = self._fleets.caller(exchange)
             answers.check(exchange, request, caller)
             if exchange.method == "POST" and request.well_formed_approval:
-                posts.append(Post(exchange, request, caller))
+                posts.append(self._post(exchange, request, caller))
             if exchange.method != "GET" or request.version is None:
                 continue
             if exchange.status == 200:
@@ -142,6 +149,11 @@ class _TraceJudge:
                 reads.append((exchange, request, caller, None))
                 unclear.append(exchange)
         return posts, reads, unclear
+
+    def _post(self, exchange: Exchange, request: Request, caller: Caller) -> Post:
+        apart = self._apart.touched(exchange, caller.machine)
+        certainly = apart is not None and self._apart.within(exchange, apart)
+        return Post(exchange, request, caller, apart, certainly)
 
     def _request(self, exchange: Exchange) -> Request:
         key = (exchange.method, exchange.target, exchange.headers, exchange.body)
@@ -179,11 +191,17 @@ class _TraceJudge:
         sightings: list[Sighting] = []
         for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):
             # A 304 counts as a poll even if its document is not known.
-            period = periods.period(exchange, caller) if caller.key is not None else None
+            apart = self._apart.touched(exchange, caller.machine)
+            period = None
+            if caller.key is not None and apart is not None:
+                period = periods.period_apart(exchange, caller, apart)
+            elif caller.key is not None:
+                period = periods.period(exchange, caller)
             if document is None:
                 document = self._document_of_304(exchange, request, caller)
             if document is not None and document.events is not None:
-                sightings.append(Sighting(exchange, document, caller, period))
+                seen = Sighting(exchange, document, caller, period, apart is not None)
+                sightings.append(seen)
         return sightings
 
     def _document_of_304(

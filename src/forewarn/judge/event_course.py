@@ -49,8 +49,12 @@ class EventCourse:
             item = step.item
             group = self._group(item.caller.key or "")
             match item:
+                case Sighting(apart=True):  # may be behind the others
+                    if step.action == "judge":
+                        group.incarnations.compare(item)
                 case Sighting() if step.action == "judge":
                     group.incarnations.judge(item)
+                    group.incarnations.compare(item)
                     group.waits.judge(item)
                     group.judge(item)
                 case Sighting():
@@ -58,7 +62,8 @@ class EventCourse:
                     group.waits.settle(item)
                     group.settle(item)
                 case Post() if step.action == "judge":
-                    group.judge_refused(item)
+                    if item.apart is None:
+                        group.judge_refused(item)
                 case Post():
                     group.waits.settle_post(item)
         for group in self._groups.values():

@@ -7,24 +7,33 @@ service stops, 500 is correct. A group that is already enabled must get its docu
 from collections.abc import Iterable
 
 from .answer import Answers
+from .apart_times import ApartTimes
 from .fleet import RECORD_SLACK, Caller
 from .order import DISABLED_AFTER, Order, Sighting
 from .records import Exchange, Trace
 
 
 def judge_failed(
-    answers: Answers, sightings: Iterable[Sighting], trace: Trace, order: Order
+    answers: Answers,
+    sightings: Iterable[Sighting],
+    trace: Trace,
+    order: Order,
+    apart: ApartTimes,
 ) -> None:
     """Report failed polls of groups that were certainly enabled."""
-    polls_by_group: dict[str | None, list[Exchange]] = {}
+    polls_by_group: dict[str | None, list[Sighting]] = {}
     if answers.failed:
         for sighting in sightings:
-            polls_by_group.setdefault(sighting.caller.key, []).append(sighting.exchange)
+            polls_by_group.setdefault(sighting.caller.key, []).append(sighting)
     for exchange, caller in answers.failed:
         if _interrupted(exchange, trace):
             continue
+        # A node that is apart does not know what became of the group meanwhile.
+        alone = apart.touched(exchange, caller.machine) is not None
         if any(
-            order.before(earlier, exchange) and _enabled(earlier, exchange, caller, trace)
+            order.before(earlier.exchange, exchange)
+            and _enabled(earlier.exchange, exchange, caller, trace)
+            and (not alone or earlier.caller.machine == caller.machine)
             for earlier in polls_by_group.get(caller.key, ())
         ):
             answers.report_failed(exchange, caller)

@@ -1,4 +1,5 @@
-"""Judges that nothing starts while a halt, a window or blackout, or an unwarned machine forbids it.
+"""Judges that nothing starts while a halt, a window or blackout, an unwarned machine, or one that
+is apart forbids it.
 
 A start is reported if the whole time in which it must have happened is forbidden. What the service
 itself has recorded as the time of a start is believed; otherwise it lies between the last document
@@ -7,6 +8,7 @@ that shows the event Scheduled and the first sign that it had started. Failures 
 
 from collections.abc import Iterable, Iterator
 
+from .apart import IMPACT
 from .approvals import EarliestApprovals
 from .facts import Facts
 from .findings import Findings
@@ -17,6 +19,7 @@ from .standing_holds import HeldTime, Part, StandingHolds, Unit
 HALTED = "started-while-halted"
 OUTSIDE_WINDOW = "started-outside-window"
 UNWARNED = "started-unwarned"
+GRACE = "grace-start"
 
 
 class HeldStarts:
@@ -56,6 +59,9 @@ class HeldStarts:
             self._report(HALTED, unit.parts[0], self._holds.halted(part), *started)
             self._report(OUTSIDE_WINDOW, unit.parts[0], self._holds.closed(part), *started)
             self._report(UNWARNED, unit.parts[0], self._holds.unwarned(unit), *started)
+            self._report(IMPACT, unit.parts[0], self._holds.apart(part), *started)
+            if all(self._approvals.certainly_unapproved(id, started[1]) for id in unit.ids):
+                self._report(GRACE, unit.parts[0], self._holds.joined(part), *started)
         self._judge_unannounced()
 
     def _started(self, unit: Unit) -> tuple[float, float] | None:
@@ -88,14 +94,16 @@ class HeldStarts:
         )
 
     def _judge_unannounced(self) -> None:
-        """Report what was carried out at once in spite of a halt."""
+        """Report what was carried out at once in spite of a halt, or on a machine apart."""
         raised: dict[str, float] = {}  # the line may be written again
         for line in self._trace.unannounced:
             since = raised[line.event] = min(line.t, raised.get(line.event, line.t))
             until = self._impacts.get(line.event)
             if until is not None and since <= until:
                 part = Part(line.event, line.group, line.machines)
-                self._report(HALTED, part, self._holds.halted(Unit((part,))), since, until)
+                unit = Unit((part,))
+                self._report(HALTED, part, self._holds.halted(unit), since, until)
+                self._report(IMPACT, part, self._holds.apart(unit), since, until)
 
     def _report(
         self, rule: str, part: Part, times: Iterable[HeldTime], since: float, until: float

@@ -56,11 +56,11 @@ class HostMaintenance:
             impact_times[impact.event] = min(impact.t, impact_times.get(impact.event, impact.t))
         for ids in joints.all:
             self._judge_start(ids, sightings, impact_times)
-            due = self._not_before(ids, sightings, facts)
+            due = self._not_before(ids, facts)
             if due is not None:
                 self._judge_approvals(ids, due, sightings, impact_times)
 
-    def _not_before(self, ids: _Ids, sightings: Sightings, facts: Facts) -> int | None:
+    def _not_before(self, ids: _Ids, facts: Facts) -> int | None:
         """Return the common NotBefore; report if there are two."""
         times: dict[str, int] = {}
         for id in ids:
@@ -75,9 +75,8 @@ class HostMaintenance:
             other = next(id for id in others if times[id] != times[first])
             difference = abs(times[other] - times[first])
             message = f"Its NotBefore is {difference} s from that of {first}, with which it starts."
-            self._findings.add_seen(
-                "joint-not-before", message, sightings.last_scheduled[other], other
-            )
+            seen, group = facts.events[other].seen, min(facts.events[other].groups, default=None)
+            self._findings.add("joint-not-before", message, t=seen, event=other, group=group)
             return None
         return next(iter(times.values()), None)
 

@@ -31,15 +31,19 @@ class Incarnations:
         self._highest: dict[Period, int] = {}
 
     def judge(self, sighting: Sighting) -> None:
-        period, document = sighting.period, sighting.document
-        incarnation = document.incarnation
+        period, incarnation = sighting.period, sighting.document.incarnation
         if period is None or incarnation is None:
             return
         highest = self._highest.get(period)
         if highest is not None and incarnation < highest:
             message = f"The incarnation went down from {highest} to {incarnation}."
             self._findings.add_seen("incarnation-down", message, sighting)
-        if (period, document) in self._checked:
+
+    def compare(self, sighting: Sighting) -> None:
+        """Compare it with all others of its incarnation, in any order."""
+        period, document = sighting.period, sighting.document
+        incarnation = document.incarnation
+        if period is None or incarnation is None or (period, document) in self._checked:
             return
         self._checked.add((period, document))
         wave = document.version.wave

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
+from .apart_times import ApartTime
 from .document import Document
 from .fleet import RECORD_SLACK, Caller
 from .records import Disabled, Exchange, Trace
@@ -31,6 +32,7 @@ class Sighting:
     document: Document
     caller: Caller
     period: Period | None  # None: too close to the disabling of the group
+    apart: bool = False  # it may have been answered while the machine was apart
 
 
 class _Timed(Protocol):
@@ -127,6 +129,18 @@ class Periods:
                 return None
             count += 1
         return count, silent
+
+    def period_apart(self, exchange: Exchange, caller: Caller, time: ApartTime) -> Period | None:
+        """Return the period of a document that a machine got while it was apart: if the group was
+        disabled since, its node does not know. Nor does anybody know of its polls."""
+        assert caller.key is not None
+        silent = self._silent.get(caller.key, 0)
+        _, times = self._lines(caller.group)
+        first = bisect_left(times, time.begin - self._slack)
+        last = bisect_left(times, time.begin + self._slack)
+        if exchange.t + self._slack >= time.end:  # or in the one in which it joined again
+            last = bisect_left(times, exchange.t + self._slack)
+        return (first, silent) if first == last else None
 
     def _lines(self, group: str | None) -> tuple[list[Disabled], list[float]]:
         # A caller of an unknown group may belong to any group that was disabled.

@@ -26,6 +26,7 @@ class Exchange:
     answer_headers: Pairs | None
     answer: bytes
     fault: bool
+    host: str | None = None  # on which the node is that answered, if the recorder knows
 
     @property
     def position(self) -> tuple[float, int]:
@@ -97,6 +98,22 @@ class Placement:
 
     t: float
     hosts: Mapping[str, tuple[str, ...]]  # by machine
+
+
+@dataclass(frozen=True, slots=True)
+class ApartLine:
+    """From then on machines are apart, answered by a node that control cannot reach; or they have
+    `joined` again."""
+
+    index: int
+    t: float
+    joined: bool
+    machines: tuple[str, ...]
+    host: str | None  # on which the node is
+
+    @property
+    def position(self) -> tuple[float, int]:
+        return self.t, self.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +244,7 @@ class Trace:
     # By event: from when on no window or blackout holds it, as an operator wants it.
     ignores_windows: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, RecordedEvent] = field(default_factory=dict)
+    apart: tuple[ApartLine, ...] = ()
 
     @property
     def grace(self) -> float | None:
@@ -241,7 +259,10 @@ class Trace:
 
     @property
     def gapless(self) -> bool:
-        """Whether it is complete, and no fault hides an answer of the service."""
-        return self.complete and not any(
-            exchange.fault or exchange.status is None for exchange in self.exchanges
+        """Whether it is complete, and neither a fault hides an answer of the service nor was a
+        machine, while it was apart, shown less than there was."""
+        return (
+            self.complete
+            and not self.apart
+            and not any(exchange.fault or exchange.status is None for exchange in self.exchanges)
         )

@@ -1,7 +1,8 @@
 """When each event was seen as Scheduled and as Started, in all documents.
 
 Only the sightings that prove most are kept: the first as Started, the first and the last as
-Scheduled. Most polls repeat a document, so they are kept by document.
+Scheduled. Most polls repeat a document, so they are kept by document. What a machine is
+shown while it is apart was true once, but perhaps no longer, so it is never a last sighting.
 """
 
 import math
@@ -18,7 +19,7 @@ class _Span:
 
     first: Sighting  # the one that was complete first
     first_asked: float
-    last: Sighting  # the one that was asked for last
+    last: Sighting | None  # the one that was asked for last, not by a machine that was apart
 
 
 class Sightings:
@@ -32,13 +33,14 @@ class Sightings:
         exchange = sighting.exchange
         span = self._spans.get(sighting.document)
         if span is None:
-            self._spans[sighting.document] = _Span(sighting, exchange.asked, sighting)
+            last = None if sighting.apart else sighting
+            self._spans[sighting.document] = _Span(sighting, exchange.asked, last)
             return
         if exchange.position < span.first.exchange.position:
             span.first = sighting
         span.first_asked = min(span.first_asked, exchange.asked)
-        if _asked_position(span.last) < _asked_position(sighting):
-            span.last = sighting
+        if not sighting.apart:
+            span.last = _later(span.last, sighting)
 
     def finish(self) -> None:
         for document, span in self._spans.items():
@@ -50,15 +52,23 @@ class Sightings:
                 else:
                     first = self.first_scheduled.get(event.id, math.inf)
                     self.first_scheduled[event.id] = min(first, span.first_asked)
-                    last = self.last_scheduled.setdefault(event.id, span.last)
-                    if _asked_position(last) < _asked_position(span.last):
-                        self.last_scheduled[event.id] = span.last
+                    if span.last is not None:
+                        last = self.last_scheduled.get(event.id)
+                        self.last_scheduled[event.id] = _later(last, span.last)
 
     def lifetimes(self) -> Iterator[tuple[str, float, float]]:
         """Yield each event with a time by which it existed and one at which it still existed."""
         for document, span in self._spans.items():
             for id in document.ids:
-                yield id, span.first.exchange.t, span.last.exchange.asked
+                last_asked = -math.inf if span.last is None else span.last.exchange.asked
+                yield id, span.first.exchange.t, last_asked
+
+
+def _later(first: Sighting | None, second: Sighting) -> Sighting:
+    """Return the one that was asked for later."""
+    if first is None or _asked_position(first) < _asked_position(second):
+        return second
+    return first
 
 
 def _asked_position(sighting: Sighting) -> tuple[float, int]:

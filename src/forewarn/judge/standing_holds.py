@@ -1,16 +1,17 @@
 """What keeps events from starting although no document shows it: halts, the windows and blackouts
-of the fleet, and machines on a host that its maintenance does not name.
+of the fleet, machines on a host that its maintenance does not name, and machines that are apart.
 
 Each is a set of times in which an event must not start. An event that waits is excused for as long
 as one of them may have held it; starts in them are judged in `held_starts.py`.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
+from .apart_times import ApartTimes
 from .dialect import DELETING, WAITING_TYPES
 from .facts import Facts
 from .fleet import RECORD_SLACK
@@ -25,6 +26,10 @@ from .records import (
     RecordedEvent,
     Trace,
 )
+
+# Seconds after which control knows for certain that a machine is apart: the longest time for which
+# it may rely on a node without hearing from it. Until then it may still start events there.
+APART_KNOWN = 60.0
 
 
 class _Timed(Protocol):
@@ -77,9 +82,10 @@ class _Stay:
 
 
 class StandingHolds:
-    def __init__(self, trace: Trace, facts: Facts) -> None:
+    def __init__(self, trace: Trace, facts: Facts, apart: ApartTimes) -> None:
         self._trace = trace
         self._facts = facts
+        self._apart = apart
         self.margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
         self._joints: dict[str, Joint] = {}
         for joint in trace.joints:  # it may be written again, then without events that are over
@@ -92,7 +98,7 @@ class StandingHolds:
         self._open: dict[tuple[int, ...], list[tuple[float, float]]] = {}
         self._stays = _stays(trace) if self._joints else {}
         self._deleted = _deleted(trace, facts)
-        self.exist = bool(trace.halts or trace.maintenance or self._stays)
+        self.exist = bool(trace.halts or trace.maintenance or self._stays or apart.exist)
 
     def until(self, id: str, t: float) -> float:
         """Return until when the event may have been held by what began by `t`."""
@@ -121,7 +127,12 @@ class StandingHolds:
         unit = self.unit(id)
         times = self._times.get(unit.parts[0].id)
         if times is None:
-            times = [*self.halted(unit), *self.closed(unit), *self.unwarned(unit)]
+            times = [
+                *self.halted(unit),
+                *self.closed(unit),
+                *self.unwarned(unit),
+                *self.apart(unit),
+            ]
             self._times[unit.parts[0].id] = times
         return times
 
@@ -218,6 +229,36 @@ class StandingHolds:
                 reason = f"while {stay.machine}, which was not warned, was on host {joint.host}"
                 yield HeldTime(stay.begin, stay.end, reason, certain)
 
+    def apart(self, unit: Unit) -> Iterator[HeldTime]:
+        """Yield the times in which a machine is apart that one of these events names."""
+        for part in unit.parts:
+            if part.machines is None:
+                for time in self._apart.all():
+                    yield HeldTime(time.begin, time.end, "", False)
+            for machine in part.machines or ():
+                reason = f"while {machine} was apart"
+                for time in self._apart.of(machine):
+                    known = min(time.begin + APART_KNOWN, time.end)
+                    certain = time.certain and self._exists(machine, unit)
+                    yield HeldTime(time.begin, known, reason, False)
+                    yield HeldTime(known, time.end, reason, certain)
+
+    def joined(self, unit: Unit) -> Iterator[HeldTime]:
+        """Yield the times after a machine has joined again in which its events do not start by
+        their NotBefore."""
+        grace = self._trace.grace or 0.0
+        for part in unit.parts:
+            for machine in part.machines or ():
+                for time in self._apart.of(machine):
+                    certain = time.certain and self._exists(machine, unit)
+                    if math.isfinite(time.end) and certain:
+                        reason = f"just after {machine} was apart, without an approval"
+                        yield HeldTime(time.end, time.end + grace, reason, True)
+
+    def _exists(self, machine: str, unit: Unit) -> bool:
+        """Return whether no other event can have deleted the machine."""
+        return self._deleted.get(machine, set()).issubset(unit.ids)
+
 
 def _until_next(lines: Sequence[_Line]) -> Iterator[tuple[_Line, float]]:
     """Yield each line with the time of the next one."""
@@ -272,15 +313,21 @@ def _stays(trace: Trace) -> dict[str, list[_Stay]]:
     return stays
 
 
-def _deleted(trace: Trace, facts: Facts) -> frozenset[str]:
-    """Return the machines that may have been deleted: then nobody has to warn them."""
-    machines: set[str] = set()
+def _deleted(trace: Trace, facts: Facts) -> dict[str, set[str]]:
+    """Return the machines that may have been deleted, and by which events: then nobody has to warn
+    them."""
+    deleted: dict[str, set[str]] = {}
+
+    def add(id: str, machines: Iterable[str]) -> None:
+        for name in machines:
+            deleted.setdefault(name, set()).add(id)
+
     for line in trace.unannounced:
-        machines.update(line.machines or ())
-    for recorded in trace.recorded.values():
+        add(line.event, line.machines or ())
+    for id, recorded in trace.recorded.items():
         if recorded.type in DELETING:
-            machines.update(recorded.machines or ())
-    for event in facts.events.values():
+            add(id, recorded.machines or ())
+    for id, event in facts.events.items():
         if event.facts.get("type") in DELETING:
-            machines.update(name for names in event.machines() for name in names)
-    return frozenset(machines)
+            add(id, (name for names in event.machines() for name in names))
+    return deleted

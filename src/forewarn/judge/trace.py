@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from .records import (
+    ApartLine,
     Approval,
     Configuration,
     Disabled,
@@ -52,6 +53,8 @@ _NOT_APPROVALS = frozenset(
         "joint",
         "window",
         "placement",
+        "apart",
+        "joined",
         "halts",
         "maintenance",
         "ignores-windows",
@@ -124,6 +127,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     maintenance: list[MaintenanceLine] = []
     ignores_windows: dict[str, float] = {}
     recorded: dict[str, RecordedEvent] = {}
+    apart: list[ApartLine] = []
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -157,6 +161,8 @@ def read_trace(records: Iterable[object]) -> Trace:
                     windows.append(_window(record))
                 case "placement":
                     placements.append(_placement(t, record))
+                case "apart" | "joined":
+                    apart.append(_apart(index, t, record))
                 case "halts":
                     halts.append(_halts(t, record))
                 case "maintenance":
@@ -223,6 +229,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(maintenance, key=lambda line: line.t)),
         ignores_windows,
         recorded,
+        tuple(sorted(apart, key=lambda line: line.t)),
     )
 
 
@@ -256,6 +263,7 @@ def _exchange(
         None if answer_headers is None else _pairs(answer_headers, shared),
         _bytes(record, "answer", shared),
         bool(record.get("fault")),
+        _optional(record, "host"),
     )
 
 
@@ -300,6 +308,11 @@ def _joint(t: float, record: Mapping[str, object]) -> Joint:
 def _placement(t: float, record: Mapping[str, object]) -> Placement:
     machines = _mapping(record.get("machines"))
     return Placement(t, {name: _names(machines, name) for name in machines})
+
+
+def _apart(index: int, t: float, record: Mapping[str, object]) -> ApartLine:
+    machines, host = _names(record, "machines"), _optional(record, "host")
+    return ApartLine(index, t, record["kind"] == "joined", machines, host)
 
 
 def _halts(t: float, record: Mapping[str, object]) -> HaltsLine:

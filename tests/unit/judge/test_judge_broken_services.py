@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from forewarn.judge import RULES, judge
+from helpers.broken_apart import APART
 from helpers.broken_planned_work import PLANNED
 from helpers.judge_traces import (
     DUE,
@@ -663,7 +664,7 @@ BROKEN: dict[str, list[Build]] = {
     "impact-stray": [impact(T0 + 20, machines=["web_0", "web_2"])],
     "impact-type": [impact(T0 + 20, type="Redeploy")],
 }
-for name, more in PLANNED.items():
+for name, more in (*PLANNED.items(), *APART.items()):
     BROKEN[name] = [*BROKEN.get(name, ()), *more]
 
 

@@ -16,8 +16,11 @@ from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.core.windows.syntax import parse_window
 from forewarn.judge import judge_files
+from forewarn.judge.apart_times import ApartTimes
+from forewarn.judge.trace import read_trace
 from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.platform.configurations import Configurations
+from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import FaultKind, Service
@@ -299,3 +302,12 @@ def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
     assert {line["speed"] for line in said(path, "fleet")} == {60}
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()
+
+
+def test_what_is_written_about_machines_apart_is_what_the_judge_reads() -> None:
+    lines: list[dict[str, Any]] = []
+    trace = EventTrace(lines.append)
+    trace.apart(START, "rack-1", ["web_0"])
+    trace.joined(START + MINUTE, "rack-1", ["web_0"])
+    [time] = ApartTimes(read_trace(lines)).of("web_0")
+    assert (time.begin, time.end, time.host) == (START / SECOND, START / SECOND + 60, "rack-1")

@@ -1,0 +1,145 @@
+"""When machines are apart: answered by a node that control cannot reach, as the lines `apart` and
+`joined` say.
+
+A node stands on a host, so a machine that has come to another host, or is no longer in the fleet,
+is not apart any more.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .records import ApartLine, Exchange, FleetLine, Placement, Trace
+
+_Position = tuple[float, int]  # a time, and the line among those of the same time
+
+
+@dataclass(frozen=True, slots=True)
+class ApartTime:
+    """A time in which a machine is apart, or, if that is not `certain`, may be."""
+
+    first: _Position
+    last: _Position
+    host: str | None
+    certain: bool
+
+    @property
+    def begin(self) -> float:
+        return self.first[0]
+
+    @property
+    def end(self) -> float:
+        return self.last[0]
+
+
+class ApartTimes:
+    def __init__(self, trace: Trace) -> None:
+        self._clock_error = trace.backstep
+        self._by_line = trace.complete and not trace.backstep
+        self._times = _Reader().read(trace)
+
+    @property
+    def exist(self) -> bool:
+        return bool(self._times)
+
+    def of(self, machine: str) -> Sequence[ApartTime]:
+        return self._times.get(machine, ())
+
+    def all(self) -> Sequence[ApartTime]:
+        return [time for times in self._times.values() for time in times]
+
+    def touched(self, exchange: Exchange, machine: str | None) -> ApartTime | None:
+        """Return a time in which the machine may have been answered by a node that was apart."""
+        for time in self.of(machine) if machine is not None else ():
+            elsewhere = None not in (exchange.host, time.host) and exchange.host != time.host
+            if elsewhere or self._before(exchange, time.first) or self._after(exchange, time.last):
+                continue
+            return time
+        return None
+
+    def within(self, exchange: Exchange, time: ApartTime) -> bool:
+        """Return whether the exchange was certainly begun and answered in that time."""
+        return (
+            (time.certain or (exchange.host is not None and exchange.host == time.host))
+            and self._after(exchange, time.first)
+            and self._before(exchange, time.last)
+        )
+
+    def _before(self, exchange: Exchange, position: _Position) -> bool:
+        if exchange.t + self._clock_error < position[0]:
+            return True
+        return self._same_instant(exchange, position) and exchange.index < position[1]
+
+    def _after(self, exchange: Exchange, position: _Position) -> bool:
+        if position[0] + self._clock_error < exchange.asked:
+            return True
+        return self._same_instant(exchange, position) and exchange.index > position[1]
+
+    def _same_instant(self, exchange: Exchange, position: _Position) -> bool:
+        return self._by_line and exchange.asked == exchange.t == position[0]
+
+
+class _Reader:
+    """Reads the times from the lines, in their order."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, list[ApartTime]] = {}
+        self._open: dict[str, dict[str | None, tuple[_Position, bool]]] = {}
+        self._hosts: dict[str, tuple[str, ...]] = {}
+
+    def read(self, trace: Trace) -> dict[str, list[ApartTime]]:
+        if not trace.apart:
+            return {}
+        lines: list[FleetLine | Placement | ApartLine]
+        lines = [*trace.fleets, *trace.placements, *trace.apart]
+        for line in sorted(lines, key=_position):
+            at = _position(line)
+            match line:
+                case FleetLine():
+                    for name in self._open.keys() - line.machines.keys():
+                        self._close(name, at)
+                    for name, machine in line.machines.items():
+                        self._place(name, machine.hosts, at)
+                case Placement():
+                    for name, hosts in line.hosts.items():
+                        self._place(name, hosts, at)
+                case ApartLine():
+                    for name in line.machines:
+                        if line.joined:
+                            self._close(name, at, line.host)
+                        else:
+                            self._begin(name, line.host, at)
+        for name in list(self._open):
+            self._close(name, (math.inf, 0))
+        for times in self._times.values():
+            times.sort(key=lambda time: time.first)
+        return self._times
+
+    def _begin(self, name: str, host: str | None, at: _Position) -> None:
+        hosts = self._hosts.get(name, ())
+        if host is None or not hosts or host in hosts:  # a node that is apart may think otherwise
+            certain = host is None or hosts in ((), (host,))
+            self._open.setdefault(name, {}).setdefault(host, (at, certain))
+
+    def _place(self, name: str, hosts: tuple[str, ...], at: _Position) -> None:
+        if self._hosts.get(name) == hosts:
+            return
+        self._hosts[name] = hosts
+        for host in list(self._open.get(name, ())):
+            if host is not None:
+                self._close(name, at, host)
+                self._begin(name, host, at)
+
+    def _close(self, name: str, at: _Position, host: str | None = None) -> None:
+        """End the times of a machine, or those with a node on one host."""
+        spells = self._open.get(name, {})
+        for of_host in list(spells):
+            if host is None or of_host in (None, host):
+                begin, certain = spells.pop(of_host)
+                self._times.setdefault(name, []).append(ApartTime(begin, at, of_host, certain))
+        if not spells:
+            self._open.pop(name, None)
+
+
+def _position(line: FleetLine | Placement | ApartLine) -> _Position:
+    return line.position if isinstance(line, ApartLine) else (line.t, -1)

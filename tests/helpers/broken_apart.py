@@ -1,0 +1,157 @@
+"""Services with nodes on hosts that break what is promised of machines that are apart. By the rule
+that has to find them, for the table of all rules.
+"""
+
+from collections.abc import Callable
+
+from helpers.judge_traces import DUE, T0, A, B, C, Recording, event, started
+
+Build = Callable[[], Recording]
+
+# Of the machine that is apart, and of another one of its group.
+OWN = event()
+OTHER = event(B, resources=["web_1"])
+FAR = "web_1"  # the machine of the group that is never apart
+
+
+def alone(**changed: object) -> Recording:
+    """Both machines have been shown an event of each; then web_0 is apart."""
+    recording = Recording(**changed)  # type: ignore[arg-type]
+    recording.see(T0, 5, OWN, OTHER).see(T0 + 0.1, 5, OWN, OTHER, machine=FAR)
+    return recording.apart(T0 + 10)
+
+
+def gone_on(recording: Recording) -> Recording:
+    """Elsewhere the other's event was approved, carried out, and is over."""
+    return (
+        recording.approve(T0 + 20, B, machine=FAR)
+        .see(T0 + 21, 6, OWN, started(OTHER), machine=FAR)
+        .impact(T0 + 25, B, [FAR])
+        .see(T0 + 40, 7, OWN, machine=FAR)
+    )
+
+
+def lagging(recording: Recording, *times: float) -> Recording:
+    """The machine that is apart is shown what its node was last told."""
+    for t in times:
+        recording.see(t, 5, OWN, OTHER)
+    return recording
+
+
+def lawful() -> Recording:
+    """A machine is apart, others go on without it, and it has joined again."""
+    recording = lagging(gone_on(alone()), T0 + 22, T0 + 30, T0 + 60)
+    return recording.joined(T0 + 100).see(T0 + 101, 7, OWN)
+
+
+def rebooted(t: float, **changed: object) -> Recording:
+    """The own event was started at `t`, long after the machine was apart, and carried out."""
+    return gone_on(alone(**changed)).moved(t, "start").impact(t + 5)
+
+
+APART: dict[str, list[Build]] = {
+    "apart-backwards": [
+        # Before and while apart, while apart, and when it has joined again.
+        lambda: alone().see(T0 + 20, 4, OWN),
+        lambda: alone().see(T0 + 20, 6, OWN, OTHER).see(T0 + 30, 5, OWN, OTHER),
+        lambda: (
+            alone()
+            .see(T0 + 20, 6, OWN, OTHER, event(C, not_before=DUE + 20))
+            .joined(T0 + 40)
+            .see(T0 + 50, 5, OWN, OTHER)
+        ),
+        # Over several spells.
+        lambda: (
+            alone()
+            .see(T0 + 20, 6, OWN)
+            .joined(T0 + 40)
+            .see(T0 + 41, 7, OWN)
+            .apart(T0 + 60)
+            .see(T0 + 70, 6, OWN)
+        ),
+        # In its events, whatever the number.
+        lambda: (
+            alone()
+            .approve(T0 + 5, B, machine=FAR)
+            .see(T0 + 20, 6, OWN, started(OTHER))
+            .see(T0 + 30, 7, OWN, OTHER)
+        ),
+        lambda: alone().see(T0 + 20, 6, OTHER).see(T0 + 30, 7, OWN, OTHER),
+        lambda: alone().see(T0 + 20, 6, OTHER).joined(T0 + 25).see(T0 + 30, 7, OWN, OTHER),
+        # A virtual clock stands still.
+        lambda: (
+            Recording(complete=True).apart(T0).see(T0, 5, OWN, asked=T0).see(T0, 4, OWN, asked=T0)
+        ),
+    ],
+    "apart-approved": [
+        lambda: lagging(alone(), T0 + 20).approve(T0 + 30, A),
+        lambda: lagging(alone(), T0 + 20).approve(T0 + 30, A, B),
+        # Answered 500 before, which decides nothing.
+        lambda: alone().approve(T0 + 20, A, status=500).approve(T0 + 30, A),
+        # Approved elsewhere, of which the node cannot know.
+        lambda: alone().note({"kind": "approval", "t": T0 + 20, "event": A}).approve(T0 + 30, A),
+        lambda: lawful().apart(T0 + 200).approve(T0 + 210, A).joined(T0 + 220),
+    ],
+    "apart-impact": [
+        # Started while it was apart, as the service has recorded, or as others were shown.
+        lambda: rebooted(DUE + 10),
+        lambda: alone().see(DUE, 5, OWN, OTHER, machine=FAR).impact(DUE + 5),
+        lambda: (
+            alone()
+            .see(DUE - 1, 5, OWN, OTHER, machine=FAR)
+            .see(DUE + 1, 6, started(OWN), OTHER, machine=FAR)
+        ),
+        # Not to be seen by others, but it was due then and not before.
+        lambda: alone().impact(DUE + 5),
+        # An event that was raised while the machine was apart.
+        lambda: (
+            alone()
+            .see(T0 + 60, 6, OWN, OTHER, event(C, not_before=T0 + 960), machine=FAR)
+            .approve(T0 + 70, C, machine=FAR)
+            .moved(T0 + 80, "start", C)
+        ),
+        # Carried out, and after that the machine was still shown it as Scheduled.
+        lambda: lagging(alone().approve(T0 + 5, A).impact(T0 + 20), T0 + 40),
+        # A delete waits as well.
+        lambda: (
+            Recording()
+            .see(T0, 5, event(type="Terminate"))
+            .apart(T0 + 10)
+            .moved(DUE + 1, "start", type="Terminate")
+        ),
+        # Without a word to anybody.
+        lambda: (
+            alone()
+            .unannounced(T0 + 100, C, ["web_0"])
+            .impact(T0 + 101, C, type="Reboot")
+            .over(T0 + 120, C)
+        ),
+    ],
+    # After it has joined again, until its guests had time to react.
+    "grace-start": [
+        lambda: alone(grace=60).joined(DUE + 10).moved(DUE + 20, "start"),
+    ],
+    # What was shown elsewhere before it joined is not taken back.
+    "incarnation-down": [
+        lambda: gone_on(alone()).joined(T0 + 100).see(T0 + 101, 4, OWN),
+    ],
+    "backwards": [
+        lambda: (
+            alone()
+            .approve(T0 + 20, B, machine=FAR)
+            .see(T0 + 21, 6, OWN, started(OTHER), machine=FAR)
+            .joined(T0 + 100)
+            .see(T0 + 101, 7, OWN, OTHER)
+        ),
+    ],
+    "came-back": [
+        lambda: gone_on(alone()).joined(T0 + 100).see(T0 + 101, 8, OWN, started(OTHER)),
+    ],
+    # These do not depend on time.
+    "changed-facts": [
+        lambda: alone().see(T0 + 20, 6, {**OWN, "Description": "Another."}, OTHER),
+    ],
+    "incarnation-same": [
+        lambda: gone_on(alone()).see(T0 + 50, 7, OWN, event(C, not_before=DUE + 50)),
+    ],
+}

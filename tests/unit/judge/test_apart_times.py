@@ -1,0 +1,69 @@
+"""Which machine is apart when: nodes on hosts, and machines that move between them."""
+
+from forewarn.judge import judge
+from forewarn.judge.apart_times import ApartTimes
+from forewarn.judge.trace import read_trace
+from helpers.judge_traces import T0, A, Recording, event, started
+
+
+def times(recording: Recording, machine: str = "web_0") -> list[tuple[float, float, bool]]:
+    """When the machine is apart, in seconds since T0, and whether that is certain."""
+    apart = ApartTimes(read_trace(recording.records))
+    return [(time.begin - T0, time.end - T0, time.certain) for time in apart.of(machine)]
+
+
+INF = float("inf")
+
+
+def test_from_apart_until_joined_for_the_machines_that_are_named() -> None:
+    recording = Recording().apart(T0 + 1, "web_0", "web_1").joined(T0 + 5, "web_0").apart(T0 + 9)
+    assert times(recording) == [(1, 5, True), (9, INF, True)]
+    assert times(recording, "web_1") == [(1, INF, True)]
+    assert times(recording, "web_2") == []
+
+
+def test_the_lines_may_be_written_again() -> None:
+    recording = Recording().joined(T0).apart(T0 + 1).apart(T0 + 2).joined(T0 + 3).joined(T0 + 4)
+    assert times(recording) == [(1, 3, True)]
+
+
+def test_a_node_speaks_for_its_own_host() -> None:
+    recording = Recording().apart(T0 + 1, host="h1").joined(T0 + 2, host="h2")
+    assert times(recording) == [(1, INF, True)]
+    assert times(recording.joined(T0 + 3, host="h1")) == [(1, 3, True)]
+
+
+def test_a_machine_that_has_left_the_host_is_not_apart() -> None:
+    recording = Recording().hosts(T0, web_0="h1").apart(T0 + 1, host="h1")
+    assert times(recording) == [(1, INF, True)]
+    recording.placement(T0 + 5, web_0="h2").apart(T0 + 6, host="h1")  # which cannot know it
+    assert times(recording) == [(1, 5, True)]
+
+
+def test_a_machine_that_may_be_on_another_host_may_be_apart() -> None:
+    recording = Recording().hosts(T0, web_0="h1").apart(T0 + 1, host="h1")
+    recording.note({"kind": "placement", "t": T0 + 5, "machines": {"web_0": ["h1", "h2"]}})
+    assert times(recording) == [(1, 5, True), (5, INF, False)]
+
+
+def test_a_machine_that_is_removed_is_not_apart() -> None:
+    recording = Recording().apart(T0 + 1, host="h1").fleet(T0 + 4, machines={})
+    assert times(recording) == [(1, 4, True)]
+
+
+def test_only_what_the_node_of_that_host_answers_is_apart() -> None:
+    """In a live move, two nodes answer a machine."""
+
+    def seen(host: str | None) -> bool:
+        recording = (
+            Recording()
+            .see(T0, 5, event())
+            .approve(T0 + 0.5, A)
+            .apart(T0 + 1, host="h1")
+            .see(T0 + 2, 6, started(event()), machine="web_1")
+        )
+        return judge(recording.see(T0 + 3, 5, event(), host=host).records).ok
+
+    assert seen("h1")
+    assert seen(None)
+    assert not seen("h2")
