@@ -22,7 +22,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut, Registry
 from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
 from forewarn.store.port import Deposed, Key, Member, NotLeading, States
-from forewarn.store.postgres import engine, lease, mirror, session
+from forewarn.store.postgres import engine, lease, mirror, nodes, session
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
@@ -540,11 +540,28 @@ def test_a_clock_that_is_apart_from_the_databases_does_not_lead(
             waiting = asyncio.get_running_loop().create_task(first.leadership.take())
             await until(lambda: "3.0 s ahead of the database's" in first.leadership.problem())
             assert not waiting.done()
+            assert execute(url, "SELECT term FROM leader") == [(0,)]  # nothing was even claimed
             monkeypatch.setattr(guard, "wall_us", now)
             await waiting
             await put(first, "h1")
         async with opened(second):
             await take(second)  # what could not lead has kept nothing
+
+    run(body())
+
+
+def test_a_follower_says_that_its_clock_is_apart_before_it_is_needed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        monkeypatch.setattr(nodes, "EVERY", 0.01)
+        only = node(url, "c1")
+        async with opened(only):
+            now = guard.wall_us
+            monkeypatch.setattr(guard, "wall_us", lambda: now() - 3_000_000)
+            await until(lambda: "3.0 s behind the database's" in only.leadership.problem())
+            monkeypatch.setattr(guard, "wall_us", now)
+            await until(lambda: not only.leadership.problem())
 
     run(body())
 

@@ -40,7 +40,15 @@ from forewarn.store.port import (
 )
 from forewarn.store.postgres import arrays, database, examine, mirror, nodes
 from forewarn.store.postgres.arrays import Pipelined
-from forewarn.store.postgres.lease import CHANNEL, COMMITTED, FENCE, ClockApart, Lease, look
+from forewarn.store.postgres.lease import (
+    CHANNEL,
+    COMMITTED,
+    FENCE,
+    ClockApart,
+    Lease,
+    look,
+    look_at_clock,
+)
 from forewarn.store.postgres.session import Watchdog, connect, connect_writer
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
@@ -320,6 +328,7 @@ class _Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.leader: Leader | None = None
         self.problem = ""
+        self._clock_problem = ""  # when the clock was last compared with the database's
         self.warnings: Mapping[str, str] = {}  # by subject
         self.lag = 0  # commits, when this was last reported
         self.read_at = guard.monotonic()  # when the whole log was last read
@@ -411,10 +420,11 @@ class _Turns:
             with self._store._watchdog.limit(connection, READ_LIMIT):
                 self._read_news(connection)
                 leader = self._look(connection)
-                self.problem = mirror.went_back(connection)
                 free = leader is None or not leader.held or leader.name == self._lease.member.name
                 if wanted and free:
                     self._look_at_replication(connection)
+                    self._clock_problem = look_at_clock(connection)
+                self.problem = mirror.went_back(connection) or self._clock_problem
                 if wanted and free and not self.problem and self._lease.claim(connection):
                     self._read_news(connection)  # what is read after a claim is the log
                     self.leader = look(connection)
@@ -482,6 +492,7 @@ class _Turns:
             return
         self._report_at = now + nodes.EVERY
         self._look_at_replication(connection)
+        self._clock_problem = look_at_clock(connection)
         reported = nodes.report(
             *(connection, self._lease.member, self._lease.length, self._store.seq),
             first=not self._reported,

@@ -8,11 +8,10 @@ from typing import Any
 
 import psycopg
 
-from forewarn.store.postgres.lease import clock_problem
+from forewarn.store.postgres.lease import look_at_clock
 
 # A pooler answers with a number of its own when a session begins.
 _BACKEND = "SELECT pg_backend_pid()"
-_NOW = "SELECT extract(epoch FROM clock_timestamp())"
 _NAMES = "SELECT current_setting('synchronous_standby_names')"
 # For a role without the right to see it, the state of a standby is NULL.
 _STANDBYS = """
@@ -35,7 +34,7 @@ def warnings(connection: psycopg.Connection[Any], *, managed: bool) -> Iterator[
             "there is a connection pooler in between: control nodes need sessions of their own"
             " (LISTEN, and the end of a session that hangs); connect to the server itself"
         )
-    if problem := clock_problem(float(_row(connection, _NOW)[0])):
+    if problem := look_at_clock(connection):
         yield problem
 
 

@@ -22,6 +22,7 @@ import psycopg
 from forewarn.store.port import Deposed, Leader, Member
 from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 # An error (division by zero) if the term is over: then the server carries nothing out that was sent
@@ -35,6 +36,7 @@ CLOCK_LIMIT = 2.0  # seconds by which the clock of a leader may differ from the 
 CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
 COMMITTED = "committed"  # what is said there about a commit
 
+_NOW = "SELECT extract(epoch FROM clock_timestamp())"
 _LOOK = "SELECT term, name, address, until >= clock_timestamp() FROM leader"
 _CLAIM = """
 UPDATE leader SET term = term + 1, name = %(name)s, machine = %(machine)s, address = %(address)s,
@@ -81,6 +83,7 @@ class Lease:
         self._until = 0.0  # by the monotonic clock
         self._changing = threading.Lock()  # held while the term changes
         self._watchdog = watchdog
+        self._sessions_ended = LogThrottle()
         self._check_log = check_log  # raises Deposed if the database went back
 
     def held(self) -> bool:
@@ -156,7 +159,10 @@ class Lease:
                     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
                     return connection.execute(statement, values).fetchone()
             except psycopg.errors.LockNotAvailable:
-                log.warning("the last leader stands still in a transaction: its session is ended")
+                if self._sessions_ended.record():
+                    log.warning(
+                        "the last leader stands still in a transaction: its session is ended"
+                    )
                 connection.execute(_END_WRITERS)
 
 
@@ -170,6 +176,13 @@ def look(connection: psycopg.Connection[Any]) -> Leader | None:
     if row is None or not row[0]:
         return None
     return Leader(term=row[0], name=row[1], address=row[2], held=row[3])
+
+
+def look_at_clock(connection: psycopg.Connection[Any]) -> str:
+    """Return what is wrong with the clock of this machine; empty if nothing is."""
+    row = connection.execute(_NOW).fetchone()
+    assert row is not None
+    return clock_problem(float(row[0]))
 
 
 def clock_problem(database: float) -> str:
