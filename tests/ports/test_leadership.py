@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -525,6 +526,27 @@ def test_a_write_that_hangs_is_given_up_and_the_next_one_succeeds(
             await put(first, "h2")
             assert first.registry.hosts.keys() == {"h2"}
         assert numbers(url) == [1]
+
+    run(body())
+
+
+def test_a_large_commit_has_more_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        first = node(url, "c1")
+        limits: list[float] = []
+        limit = session.Watchdog.limit
+
+        def recorded(self: session.Watchdog, *arguments: Any) -> Any:
+            if threading.current_thread().name.startswith("store"):
+                limits.append(arguments[1])
+            return limit(self, *arguments)
+
+        machines = tuple(MachinePut(Machine(name=f"web_{i}")) for i in range(100))
+        async with opened(first):
+            await take(first)
+            monkeypatch.setattr(session.Watchdog, "limit", recorded)
+            await first.transact(lambda _: Batch(1, 0, (Entry("web", machines),)))
+        assert limits == [engine.WRITE_LIMIT + 100 * engine.CHANGE_LIMIT]
 
     run(body())
 

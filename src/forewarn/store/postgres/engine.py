@@ -57,6 +57,7 @@ from forewarn.support.logs import logger
 from forewarn.support.urls import without_password
 
 WRITE_LIMIT = 6.0  # seconds after which a transaction is given up
+CHANGE_LIMIT = 0.001  # and for each change in it: a fleet may have 100,000 machines
 READ_LIMIT = 30.0  # likewise, for what may be much
 POLL = 1.0  # seconds between two looks at the log, if nothing is announced
 RETRY = 0.2  # seconds until the next attempt to reach the database
@@ -176,16 +177,17 @@ class PostgresStore(SqlStore):
             raise StoreFailed(str(doubt)) from doubt
 
     @contextlib.contextmanager
-    def _in_term(self, *, pipelined: bool = False) -> Iterator[sa.Connection]:
-        """Run the block in a transaction of this term; `pipelined`: all statements are sent before
-        the first is answered. Raises InDoubt if its COMMIT was not answered, and Deposed if another
-        term has begun."""
+    def _in_term(self, changes: int = 0, *, pipelined: bool = False) -> Iterator[sa.Connection]:
+        """Run the block, with so many changes, in a transaction of this term; `pipelined`: all
+        statements are sent before the first is answered. Raises InDoubt if its COMMIT was not
+        answered, and Deposed if another term has begun."""
         if self._outcome_unknown:
             raise StoreFailed(self._outcome_unknown)
         self._check_leading()
         if self._engine is None:
             raise StoreFailed(f"{self.name}: the store is closed")
-        with self._session(self._engine, WRITE_LIMIT) as connection:
+        limit = WRITE_LIMIT + CHANGE_LIMIT * changes
+        with self._session(self._engine, limit) as connection:
             driver = _driver(connection)
             connection.begin()
             try:
@@ -221,9 +223,10 @@ class PostgresStore(SqlStore):
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
+        changes = sum(len(c.puts) + sum(len(e.items) for e in c.entries) for c in commits)
         while True:
             try:
-                with self._in_term(pipelined=True) as connection:
+                with self._in_term(changes, pipelined=True) as connection:
                     driver = _driver(connection)
                     self._write_batch(Pipelined(connection, driver), commits, before, after)
                     driver.execute(f"NOTIFY {CHANNEL}, '{COMMITTED}'")
