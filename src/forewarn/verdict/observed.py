@@ -5,7 +5,7 @@ Beyond the limits, the events that ended first are forgotten; remarks count what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from forewarn.traces import lines
@@ -29,6 +29,7 @@ class Observed:
         self.events: dict[str, EventCourse] = {}
         self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
+        self._apart: set[str] = set()  # machines whose node control cannot reach
         self.nobody_polled = True  # no client has polled yet
         self.unknown_callers = 0  # requests from addresses of no machine
         self.dropped_courses = 0
@@ -123,7 +124,22 @@ class Observed:
             self._courses += 1
             self._unaffected_courses += unaffected
             course = event.machine_course(machine, self.clients.get(machine))
+            course.apart = machine in self._apart
         return course
+
+    def set_apart(self, machines: Iterable[str]) -> None:
+        """Excuse machines whose node control cannot reach: they may not be shown everything."""
+        for machine in machines:
+            if len(self._apart) < MAX_CLIENTS:
+                self._apart.add(machine)
+            for events in self.active.values():
+                for event in events.values():
+                    course = event.machine_courses.get(machine)
+                    if course is not None and event.started is None:
+                        course.apart = True
+
+    def set_joined(self, machines: Iterable[str]) -> None:
+        self._apart.difference_update(machines)
 
     def interrupt(self, now: Stamp) -> None:
         """Excuse everybody: the service stopped or started, or its clock was stepped."""

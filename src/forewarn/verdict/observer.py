@@ -146,6 +146,10 @@ class Observer:
                 client = self._observed.clients.get(lines.name(line.get("machine")))
                 if client is not None:
                     client.responds(lines.name(line.get("client")))
+            case "apart":
+                self._observed.set_apart(lines.names(line.get("machines")))
+            case "joined":
+                self._observed.set_joined(lines.names(line.get("machines")))
             case "disabled":
                 for event in self._observed.active.get(lines.name(line.get("group")), {}).values():
                     event.hidden = True

@@ -322,6 +322,33 @@ def test_a_group_that_was_disabled_could_not_see_its_events() -> None:
     assert rules(world.verdict()) == set()
 
 
+@pytest.mark.parametrize(("joined", "expected"), [(False, set()), (True, {"seen-late"})])
+def test_whoever_is_answered_by_a_node_apart_is_not_shown_everything(
+    joined: bool, expected: set[str]
+) -> None:
+    world = World()
+    world.poll_for(5)
+    world.tell("apart", host="rack-1", machines=["web_0"])
+    if joined:
+        world.tell("joined", host="rack-1", machines=["web_0"])
+    world.raise_("Preempt", "web_0")
+    world.wait(61)
+    world.poll()
+    assert rules(world.verdict()) == expected
+
+
+def test_whoever_is_cut_off_before_it_has_polled_again_is_excused() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Preempt", "web_0")
+    world.tell("apart", host="rack-1", machines=["web_0"])
+    world.wait(61)
+    world.tell("joined", host="rack-1", machines=["web_0"])
+    world.poll()
+    assert rules(world.verdict()) == set()
+    assert world.verdict().course("web_0", id).excuse == "its node could not be reached by control"
+
+
 def test_silence_after_a_bad_answer_is_giving_up() -> None:
     world = World()
     world.poll_for(5)

@@ -31,6 +31,8 @@ HANDLERS: Mapping[str, Handler] = {
     "up": steps.up,
     "down": steps.down,
     "step": steps.step,
+    "apart": steps.apart,
+    "joined": steps.joined,
     "disabled": steps.disabled,
     "scenario": steps.scenario,
     "end": steps.end,

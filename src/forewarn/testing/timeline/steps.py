@@ -123,13 +123,14 @@ def over(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 
 def down(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    del line
-    memory.down_since = t
+    if not line.get("host"):  # else it is one node of several
+        memory.down_since = t
 
 
 def up(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """Record an outage: since the `down` line, or since the last line if there was none."""
-    del line
+    if line.get("host"):
+        return
     since = memory.now if memory.down_since is None else memory.down_since
     if memory.starts and since < t:
         memory.record_outage(since, t, "the service was down")
@@ -143,6 +144,21 @@ def step(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     memory.record_outage(
         start, t, f"the clock was stepped by {seconds:+g} s, or the service was down"
     )
+
+
+def apart(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
+    memory.report(t, f"control cannot reach the node of {listing(_machines(memory, line))}")
+
+
+def joined(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
+    memory.report(t, f"control has reached the node of {listing(_machines(memory, line))} again")
+
+
+def _machines(memory: TimelineMemory, line: Mapping[str, Any]) -> tuple[str, ...]:
+    machines = lines.names(line.get("machines"))
+    for name in machines:
+        memory.lane(name)
+    return machines
 
 
 def disabled(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:

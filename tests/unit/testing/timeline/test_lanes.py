@@ -196,6 +196,12 @@ def test_a_restart_is_away_from_down_to_up() -> None:
     assert (away.start, away.end) == (T + 5, T + 9)
 
 
+def test_a_node_that_is_restarted_is_no_outage_of_the_service() -> None:
+    lines = [{"kind": kind, "t": T + at, "host": "h"} for kind, at in (("up", 0), ("down", 5))]
+    again = {"kind": "up", "t": T + 9, "host": "h"}
+    assert Lanes.of([{"kind": "up", "t": T}, *lines, again]).picture().outages == ()
+
+
 def test_a_step_of_the_clock_shows_as_time_that_was_lost() -> None:
     lines = [{"kind": "up", "t": T}, {"kind": "step", "t": T + 100, "seconds": 40.0}]
     (away,) = Lanes.of(lines).picture().outages
@@ -266,12 +272,22 @@ def test_marks_are_bounded_and_all_are_counted() -> None:
 def test_every_change_is_told_in_words_as_it_comes() -> None:
     told: list[tuple[float, str]] = []
     lanes = Lanes(on_change=lambda t, says: told.append((t, says)))
-    for line in [step("raise", 0), poll("web_0", 5, shown()), step("start", 900)]:
+    machines = {"host": "rack-1", "machines": ["web_0"]}
+    for line in [
+        step("raise", 0),
+        poll("web_0", 5, shown()),
+        {"kind": "apart", "t": T + 10, **machines},
+        {"kind": "up", "t": T + 12, "host": "rack-1"},
+        {"kind": "joined", "t": T + 20, **machines},
+        step("start", 900),
+    ]:
         lanes.add(line)
-    assert [t - T for t, _ in told] == [0, 5, 900]
+    assert [t - T for t, _ in told] == [0, 5, 10, 20, 900]
     assert [says for _, says in told] == [
         "Reboot 28512AF7 of web_0 is announced",
         "web_0 saw Reboot 28512AF7 of web_0: Scheduled",
+        "control cannot reach the node of web_0",
+        "control has reached the node of web_0 again",
         "Reboot 28512AF7 of web_0 has started",
     ]
     assert lanes.picture().latest_changes == tuple(told)
