@@ -47,7 +47,7 @@ class ApartMachines:
         self._times = times
         self._order = order
         self._findings = findings
-        self._margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
+        self._margin = TOLERANCE + trace.clock_error + (0.0 if trace.complete else RECORD_SLACK)
         # By machine and event: when it was last shown the event as Scheduled, and when it was first
         # shown it as Started or no longer.
         self._scheduled: dict[tuple[str, str], Sighting] = {}

@@ -34,8 +34,8 @@ class ApartTime:
 
 class ApartTimes:
     def __init__(self, trace: Trace) -> None:
-        self._clock_error = trace.backstep
-        self._by_line = trace.complete and not trace.backstep
+        self._clock_error = trace.clock_error
+        self._by_line = trace.complete and not trace.clock_error
         self._times = _Reader().read(trace)
 
     @property

@@ -40,7 +40,7 @@ class EarliestApprovals:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._clock_error = trace.backstep
+        self._clock_error = trace.clock_error
         self._uncertain_from = trace.approvals_uncertain_from
         self._approved: dict[str, float] = {}  # the earliest possible time, by event
         slack = 0.0 if trace.complete else RECORD_SLACK

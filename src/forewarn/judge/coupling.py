@@ -34,7 +34,7 @@ class Couplings:
         self._order = order
         self._approvals = approvals
         self._findings = findings
-        self._margin = TOLERANCE + trace.backstep
+        self._margin = TOLERANCE + trace.clock_error
         self._slack = 0.0 if trace.complete else RECORD_SLACK
         self._views: dict[_GroupPeriod, dict[object, _View | None]] = {}
 

@@ -17,6 +17,8 @@ RECORD_SLACK = 2.0
 
 Membership = Literal["known", "unknown", "unsure"]
 
+_AMBIGUOUS = ""  # instead of a name: an address that several machines have, on different hosts
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -38,7 +40,7 @@ class Fleets:
     def __init__(self, trace: Trace) -> None:
         self._lines = trace.fleets
         self._times = [line.t for line in trace.fleets]
-        self._slack = (0.0 if trace.complete else RECORD_SLACK) + trace.backstep
+        self._slack = (0.0 if trace.complete else RECORD_SLACK) + trace.clock_error
         self._callers: dict[tuple[object, ...], Caller] = {}
         self._by_address = [_addresses(line.machines) for line in self._lines]
         self._addressed = [
@@ -59,7 +61,7 @@ class Fleets:
         # Before the first line nothing is known; the first fleet may have held already.
         early = bisect_right(self._times, exchange.asked) == 0
         host = next((value for name, value in exchange.headers if name == "host"), "")
-        key = (exchange.machine, exchange.source, host, max(first, 0), last, early)
+        key = (exchange.machine, exchange.source, exchange.host, host, max(first, 0), last, early)
         caller = self._callers.get(key)
         if caller is None:
             caller = self._resolve(exchange, host, range(max(first, 0), last + 1), early)
@@ -70,6 +72,8 @@ class Fleets:
         if not lines:
             return self._without_fleet(exchange, host)
         names = {self._name(exchange, line) for line in lines}
+        if _AMBIGUOUS in names:
+            return Caller(None, None, None, "unsure", None)
         if names == {None}:
             # A caller is certainly no machine of the fleet only if the recorder did not name it and
             # its address is not a machine's while the addresses of all machines are known.
@@ -99,7 +103,17 @@ class Fleets:
             return exchange.machine if exchange.machine in self._lines[line].machines else None
         if exchange.source is None:
             return None
-        return self._by_address[line].get(exchange.source)
+        names = self._by_address[line].get(exchange.source)
+        if not names:
+            return None
+        if exchange.host is not None:
+            machines = self._lines[line].machines
+            names = [
+                name
+                for name in names
+                if not machines[name].hosts or exchange.host in machines[name].hosts
+            ]
+        return names[0] if len(names) == 1 else _AMBIGUOUS
 
     def _without_fleet(self, exchange: Exchange, host: str) -> Caller:
         if exchange.machine is not None:
@@ -122,8 +136,12 @@ class Fleets:
         return frozenset(domains)
 
 
-def _addresses(machines: Mapping[str, FleetMachine]) -> dict[str, str]:
-    return {address: name for name, machine in machines.items() for address in machine.addresses}
+def _addresses(machines: Mapping[str, FleetMachine]) -> dict[str, list[str]]:
+    by_address: dict[str, list[str]] = {}
+    for name, machine in machines.items():
+        for address in machine.addresses:
+            by_address.setdefault(address, []).append(name)
+    return by_address
 
 
 def machine_names(

@@ -41,7 +41,7 @@ class HostMaintenance:
         self._approvals = approvals
         self._pauses = pauses
         self._findings = findings
-        self._margin = TOLERANCE + trace.backstep
+        self._margin = TOLERANCE + trace.clock_error
         self._slack = 0.0 if trace.complete else RECORD_SLACK
         self._postponed = trace.postponed
         self._moves = trace.moves

@@ -30,7 +30,7 @@ class Timing:
         self._approvals = approvals
         self._pauses = pauses
         self._joints = joints
-        self._clock_error = trace.backstep
+        self._clock_error = trace.clock_error
 
     def judge(
         self,

@@ -55,8 +55,8 @@ class Order:
     def __init__(self, trace: Trace) -> None:
         # Where the clock was stepped back, times say less: only what lies further apart than
         # all the steps together has a certain order.
-        self.clock_error = trace.backstep
-        self._by_line = trace.complete and not trace.backstep
+        self.clock_error = trace.clock_error
+        self._by_line = trace.complete and not trace.clock_error
 
     def before(self, earlier: Exchange, later: Exchange) -> bool:
         if earlier.t + self.clock_error < later.asked:
@@ -107,7 +107,7 @@ class Periods:
 
     def __init__(self, trace: Trace) -> None:
         self._complete = trace.complete
-        self._slack = 0.0 if trace.complete else RECORD_SLACK + trace.backstep
+        self._slack = 0.0 if trace.complete else RECORD_SLACK + trace.clock_error
         self._disabled = trace.disabled
         self._by_group: dict[str | None, tuple[list[Disabled], list[float]]] = {}
         self._silent: dict[str, int] = {}

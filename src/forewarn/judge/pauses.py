@@ -27,7 +27,7 @@ class _Pause:
 class Pauses:
     def __init__(self, trace: Trace) -> None:
         self._grace = trace.grace
-        self._margin = (0.0 if trace.complete else RECORD_SLACK) + trace.backstep
+        self._margin = (0.0 if trace.complete else RECORD_SLACK) + trace.clock_error
         self._disabled = trace.disabled
         self._pauses = sorted(
             [

@@ -204,13 +204,14 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The wall clock was stepped."""
+    """The wall clock was stepped: the one that decides, or that of a node."""
 
     t: float
     seconds: float
+    of_node: bool = False
 
     def far(self, limit: float) -> bool:
-        return abs(self.seconds) > limit
+        return not self.of_node and abs(self.seconds) > limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,9 @@ class Trace:
     downs: tuple[float, ...]
     steps: tuple[Step, ...]
     interruptions: tuple[float, ...]  # moments at which serving or the clock was interrupted
-    backstep: float  # how far, in all, the clock was stepped back
+    # By how much times may be wrong: how far, in all, the clock was stepped back, and how far the
+    # clocks of two nodes may be from each other.
+    clock_error: float
     complete: bool
     unreadable: int
     approvals_uncertain_from: float  # from then on there may be unreadable approvals

@@ -86,7 +86,7 @@ class StandingHolds:
         self._trace = trace
         self._facts = facts
         self._apart = apart
-        self.margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
+        self.margin = TOLERANCE + trace.clock_error + (0.0 if trace.complete else RECORD_SLACK)
         self._joints: dict[str, Joint] = {}
         for joint in trace.joints:  # it may be written again, then without events that are over
             for id in joint.events:

@@ -128,6 +128,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     ignores_windows: dict[str, float] = {}
     recorded: dict[str, RecordedEvent] = {}
     apart: list[ApartLine] = []
+    clocks: dict[str, float] = {}  # by how much that of each node may be wrong
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -149,12 +150,19 @@ def read_trace(records: Iterable[object]) -> Trace:
                     disabled.append(
                         Disabled(index, t, _text(record, "group"), record.get("removed") is True)
                     )
+                case "up" | "down" if record.get("host") is not None:
+                    interruptions.append(t)  # of one node, while the others went on
+                    if record.get("clock_error") is not None:
+                        host = _text(record, "host")
+                        error = max(_number(record, "clock_error"), clocks.get(host, 0.0))
+                        clocks[host] = error
                 case "up":
                     ups.append(t)
                 case "down":
                     downs.append(t)
                 case "step":
-                    steps.append(Step(t, _number(record, "seconds")))
+                    of_node = record.get("host") is not None
+                    steps.append(Step(t, _number(record, "seconds"), of_node))
                 case "joint":
                     joints.append(_joint(t, record))
                 case "window":
@@ -211,7 +219,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(downs)),
         tuple(steps),
         tuple(sorted([*interruptions, *ups, *downs, *(step.t for step in steps)])),
-        sum((max(0.0, -step.seconds) for step in steps), 0.0),
+        sum((max(0.0, -step.seconds) for step in steps), sum(sorted(clocks.values())[-2:])),
         bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
         unreadable,
         approvals_uncertain_from,

@@ -18,7 +18,7 @@ from .records import Trace, Unannounced
 
 class UnannouncedEvents:
     def __init__(self, trace: Trace) -> None:
-        self._margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
+        self._margin = TOLERANCE + trace.clock_error + (0.0 if trace.complete else RECORD_SLACK)
         self._lines = sorted(trace.unannounced, key=lambda line: line.t)
         self._end_times: dict[str, float] = {}
         for over in trace.overs:

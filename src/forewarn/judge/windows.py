@@ -14,7 +14,7 @@ from .sightings import Sightings
 
 class Windows:
     def __init__(self, trace: Trace) -> None:
-        self._margin = TOLERANCE + trace.backstep
+        self._margin = TOLERANCE + trace.clock_error
         self._ignoring = trace.ignores_windows.keys()
         self._by_event: dict[str, tuple[Window, ...]] = {}
         for window in trace.windows:

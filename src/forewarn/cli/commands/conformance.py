@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forewarn.cli.output import Json, fail, print_json, print_notes, print_table, say_text
 
+if TYPE_CHECKING:
+    from forewarn.judge.recordings import Recordings
+
 
 def conformance(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Traces written by --record, or text files that contain documents."),
+        typer.Argument(
+            help="Traces written by --record, or text files that contain documents. Those of"
+            " several nodes and of control are checked as one."
+        ),
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     json: Json = False,
@@ -27,6 +33,7 @@ def conformance(
     Reports early starts, lost approvals, leaks and other violations, and exits with 1 if there are
     any. To check what clients did, use 'forewarn verdict'."""
     from forewarn import judge
+    from forewarn.judge.recordings import Recordings
 
     if rules:
         if json:
@@ -36,10 +43,20 @@ def conformance(
         return
     if not files:
         raise typer.BadParameter("pass at least one trace")
+    recordings = Recordings()
     try:
-        judgement = judge.judge(_records(files))
+        judgement = judge.judge(_records(files, recordings))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
+    if contradiction := recordings.contradiction():
+        fail(f"{contradiction}; pass recordings of one service")
+    if recordings.lack_fleet:
+        print_notes(
+            [
+                "no recording describes the fleet, so documents of different machines are not"
+                " compared; pass the recording of control as well"
+            ]
+        )
     if not judgement.exchanges and judgement.unreadable:
         fail(
             f"{', '.join(map(str, files))}: this is not a trace, nor a text with documents in it;"
@@ -57,7 +74,7 @@ def conformance(
         raise typer.Exit(1)
 
 
-def _records(files: list[Path]) -> Iterator[Any]:
+def _records(files: list[Path], recordings: Recordings) -> Iterator[Any]:
     """Yield the records of traces, and those made from documents in a text. Each file is opened
     only once, because it may be a pipe."""
     from forewarn.judge.trace import read_records
@@ -68,7 +85,7 @@ def _records(files: list[Path]) -> Iterator[Any]:
         with rewindable(path) as file:
             pasted = read_text_file(file)
             if pasted is None:
-                yield from read_records(file)
+                yield from recordings.read(str(path), read_records(file))
             else:
                 print_notes(pasted.notes)
                 yield from pasted.lines

@@ -1,0 +1,177 @@
+"""Several recordings that are judged as one: of control, and of nodes on hosts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.judge import judge
+from helpers.broken_apart import FAR, OTHER, OWN
+from helpers.judge_traces import T0, A, B, Recording, event, started
+
+HOSTS = {"web_0": "h1", "web_1": "h2", "web_2": "h2"}
+
+
+def control() -> Recording:
+    """The fleet, and what was decided and done."""
+    return Recording().up(T0 - 20).hosts(T0 - 10, **HOSTS).impact(T0 + 25, B, [FAR])
+
+
+def near() -> Recording:
+    """The node of web_0 is cut off for a while."""
+    return (
+        Recording(fleet=False)
+        .note({"kind": "up", "t": T0 - 5, "host": "h1"})
+        .see(T0, 5, OWN, OTHER, host="h1")
+        .apart(T0 + 10, host="h1")
+        .see(T0 + 50, 5, OWN, OTHER, host="h1")
+        .joined(T0 + 100, host="h1")
+        .see(T0 + 101, 7, OWN, host="h1")
+    )
+
+
+def far() -> Recording:
+    """Elsewhere life goes on. The answers of nodes have ids of their own."""
+    recording = (
+        Recording(fleet=False)
+        .note({"kind": "up", "t": T0 + 1, "host": "h2"})
+        .see(T0 + 2, 5, OWN, OTHER, machine=FAR, host="h2")
+        .approve(T0 + 20, B, machine=FAR, host="h2")
+        .see(T0 + 21, 6, OWN, started(OTHER), machine=FAR, host="h2")
+        .see(T0 + 40, 7, OWN, machine=FAR, host="h2")
+    )
+    for record in recording.records:
+        for header in record.get("answer_headers", ()):
+            if header[0] == "x-ms-request-id":
+                header[1] = header[1].replace("0000-0000", "2222-2222")
+    return recording
+
+
+def write(path: Path, recording: Recording) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in recording.records))
+    return str(path)
+
+
+def checked(tmp_path: Path, **recordings: Recording) -> tuple[int, str]:
+    """The exit code of `forewarn conformance`, and what it says."""
+    files = [write(tmp_path / name, recording) for name, recording in recordings.items()]
+    result = CliRunner().invoke(app, ["conformance", *files])
+    return result.exit_code, result.output.replace(f"{tmp_path}/", "")
+
+
+def test_what_one_recording_lacks_is_in_another(tmp_path: Path) -> None:
+    code, output = checked(tmp_path, h1=near(), control=control(), h2=far())
+    assert (code, output) == (
+        0,
+        "no promise broken (7 exchanges, 2 machines, 2 events, 1 impact)\n",
+    )
+
+
+def test_nodes_are_compared_with_each_other(tmp_path: Path) -> None:
+    late = near().see(T0 + 110, 5, OWN, OTHER, host="h1")
+    code, output = checked(tmp_path, h1=late, control=control(), h2=far())
+    assert code == 1
+    assert "came-back" in output
+
+
+def test_without_the_fleet_each_machine_is_checked_by_itself_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    late = near().see(T0 + 110, 7, OWN, host="h1")
+    code, output = checked(tmp_path, h1=late, h2=far())
+    assert code == 0
+    assert output.startswith("note: no recording describes the fleet, so documents of different")
+
+
+@pytest.mark.parametrize(
+    ("recordings", "message"),
+    [
+        (
+            {"control": control(), "other": Recording(fleet=False).see(T0, 1, machine="db_0")},
+            "other is about db_0, and the fleet in control has no such machine; pass recordings of"
+            " one service\n",
+        ),
+        (
+            {
+                "one": control(),
+                "nodes": near(),
+                "other": Recording(fleet=False)
+                .fleet(T0, machines={f"db_{n}": {"group": "db"} for n in range(5)})
+                .see(T0 + 1, 1, machine="db_0"),
+            },
+            "one and other describe fleets that have no machine in common (Front_IN_0, jump, web_0"
+            " and 2 more; db_0, db_1, db_2 and 2 more); pass recordings of one service\n",
+        ),
+        (
+            {"node": Recording(fleet=False).apart(T0, "db_0").see(T0, 1), "control": control()},
+            "",
+        ),
+    ],
+    ids=["other machines", "other fleets", "one machine is enough"],
+)
+def test_recordings_that_do_not_belong_together_are_refused(
+    tmp_path: Path, recordings: dict[str, Recording], message: str
+) -> None:
+    code, output = checked(tmp_path, **recordings)
+    assert code == (1 if message else 0)
+    assert output.endswith(message)
+    assert ("pass recordings of one service" in output) == bool(message)
+
+
+def test_a_fleet_may_change_from_one_recording_to_the_next(tmp_path: Path) -> None:
+    def of(t: float, *names: str) -> Recording:
+        machines = {name: {"group": "web", "update_domain": 0} for name in names}
+        return Recording(fleet=False).fleet(t, machines=machines).see(t + 1, 1, machine=names[0])
+
+    middle = of(T0 + 9, "web_1", "web_2")
+    for record in middle.records[1:]:
+        record["answer_headers"] = [h for h in record["answer_headers"] if "request" not in h[0]]
+        record["answer_headers"].append(["x-ms-request-id", "another"])
+    code, output = checked(tmp_path, first=of(T0, "web_0", "web_1"), last=middle)
+    assert code == 0, output
+
+
+def test_a_node_that_is_restarted_is_no_outage() -> None:
+    def recording(**host: str) -> Recording:
+        recording = Recording(grace=60).up(T0 - 20).see(T0, 5, event())
+        recording.note({"kind": "up", "t": T0 + 880, **host})
+        return recording.see(T0 + 890, 5, event()).see(T0 + 901, 6, started(event()))
+
+    assert judge(recording(host="h1").records).ok
+    assert [f.rule for f in judge(recording().records).findings] == ["grace-start"]
+
+
+def test_the_clocks_of_nodes_may_differ() -> None:
+    def recording(*errors: float) -> Recording:
+        recording = Recording().approve(T0 - 5, A)
+        for number, error in enumerate(errors):
+            up = {"kind": "up", "t": T0 - 9, "host": f"h{number}", "clock_error": error}
+            recording.note(up)
+        recording.see(T0, 6, started(event()), machine="web_1")
+        return recording.see(T0 + 0.05, 5, event())
+
+    assert {f.rule for f in judge(recording().records).findings} == {
+        "backwards",
+        "incarnation-down",
+    }
+    assert not judge(recording(0.01, 0.03, 0.01).records).ok
+    assert judge(recording(0.02, 0.04).records).ok
+
+
+def test_machines_on_different_hosts_may_have_the_same_address() -> None:
+    machines = {
+        "web_0": {"group": "web", "update_domain": 0, "addresses": ["10.0.0.9"], "hosts": ["h1"]},
+        "jump": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.9"], "hosts": ["h2"]},
+    }
+
+    def asked(host: str | None, **answer: object) -> set[str]:
+        recording = Recording(fleet=False).fleet(T0 - 9, machines=machines)
+        recording.see(T0, 2, event(), machine=None, **{"from": "10.0.0.9"}, host=host)
+        return {finding.rule for finding in judge(recording.records).findings}
+
+    assert asked("h1") == set()
+    assert asked("h2") == {"leak-resource"}
+    assert asked(None) == set()  # it may be either
+    assert asked("h3") == set()  # to which one of them may have come
