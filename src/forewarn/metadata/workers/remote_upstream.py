@@ -90,10 +90,20 @@ class NotWelcome(Exception):
 
 
 class RemoteUpstream:
-    def __init__(self, dial: Dial, worker: int, clock: Clock, service: str = "") -> None:
+    def __init__(
+        self,
+        dial: Dial,
+        worker: int,
+        clock: Clock,
+        service: str = "",
+        *,
+        control_may_follow: bool = False,
+    ) -> None:
+        """`control_may_follow`: it accepts no workers while another control node decides."""
         self._dial = dial
         self._worker = worker
         self._service = service
+        self._control_may_follow = control_may_follow
         self._clock = clock
         self._instance = uuid.uuid4().hex
         self._rules = Durations()
@@ -301,6 +311,10 @@ class RemoteUpstream:
 
     def _log_unreachable(self, error: Exception) -> None:
         """Log, at most every LOG_EVERY, that control cannot be reached."""
+        if self._control_may_follow and isinstance(
+            error, FileNotFoundError | ConnectionRefusedError
+        ):
+            return
         if self._stream is None and self._unreachable.record():
             log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
 

@@ -176,9 +176,9 @@ async def _answer_guests(worker: Worker, spec: Spec, loaded: LoadedSettings) -> 
             *(loaded, load, configure_log, fit),
             on_reload=lambda report: _send(RELOADED, report.refused),
         )
-        endpoint, with_front = worker.endpoint, worker.front is not None
         asyncio.get_running_loop().add_signal_handler(
-            signal.SIGHUP, lambda: reloader.reload_worker(endpoint, with_front)
+            signal.SIGHUP,
+            lambda: reloader.reload_worker(worker.endpoint, worker.front is not None),
         )
         _send(READY, {})
         await worker.following

@@ -32,7 +32,8 @@ log = logger("forewarn")
 
 
 class Worker:
-    """A worker. When its context is entered, it knows the fleet and accepts connections."""
+    """A worker. When its context is entered, it knows the fleet and accepts connections; but if
+    several processes share the state, only once the control process decides."""
 
     def __init__(self, config: Config, number: int, listeners: Sequence[socket.socket]) -> None:
         assert config.upstream is not None
@@ -43,9 +44,13 @@ class Worker:
         mark = WorkerMark(config.upstream, number)
         self._stack.callback(mark.close)
         dial = make_dial(config.upstream, mark)
-        self.upstream = RemoteUpstream(dial, number, FollowedClock(), state_name(config.state))
+        self._may_follow = has_leadership(config.state)
+        self.upstream = RemoteUpstream(
+            *(dial, number, FollowedClock(), state_name(config.state)),
+            control_may_follow=self._may_follow,
+        )
         callers = Callers(config.identity, config.speak_as)
-        held = self.upstream.held if has_leadership(config.state) else None
+        held = self.upstream.held if self._may_follow else None
         self.endpoint = MetadataApp(self.upstream, callers, config.limits, held)
         self._callers = callers
         self.front: Front | None = None
@@ -79,10 +84,19 @@ class Worker:
         self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
         self._stack.callback(self.following.cancel)
         tasks.start(self.upstream.report(), "reporter")
+        if self._may_follow:
+            tasks.start(self._serve(app, tasks), "serving")
+        else:
+            await self._serve(app, tasks)
+            if self.following.done():
+                await self.following  # raises why it has ended
+
+    async def _serve(self, app: Any, tasks: guard.Tasks) -> None:
+        """Serve guests once the groups are known, unless the control process refuses us."""
         synchronized = tasks.start(self.upstream.synchronized.wait(), "waiting for the groups")
         await asyncio.wait([synchronized, self.following], return_when=asyncio.FIRST_COMPLETED)
         if self.following.done():
-            await self.following
+            return
         guests = await serve_guests(
             *(self.config, app, self.endpoint, self._listeners, tasks, self._stack),
             outlived=lambda: self.outlived,
