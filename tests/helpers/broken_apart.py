@@ -3,6 +3,7 @@ that has to find them, for the table of all rules.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from helpers.judge_traces import DUE, T0, A, B, C, Recording, event, started
 
@@ -14,11 +15,11 @@ OTHER = event(B, resources=["web_1"])
 FAR = "web_1"  # the machine of the group that is never apart
 
 
-def alone(**changed: object) -> Recording:
+def alone(host: str | None = None, **changed: Any) -> Recording:
     """Both machines have been shown an event of each; then web_0 is apart."""
-    recording = Recording(**changed)  # type: ignore[arg-type]
+    recording = Recording(**changed)
     recording.see(T0, 5, OWN, OTHER).see(T0 + 0.1, 5, OWN, OTHER, machine=FAR)
-    return recording.apart(T0 + 10)
+    return recording.apart(T0 + 10, host=host)
 
 
 def gone_on(recording: Recording) -> Recording:
@@ -44,9 +45,9 @@ def lawful() -> Recording:
     return recording.joined(T0 + 100).see(T0 + 101, 7, OWN)
 
 
-def rebooted(t: float, **changed: object) -> Recording:
+def rebooted(t: float) -> Recording:
     """The own event was started at `t`, long after the machine was apart, and carried out."""
-    return gone_on(alone(**changed)).moved(t, "start").impact(t + 5)
+    return gone_on(alone()).moved(t, "start").impact(t + 5)
 
 
 APART: dict[str, list[Build]] = {
@@ -112,6 +113,8 @@ APART: dict[str, list[Build]] = {
         ),
         # Carried out, and after that the machine was still shown it as Scheduled.
         lambda: lagging(alone().approve(T0 + 5, A).impact(T0 + 20), T0 + 40),
+        # The node of another host was given up.
+        lambda: rebooted(DUE + 10).note({"kind": "without-node", "t": T0 + 50, "host": "h2"}),
         # A delete waits as well.
         lambda: (
             Recording()

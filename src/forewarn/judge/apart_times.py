@@ -9,14 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .records import ApartLine, Exchange, FleetLine, Placement, Trace
+from .records import ApartLine, Exchange, FleetLine, Placement, Trace, WithoutNode
 
+_Line = FleetLine | Placement | ApartLine | WithoutNode
 _Position = tuple[float, int]  # a time, and the line among those of the same time
 
 
 @dataclass(frozen=True, slots=True)
 class ApartTime:
-    """A time in which a machine is apart, or, if that is not `certain`, may be."""
+    """A time in which a machine is apart. If that is not `certain`, it may have another node, or
+    control need not wait for this one."""
 
     first: _Position
     last: _Position
@@ -90,8 +92,8 @@ class _Reader:
     def read(self, trace: Trace) -> dict[str, list[ApartTime]]:
         if not trace.apart:
             return {}
-        lines: list[FleetLine | Placement | ApartLine]
-        lines = [*trace.fleets, *trace.placements, *trace.apart]
+        lines: list[_Line]
+        lines = [*trace.fleets, *trace.placements, *trace.apart, *trace.without_node]
         for line in sorted(lines, key=_position):
             at = _position(line)
             match line:
@@ -103,6 +105,11 @@ class _Reader:
                 case Placement():
                     for name, hosts in line.hosts.items():
                         self._place(name, hosts, at)
+                case WithoutNode():
+                    for name, spells in list(self._open.items()):
+                        if line.host in spells:
+                            self._close(name, at, line.host)
+                            self._open.setdefault(name, {})[line.host] = at, False
                 case ApartLine():
                     for name in line.machines:
                         if line.joined:
@@ -141,5 +148,5 @@ class _Reader:
             self._open.pop(name, None)
 
 
-def _position(line: FleetLine | Placement | ApartLine) -> _Position:
+def _position(line: _Line) -> _Position:
     return line.position if isinstance(line, ApartLine) else (line.t, -1)

@@ -117,6 +117,14 @@ class ApartLine:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutNode:
+    """From then on a host is not expected to have a node."""
+
+    t: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """What something applies to: machines, groups, or both; None: to all of them."""
 
@@ -248,6 +256,7 @@ class Trace:
     ignores_windows: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, RecordedEvent] = field(default_factory=dict)
     apart: tuple[ApartLine, ...] = ()
+    without_node: tuple[WithoutNode, ...] = ()
 
     @property
     def grace(self) -> float | None:

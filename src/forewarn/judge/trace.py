@@ -36,6 +36,7 @@ from .records import (
     Trace,
     Unannounced,
     Window,
+    WithoutNode,
 )
 
 _T = TypeVar("_T")
@@ -55,6 +56,7 @@ _NOT_APPROVALS = frozenset(
         "placement",
         "apart",
         "joined",
+        "without-node",
         "halts",
         "maintenance",
         "ignores-windows",
@@ -128,6 +130,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     ignores_windows: dict[str, float] = {}
     recorded: dict[str, RecordedEvent] = {}
     apart: list[ApartLine] = []
+    without_node: list[WithoutNode] = []
     clocks: dict[str, float] = {}  # by how much that of each node may be wrong
     for index, record in enumerate(records):
         try:
@@ -171,6 +174,8 @@ def read_trace(records: Iterable[object]) -> Trace:
                     placements.append(_placement(t, record))
                 case "apart" | "joined":
                     apart.append(_apart(index, t, record))
+                case "without-node":
+                    without_node.append(WithoutNode(t, _text(record, "host")))
                 case "halts":
                     halts.append(_halts(t, record))
                 case "maintenance":
@@ -238,6 +243,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         ignores_windows,
         recorded,
         tuple(sorted(apart, key=lambda line: line.t)),
+        tuple(without_node),
     )
 
 

@@ -176,6 +176,12 @@ def test_an_approval_that_control_may_have_heard_of(recording: Callable[[], Reco
         lambda: alone(grace=60).joined(DUE + 10).moved(DUE + 70, "start"),
         # Another machine of the group.
         lambda: alone().moved(DUE + 100, "start", B, machines=[FAR]).impact(DUE + 105, B, [FAR]),
+        # An operator has told control not to wait for the node.
+        lambda: (
+            alone(host="h1")
+            .note({"kind": "without-node", "t": DUE, "host": "h1"})
+            .moved(DUE + 10, "start")
+        ),
         # It is not there any more.
         lambda: (
             alone()

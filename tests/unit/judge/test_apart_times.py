@@ -46,6 +46,13 @@ def test_a_machine_that_may_be_on_another_host_may_be_apart() -> None:
     assert times(recording) == [(1, 5, True), (5, INF, False)]
 
 
+def test_an_operator_may_give_up_a_node() -> None:
+    recording = Recording().apart(T0 + 1, host="h1").apart(T0 + 1, "web_1", host="h2")
+    recording.note({"kind": "without-node", "t": T0 + 5, "host": "h1"})
+    assert times(recording.joined(T0 + 9)) == [(1, 5, True), (5, 9, False)]
+    assert times(recording, "web_1") == [(1, INF, True)]
+
+
 def test_a_machine_that_is_removed_is_not_apart() -> None:
     recording = Recording().apart(T0 + 1, host="h1").fleet(T0 + 4, machines={})
     assert times(recording) == [(1, 4, True)]

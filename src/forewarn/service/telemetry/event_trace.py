@@ -275,6 +275,10 @@ class EventTrace:
         """Record that the node shows these machines everything that it had missed."""
         self.write("joined", at, host=host, machines=list(machines))
 
+    def without_node(self, at: Time, host: str) -> None:
+        """Record that a host is no longer expected to have a node."""
+        self.write("without-node", at, host=host)
+
     def unresponsive(
         self,
         at: Time,
