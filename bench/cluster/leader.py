@@ -18,6 +18,7 @@ from bench.platform.decisions import Callers
 from bench.platform.meter import stopwatch
 from forewarn.core import Group
 from forewarn.store.port import Commit, Member
+from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 
 PACE = 0.005  # seconds between two events
@@ -28,10 +29,9 @@ class Decided(msgspec.Struct, frozen=True):
     known: dict[int, float]  # by number: when, on the clock that all processes share
 
 
-class Timed(world.CountingPostgres):
+class Timed(PostgresStore):
     def __init__(self, url: str) -> None:
         super().__init__(url, Member(name="bench", machine="bench", address=""))
-        self.sizes = []
         self.took: list[float] = []
 
     async def _persist(
@@ -45,7 +45,7 @@ class Timed(world.CountingPostgres):
 async def lead(url: str, machines: int) -> None:
     store = Timed(url)
     async with world.running(machines, world.per_group(machines), store) as node:
-        callers = Callers(node, store)
+        callers = Callers(node)
         names = [machine.name for group in store.groups.values() for machine in group.machines]
         known: dict[int, float] = {}
         store.on_commit(lambda commit, _: known.update({commit.seq: stopwatch()}))

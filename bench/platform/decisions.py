@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 import msgspec
 
 from bench.platform.meter import cpu, stopwatch
-from bench.platform.world import Counting
 from bench.poll.processes import Failed
 from forewarn.core import EventType, Group, Refused
 from forewarn.core.changes import EventMoved
@@ -45,18 +44,19 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Callers:
-    def __init__(self, node: Node, store: Counting) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._store = store
         self._machines = [m.name for g in node.store.groups.values() for m in g.machines]
         self._ends: dict[str, asyncio.Future[None]] = {}
         self._took: list[float] = []
+        self._sizes: list[int] = []  # of batches
         self.decided = 0
         self.raised: dict[str, float] = {}  # when everybody had been told, for a while
         node.store.on_commit(self._told)
+        node.store.before_visible(self._count)
 
     async def run(self, callers: int, seconds: float, type: EventType) -> Round:
-        self._store.sizes.clear()
+        self._sizes.clear()
         self._took.clear()
         before = self.decided
         tasks = guard.Tasks()
@@ -73,10 +73,10 @@ class Callers:
             stopwatch() - began,
             len(self._took),
             self.decided - before,
-            len(self._store.sizes),
+            len(self._sizes),
             cpu() - used,
             statistics.median(self._took),
-            list(self._store.sizes),
+            list(self._sizes),
         )
 
     async def _call(self, type: EventType, number: int, callers: int, until: float) -> None:
@@ -99,6 +99,10 @@ class Callers:
         if isinstance(approved, Refused):
             raise Failed(approved.message)
         await ends
+
+    async def _count(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
+        del after
+        self._sizes.append(len(commits))
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed

@@ -95,7 +95,7 @@ class Serving:
 async def serve(kind: str, machines: int, each: int, directory: Path, listening: bool) -> None:
     store = world.store(kind, directory)
     async with world.running(machines, each, store, listening=listening) as node:
-        serving = Serving(node, Callers(node, store), each, directory)
+        serving = Serving(node, Callers(node), each, directory)
         while line := await asyncio.to_thread(sys.stdin.readline):
             said = msgspec.json.encode(await serving.answer(_decode(line)))
             sys.stdout.write(said.decode() + "\n")

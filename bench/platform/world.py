@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import structlog
 
-from forewarn.core import Duration, Group, Machine
+from forewarn.core import Duration, Machine
 from forewarn.core.commands import Define, Enable
 from forewarn.core.fleet import GroupKind, Host
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
@@ -24,8 +23,8 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address
 from forewarn.node.daemon.run import COLLECT
 from forewarn.service.fleet.build import Fleet
-from forewarn.store import MemoryStore, engines
-from forewarn.store.port import Commit, Member
+from forewarn.store import MemoryStore, Store, engines
+from forewarn.store.port import Member
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.support import guard
@@ -68,55 +67,16 @@ def fleet(machines: int, each: int) -> Fleet:
     return Fleet(groups, tuple(hosts))
 
 
-class CountingSqlite(SqliteStore):
-    """How many commits went to the disk at a time."""
-
-    sizes: list[int]
-
-    async def _persist(
-        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
-    ) -> None:
-        self.sizes.append(len(commits))
-        await super()._persist(commits, before, after)
-
-
-class CountingPostgres(PostgresStore):
-    sizes: list[int]
-
-    async def _persist(
-        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
-    ) -> None:
-        self.sizes.append(len(commits))
-        await super()._persist(commits, before, after)
-
-
-class CountingMemory(MemoryStore):
-    sizes: list[int]
-
-    async def _persist(
-        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
-    ) -> None:
-        self.sizes.append(len(commits))
-        await super()._persist(commits, before, after)
-
-
-Counting: TypeAlias = CountingSqlite | CountingPostgres | CountingMemory
-
-
-def store(kind: str, directory: Path) -> Counting:
+def store(kind: str, directory: Path) -> Store:
     """A store of a kind, or in the database of a URL."""
-    made: Counting
     if engines.is_url(kind):
-        made = CountingPostgres(kind, Member(name="bench", machine="bench", address=""))
-    else:
-        made = CountingSqlite(directory / "state.db") if kind == SQLITE else CountingMemory()
-    made.sizes = []
-    return made
+        return PostgresStore(kind, Member(name="bench", machine="bench", address=""))
+    return SqliteStore(directory / "state.db") if kind == SQLITE else MemoryStore()
 
 
 @asynccontextmanager
 async def running(
-    machines: int, each: int, kept: Counting, *, listening: bool = False
+    machines: int, each: int, kept: Store, *, listening: bool = False
 ) -> AsyncIterator[Node]:
     """A node with a real clock, all of its groups listening."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,6 +34,21 @@ def state(engine: str, directory: Path) -> Reopen:
     postgres.needed()
     url = postgres.shared_server().new_state()
     return lambda: leading(url)
+
+
+def live(engine: Reopen, *lives: Callable[[Store], Awaitable[None]]) -> None:
+    """Run one life after the other, each with the store opened anew."""
+
+    async def run(life: Callable[[Store], Awaitable[None]]) -> None:
+        store = engine()
+        await store.open()
+        try:
+            await life(store)
+        finally:
+            await store.close()
+
+    for life in lives:
+        asyncio.run(run(life))
 
 
 def shared_state(engine: str) -> Open:

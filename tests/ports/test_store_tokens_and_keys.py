@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY
 from forewarn.store import Batch, Store, StoreFailed
 from forewarn.store.port import HistoryQuery, Key, PollSightings, States
-from helpers.engines import ENGINES, state
+from helpers.engines import ENGINES, live, state
 
 AT = 1_800_000_000_000_000
 KEY = Key("alice", "restart-1", "digest of the request")
@@ -36,21 +35,6 @@ TOKEN = Token(
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Opens the same state again each time it is called."""
     return state(request.param, tmp_path)
-
-
-def living(engine: Callable[[], Store], *lives: Callable[[Store], Awaitable[None]]) -> None:
-    """One life after the other, each with the store opened anew."""
-
-    async def live(life: Callable[[Store], Awaitable[None]]) -> None:
-        store = engine()
-        await store.open()
-        try:
-            await life(store)
-        finally:
-            await store.close()
-
-    for life in lives:
-        asyncio.run(live(life))
 
 
 async def commit(store: Store, batch: Batch) -> None:
@@ -75,7 +59,7 @@ def test_a_request_with_a_key_is_known_by_it_as_soon_as_it_is_committed(
         commits = [commit async for commit in store.commits(kept.seq - 1)]
         assert (commits[0].key, commits[0].notes) == (KEY, ("a note",))
 
-    living(engine, asked, asked_again)
+    live(engine, asked, asked_again)
 
 
 def test_its_answer_is_kept_with_it(engine: Callable[[], Store]) -> None:
@@ -88,7 +72,7 @@ def test_its_answer_is_kept_with_it(engine: Callable[[], Store]) -> None:
         assert kept is not None
         assert (kept.status, kept.answer) == (201, b"the answer")
 
-    living(engine, answered, asked_again)
+    live(engine, answered, asked_again)
 
 
 def test_no_answer_is_kept_for_what_was_not_carried_out(engine: Callable[[], Store]) -> None:
@@ -100,7 +84,7 @@ def test_no_answer_is_kept_for_what_was_not_carried_out(engine: Callable[[], Sto
         with pytest.raises(StoreFailed, match="restart-1"):
             await store.save_answer(other, 201, b"the answer")
 
-    living(engine, answered)
+    live(engine, answered)
 
 
 def test_a_key_is_forgotten_with_its_commit(engine: Callable[[], Store]) -> None:
@@ -112,7 +96,7 @@ def test_a_key_is_forgotten_with_its_commit(engine: Callable[[], Store]) -> None
         assert await store.keyed_request("alice", "restart-1") is None
         assert await store.keyed_request("alice", "restart-2") is not None
 
-    living(engine, pruned)
+    live(engine, pruned)
 
 
 def test_a_token_is_kept_until_it_is_removed(engine: Callable[[], Store]) -> None:
@@ -137,7 +121,7 @@ def test_a_token_is_kept_until_it_is_removed(engine: Callable[[], Store]) -> Non
             (RecordKind.TOKEN_REVOKED, "bob", "a1b2", "alice (operator)"),
         ]
 
-    living(engine, created, revoked, removed, looked)
+    live(engine, created, revoked, removed, looked)
 
 
 def test_when_a_token_was_last_used_is_saved_now_and_then(engine: Callable[[], Store]) -> None:
@@ -148,7 +132,7 @@ def test_when_a_token_was_last_used_is_saved_now_and_then(engine: Callable[[], S
     async def looked(store: Store) -> None:
         assert (await store.sightings()).used == {"a1b2": AT + 1, "c3d4": AT}
 
-    living(engine, used, looked)
+    live(engine, used, looked)
 
 
 @pytest.mark.parametrize(

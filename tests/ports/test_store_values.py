@@ -39,7 +39,7 @@ from forewarn.store.port import (
     States,
     Work,
 )
-from helpers.engines import ENGINES, Reopen, state
+from helpers.engines import ENGINES, Reopen, live, state
 
 AT = 1_800_000_000_000_000
 BEYOND_32_BITS = 2**31 + 5
@@ -63,21 +63,6 @@ BY_NAME: list[Callable[[str], HistoryQuery]] = [
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
     """Opens the same state again each time it is called."""
     return state(request.param, tmp_path)
-
-
-def living(engine: Reopen, *lives: Callable[[Store], Awaitable[None]]) -> None:
-    """One life after the other, each with the store opened anew."""
-
-    async def live(life: Callable[[Store], Awaitable[None]]) -> None:
-        store = engine()
-        await store.open()
-        try:
-            await life(store)
-        finally:
-            await store.close()
-
-    for life in lives:
-        asyncio.run(live(life))
 
 
 def doing(group: str, *commands: c.Command, at: int = AT) -> Work:
@@ -199,7 +184,7 @@ def test_any_text_comes_back_as_it_was(engine: Reopen) -> None:
         assert {TEXT} == {record.output for record in records if record.output}
         assert any(record.note == TEXT for record in records)
 
-    living(engine, store_it, read_it)
+    live(engine, store_it, read_it)
 
 
 def test_history_of_several_groups(engine: Reopen) -> None:
@@ -225,7 +210,7 @@ def test_history_of_several_groups(engine: Reopen) -> None:
         assert {record.group for record in await store.history(both)} == {"web"}
         assert not await store.history(HistoryQuery(group="web", groups=("sql",)))
 
-    living(engine, body)
+    live(engine, body)
 
 
 def test_numbers_may_be_larger_than_32_bits(engine: Reopen) -> None:
@@ -266,7 +251,7 @@ def test_numbers_may_be_larger_than_32_bits(engine: Reopen) -> None:
         assert [commit.seq async for commit in store.commits(0)] == [last + 1]
         assert await store.keyed_request("alice", "key") is None
 
-    living(engine, count, look)
+    live(engine, count, look)
 
 
 # As bytes these are in this order; by the rules of a language they would not be.
@@ -299,7 +284,7 @@ def test_ids_are_found_by_their_beginning_in_the_order_of_their_bytes(engine: Re
         by_cause = [event.id for event in await store.events_by_cause("for A")]
         assert by_cause == [id for id in shuffled if id.startswith("A")]
 
-    living(engine, body)
+    live(engine, body)
 
 
 def test_machines_and_events_keep_their_order_when_they_change(engine: Reopen) -> None:
@@ -328,7 +313,7 @@ def test_machines_and_events_keep_their_order_when_they_change(engine: Reopen) -
         assert await answers(store) == kept
         assert [event.id for event in store.groups["web"].events] == ["E2", "E0", "E1"]
 
-    living(engine, change, look)
+    live(engine, change, look)
 
 
 def test_history_keeps_its_order_when_records_come_late_or_twice(engine: Reopen) -> None:
@@ -353,7 +338,7 @@ def test_history_keeps_its_order_when_records_come_late_or_twice(engine: Reopen)
         assert texts[3:] == ["raised E0", *shown, *raised[1:], "withdrawn E0"]
         assert await store.history(HistoryQuery(newest_first=True)) == list(reversed(by_time))
 
-    living(engine, body)
+    live(engine, body)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -373,8 +358,8 @@ def test_the_same_life_leads_to_the_same_answers(engine: Reopen, seed: int) -> N
         found.append(await answers(store))
 
     memory = state("memory", Path())
-    living(memory, life(expected))
-    living(engine, life(found), look)
+    live(memory, life(expected))
+    live(engine, life(found), look)
     for one, other in zip(found, [*expected, expected[-1]], strict=True):
         assert {name: one[name] for name in one if one[name] != other[name]} == {
             name: other[name] for name in other if one[name] != other[name]

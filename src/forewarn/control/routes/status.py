@@ -7,6 +7,7 @@ that of OpenMetrics if the Accept header asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from litestar import Request, Response, get
@@ -37,6 +38,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is se
 
 _FAMILIES = {MetricKind.COUNTER: CounterMetricFamily, MetricKind.GAUGE: GaugeMetricFamily}
 _PROCESS = ProcessCollector(registry=None)
+
+_health_check = partial(Operation, tag="service", public=True, also=(503,))
 
 
 @get(
@@ -138,13 +141,7 @@ def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get(
     "/healthz",
     sync_to_thread=False,
-    **Operation(
-        id="getHealth",
-        tag="service",
-        summary="Check that the service is alive",
-        public=True,
-        also=(503,),
-    ).options,
+    **_health_check(id="getHealth", summary="Check that the service is alive").options,
 )
 def get_health() -> Response[s.HealthReport]:
     """Answers 503 if the service does not work and should be restarted."""
@@ -154,12 +151,9 @@ def get_health() -> Response[s.HealthReport]:
 @get(
     "/readyz",
     sync_to_thread=False,
-    **Operation(
+    **_health_check(
         id="getReadiness",
-        tag="service",
         summary="Check that the service is ready",
-        public=True,
-        also=(503,),
         commands=("control list", "rollout explain", "status"),
     ).options,
 )
@@ -172,13 +166,7 @@ def get_readiness() -> Response[s.HealthReport]:
 @get(
     "/leaderz",
     sync_to_thread=False,
-    **Operation(
-        id="getLeadership",
-        tag="service",
-        summary="Check that this control node decides",
-        public=True,
-        also=(503,),
-    ).options,
+    **_health_check(id="getLeadership", summary="Check that this control node decides").options,
 )
 def get_leadership() -> Response[s.HealthReport]:
     """Answers 200 on the control node that decides, and 503 on those that follow it, for load
