@@ -67,6 +67,30 @@ def halted(event: Event, group: Group, now: Now) -> bool:
     )
 
 
+def out_of_reach(event: Event, group: Group, now: Now) -> bool:
+    """Is a living machine of its on a host that cannot be told; or could not until a moment ago,
+    if nobody has approved it?"""
+    for machine in group.machines:
+        named = machine.name in event.resources and not machine.gone
+        if not named or (machine.name in event.left and machine.host != event.host):
+            continue
+        for host in {machine.host, machine.disputed} & set(now.apart):
+            joined = now.apart[host]
+            if joined is None:
+                return True
+            fresh = now.at < joined + paced(now.rules.start_grace, now)
+            if fresh and event.approved is None:
+                return True
+    return False
+
+
+def unheard(group: Group, now: Now) -> bool:
+    """Is every living machine on a host that cannot be told, and so can tell nothing either?"""
+    alive = [machine for machine in group.machines if not machine.gone]
+    hosts = {host for machine in alive for host in (machine.host, machine.disputed or machine.host)}
+    return bool(alive) and all(host in now.apart and now.apart[host] is None for host in hosts)
+
+
 def obeys_windows(event: Event) -> bool:
     return waits_for_domain(event) and not event.ignore_windows
 
@@ -108,6 +132,8 @@ def held_by(event: Event, events: tuple[Event, ...], now: Now, group: Group) -> 
         kinds.add(HoldKind.RESTORED)
     if halted(event, group, now):
         kinds.add(HoldKind.HALT)
+    if out_of_reach(event, group, now):
+        kinds.add(HoldKind.REACH)
     if waits_for_machine(event) and any(set(o.resources) & set(event.resources) for o in busy):
         kinds.add(HoldKind.MACHINE)
     if waits_for_domain(event) and any(o.domain != event.domain for o in busy):

@@ -27,6 +27,7 @@ from helpers.group_promises import (
     paced,
     same_request,
     too_many,
+    unheard,
     unsuitable,
     waits_for_domain,
 )
@@ -188,6 +189,7 @@ class Referee:
         """A group listens from its first GET until it has been silent for long enough."""
         silence = now.rules.silence
         silent = silence is not None and served - self.last_get >= paced(silence, now)
+        silent = silent and not unheard(before, now)
         if any(isinstance(item, Disabled) for item in decision.items):
             assert isinstance(command, commands.Disable) or silent or not after.machines
         if isinstance(command, commands.Tick) and before.enabled:

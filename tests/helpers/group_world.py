@@ -33,6 +33,7 @@ from forewarn.core.fleet import Placement
 from forewarn.core.halts import Halt
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
+from helpers.group_promises import unheard
 from helpers.group_referee import Referee
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
@@ -87,6 +88,20 @@ class World:
     def release(self, *ids: str) -> None:
         left = tuple(halt for halt in self.now.halts if halt.id not in ids)
         self.now = msgspec.structs.replace(self.now, halts=left)
+
+    def cut_off(self, host: str) -> None:
+        """The node of a host is apart from now on."""
+        self.now = msgspec.structs.replace(
+            self.now,
+            apart={**self.now.apart, host: None},
+            apart_since={**self.now.apart_since, host: self.now.at},
+        )
+
+    def joined(self, host: str) -> None:
+        """The node of a host that was apart is back; what it was asked meanwhile is known now."""
+        if unheard(self.group, self.now):
+            self.referee.last_get = self.served
+        self.now = msgspec.structs.replace(self.now, apart={**self.now.apart, host: self.now.at})
 
     # Everyday commands.
 

@@ -2,7 +2,8 @@
 
 `Now` is all that a decision knows of the world outside its group: the instant, whether the
 endpoint has been serving without a break, the rules in force, when maintenance is allowed, what
-operators have halted, and which machines nobody has warned of the maintenance of their host.
+operators have halted, which machines nobody has warned of the maintenance of their host, and which
+hosts cannot be told.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     configurations: tuple[MaintenanceConfiguration, ...] = ()  # of the fleet
     unwarned: Mapping[str, tuple[str, ...]] = {}  # by host with planned maintenance: the machines
     # that are on it, or may be, and to which the maintenance is not announced
+    apart: Mapping[str, Time | None] = {}  # by host that cannot be told, because its node is cut
+    # off: None, or when its node joined again, if the grace after that is not over
+    apart_since: Mapping[str, Time] = {}  # by such a host: when its node was cut off
 
     @property
     def served(self) -> Duration:
@@ -80,6 +84,12 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
         if self.steady_since is None:
             return None
         return self.steady_since + self.rules.paced(self.rules.start_grace)
+
+    def apart_until(self, host: str) -> Time | None:
+        """Return when the grace ends after the node of a host has joined again; None if it has not,
+        or was not cut off."""
+        joined = self.apart.get(host)
+        return None if joined is None else joined + self.rules.paced(self.rules.start_grace)
 
     @property
     def clock_problem(self) -> str:

@@ -38,6 +38,7 @@ from forewarn.core.deciding.joint import (
     settle_joints,
     with_common_start,
 )
+from forewarn.core.deciding.reach import ApartMachines, reach_holds, unheard
 from forewarn.core.deciding.removals import delete, evict
 from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
@@ -148,7 +149,7 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
         return decision
     after = apply(group, decision.items)
     starts = settle(after, now)
-    if now.halts and (notes := _halt_notes(after, decision.event, now)):
+    if (now.halts or now.apart) and (notes := _waiting_notes(after, decision.event, now)):
         decision = msgspec.structs.replace(decision, notes=(*decision.notes, *notes))
     if not starts:
         return decision, after
@@ -156,12 +157,14 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     return decision, apply(group, decision.items)  # all at once, as it becomes visible
 
 
-def _halt_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
-    """Return notes for the caller of a command about an event that an operator has halted."""
+def _waiting_notes(group: Group, id: str, now: Now) -> tuple[str, ...]:
+    """Return notes for the caller of a command about an event that an operator has halted, or that
+    has a machine on a host that cannot be told."""
     event = group.event(id) if id else None
     if event is None or event.status is not Status.SCHEDULED:
         return ()
     holds = halt_holds(event, HaltedMachines(group, now))
+    holds += reach_holds(event, ApartMachines(group, now), now, agreed=True)
     return tuple(f"the event cannot start yet: {hold.message}" for hold in holds)
 
 
@@ -217,7 +220,12 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
     items: list[Change] = []
     if group.enabling_until is not None and now.at >= group.enabling_until:
         items += _enabled(group, now)
-    elif group.enabled and now.rules.silence is not None and now.untrusted is None:
+    elif (
+        group.enabled
+        and now.rules.silence is not None
+        and now.untrusted is None
+        and not unheard(group, now)
+    ):
         silence = now.rules.paced(now.rules.silence)
         seen = max(group.seen, command.seen)
         if now.served >= seen + silence:

@@ -15,6 +15,7 @@ from forewarn.core.deciding.holds import (
     opens_at,
     waiting_deletes,
 )
+from forewarn.core.deciding.reach import ApartMachines, unheard
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.time import Now, Time
@@ -31,26 +32,37 @@ def due(group: Group, now: Now) -> Time | None:
         instants.append(group.enabling_until)
     if now.untrusted is not None:
         return min(instants, default=None)  # a first poll is answered nevertheless
-    if group.enabled and now.rules.silence is not None:
+    if group.enabled and now.rules.silence is not None and not unheard(group, now):
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
     occupancy = Occupancy(group.events)
     deletes = waiting_deletes(group.events, now)
-    halted = HaltedMachines(group, now)
+    halted, apart = HaltedMachines(group, now), ApartMachines(group, now)
     for event in group.events:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
-        elif event.joint is None and not occupancy.blocks(event) and not halted.stop(event):
-            instants += _start_times(group, event, now, deletes)
+        elif (
+            event.joint is None
+            and not occupancy.blocks(event)
+            and not halted.stop(event)
+            and not apart.cut_off(event)
+        ):
+            grace_ends = apart.grace_ends(event) if event.approved is None else None
+            instants += _start_times(group, event, now, deletes, grace_ends)
     return min(instants, default=None)
 
 
-def _start_times(group: Group, event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
-    """Return when the event starts if only time holds it; never, if its window has closed."""
+def _start_times(
+    group: Group, event: Event, now: Now, deletes: Sequence[Event], grace_ends: Time | None
+) -> list[Time]:
+    """Return when the event starts if only time holds it; never, if its window has closed.
+    `grace_ends` is until when it does not because a host of its was apart."""
     waits = awaits_approval(event, now) or earlier_deletes(event, now, deletes)
     at = notice_over_at(event, now) if waits else event.raised_at
     if now.grace_ends is not None and in_restore_grace(event, now):
         at = max(at, now.grace_ends)
+    if grace_ends is not None:
+        at = max(at, grace_ends)
     configurations = configurations_of(group, event, now)
     if event.span is None and not configurations:
         return [at]

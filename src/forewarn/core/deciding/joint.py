@@ -2,10 +2,10 @@
 maintenance of one host.
 
 All start in one commit, or none does: when every enabled group has approved or NotBefore has
-passed, no machine or update domain that they need is busy, and every machine on the host has been
-warned. Nothing is reserved while waiting,
-so two joints that share two groups cannot block each other. The driver carries out one of the
-events, the lead; the others end with it.
+passed, no machine or update domain that they need is busy, every machine on the host has been
+warned, and the host can be told. Nothing is reserved while waiting, so two joints that share two
+groups cannot block each other. The driver carries out one of the events, the lead; the others end
+with it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from forewarn.core.deciding.holds import (
     window_holds,
     with_clock,
 )
+from forewarn.core.deciding.reach import ApartMachines, reach_holds
 from forewarn.core.deciding.start import settle, started
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
@@ -60,14 +61,15 @@ def joints(group: Group) -> dict[str, Joint]:
 
 
 class JointState:
-    """Events, occupancy and halts of groups at one instant, computed once per group for several
-    joints."""
+    """Events, occupancy, halts and machines on apart hosts of groups at one instant, computed once
+    per group for several joints."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
         self._events: dict[str, dict[str, Event]] = {}  # by group and joint
         self._occupancies: dict[str, Occupancy] = {}
         self._halted: dict[str, HaltedMachines] = {}
+        self._apart: dict[str, ApartMachines] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
         events = {name: self._by_joint(name).get(joint.id) for name in joint.groups}
@@ -82,6 +84,7 @@ class JointState:
         self._events.pop(name, None)
         self._occupancies.pop(name, None)
         self._halted.pop(name, None)
+        self._apart.pop(name, None)
 
     def _by_joint(self, name: str) -> dict[str, Event]:
         if name not in self._events:
@@ -101,6 +104,25 @@ class JointState:
             self._halted[name] = HaltedMachines(self.groups[name], now)
         return self._halted[name]
 
+    def cut_off(self, active: Mapping[str, Event], now: Now) -> bool:
+        """Is one of the events of a joint on a host that is apart now?"""
+        return bool(now.apart) and any(
+            self.apart_machines(name, now).cut_off(event) for name, event in active.items()
+        )
+
+    def apart_grace_ends(self, active: Mapping[str, Event], now: Now) -> Time:
+        """Return until when a joint does not start by its NotBefore because its host was apart; 0
+        if it was not, or if the joint is approved."""
+        if not now.apart or approved(self.groups, active):
+            return 0
+        ends = [self.apart_machines(name, now).grace_ends(event) for name, event in active.items()]
+        return max((at for at in ends if at is not None), default=0)
+
+    def apart_machines(self, name: str, now: Now) -> ApartMachines:
+        if name not in self._apart:
+            self._apart[name] = ApartMachines(self.groups[name], now)
+        return self._apart[name]
+
     def configurations(
         self, active: Mapping[str, Event], now: Now
     ) -> tuple[MaintenanceConfiguration, ...]:
@@ -114,6 +136,8 @@ class JointState:
         return (
             now.untrusted is None
             and not self.halted(active, now)
+            and not self.cut_off(active, now)
+            and now.at >= self.apart_grace_ends(active, now)
             and not _unwarned(active, now)
             and agreed(self.groups, active, now)
             and all(span_open(e, now) and not in_restore_grace(e, now) for e in active.values())
@@ -129,8 +153,11 @@ def _unwarned(active: Mapping[str, Event], now: Now) -> tuple[str, ...]:
 
 def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
     """Has their notice passed, or have all enabled groups, and at least one group, approved?"""
-    if any(notice_over(event, now) for event in active.values()):
-        return True
+    return any(notice_over(event, now) for event in active.values()) or approved(groups, active)
+
+
+def approved(groups: Mapping[str, Group], active: Mapping[str, Event]) -> bool:
+    """Have all enabled groups, and at least one group, approved?"""
     votes = [e.approved is not None for n, e in active.items() if e.approved or groups[n].enabled]
     return bool(votes) and all(votes)
 
@@ -210,6 +237,9 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
         for hold in halt_holds(event, state.halted_machines(name, now))
     }  # each of them once, although it may cover several groups
     result = list(halts.values())
+    everybody = approved(groups, active)
+    for name, event in active.items():
+        result += reach_holds(event, state.apart_machines(name, now), now, agreed=everybody)
     if unwarned := _unwarned(active, now):
         result.append(_not_warned(unwarned, active))
     if not agreed(groups, active, now):
@@ -283,9 +313,9 @@ def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
         return None
     if any(state.occupancy(name).blocks(event) for name, event in active.items()):
         return None
-    if state.halted(active, now) or _unwarned(active, now):
+    if state.halted(active, now) or state.cut_off(active, now) or _unwarned(active, now):
         return None
-    ready = now.at
+    ready = max(now.at, state.apart_grace_ends(active, now))
     waits_for_notice = not agreed(state.groups, active, now)
     for event in active.values():
         if waits_for_notice:

@@ -346,6 +346,16 @@ class AnyGroup(RuleBasedStateMachine):
         halts = self.world.now.halts
         self.world.release(halts[pick % len(halts)].id)
 
+    @rule(host=st.sampled_from(HOSTS))
+    def cut_off(self, host: str) -> None:
+        self.world.cut_off(host)
+
+    @precondition(lambda self: self.world.now.apart)
+    @rule(pick=some)
+    def joined(self, pick: int) -> None:
+        hosts = sorted(self.world.now.apart)
+        self.world.joined(hosts[pick % len(hosts)])
+
     # Time.
 
     @rule(by=st.one_of(st.integers(1, 5 * SECOND), st.integers(1, 20 * MINUTE)))

@@ -25,6 +25,7 @@ from helpers.examples import examples
 START = 1_700_000_000 * SECOND
 DOMAINS = (0, 1)
 GROUPS = ("a", "b", "c")
+HOSTS = ("h0", "h1")  # of the machines of each domain, as far as reaching them is concerned
 
 
 class Fleet:
@@ -35,7 +36,9 @@ class Fleet:
         self.groups: dict[str, Group] = {name: Group(name=name) for name in GROUPS}
         self._ids = 0
         for name in GROUPS:
-            machines = tuple(Machine(name=f"{name}_{d}", update_domain=d) for d in DOMAINS)
+            machines = tuple(
+                Machine(name=f"{name}_{d}", update_domain=d, host=HOSTS[d]) for d in DOMAINS
+            )
             self.do((name, c.Define(kind=GroupKind.SCALE_SET, machines=machines)))
 
     def new_id(self) -> str:
@@ -128,6 +131,17 @@ class Fleet:
         """The fleet is from a copy that has just become the state."""
         at = self.now.at
         self.now = msgspec.structs.replace(self.now, steady_since=at, restored=at)
+
+    def cut_off(self, host: str) -> None:
+        """The node of a host is apart from now on."""
+        apart = {**self.now.apart, host: None}
+        since = {**self.now.apart_since, host: self.now.at}
+        self.now = msgspec.structs.replace(self.now, apart=apart, apart_since=since)
+
+    def joined(self, host: str) -> None:
+        """The node of a host that was apart is back."""
+        apart = {**self.now.apart, host: self.now.at}
+        self.now = msgspec.structs.replace(self.now, apart=apart)
 
     def due(self, name: str) -> int | None:
         return JointsDue(self.groups, self.now).next(self.groups[name])
@@ -392,6 +406,15 @@ class AnyFleet(RuleBasedStateMachine):
     def a_copy_becomes_the_state(self) -> None:
         self.fleet.restored()
 
+    @rule(host=st.sampled_from(HOSTS))
+    def cut_off(self, host: str) -> None:
+        self.fleet.cut_off(host)
+
+    @precondition(lambda self: self.fleet.now.apart)
+    @rule(data=st.data())
+    def joined(self, data: Any) -> None:
+        self.fleet.joined(data.draw(st.sampled_from(sorted(self.fleet.now.apart))))
+
     @precondition(lambda self: self._begun())
     @rule(data=st.data())
     def answer(self, data: Any) -> None:
@@ -454,6 +477,8 @@ class AnyFleet(RuleBasedStateMachine):
         """Left alone, with every driver doing its work, everything comes to an end."""
         if not hasattr(self, "fleet"):
             return
+        for host in self.fleet.now.apart:
+            self.fleet.joined(host)
         for _ in range(200):
             self.fleet.pass_time(30 * MINUTE)
             for group in list(self.fleet.groups.values()):

@@ -1,0 +1,130 @@
+"""Hosts that cannot be told: what their machines are shown is not known, so nothing starts there.
+
+While the node of a host is cut off, its machines may be shown an event as Scheduled that has long
+been approved or is overdue. So no event starts that names a living machine there; and when the node
+is back, nothing starts by its NotBefore until guests there have had time to poll again.
+"""
+
+from __future__ import annotations
+
+from forewarn.core.deciding.holds import Hold, HoldKind
+from forewarn.core.events import Event
+from forewarn.core.fleet import Machine
+from forewarn.core.group import Group
+from forewarn.core.time import Now, Time
+from forewarn.support.text import listing, utc
+
+MAX_NAMED_HOSTS = 10  # hosts for each of which a waiting event has a hold of its own
+
+
+class ApartMachines:
+    """The machines of a group on hosts that are apart, or have been a moment ago. Which these are
+    is computed once for several events, and not at all if there is no such host."""
+
+    def __init__(self, group: Group, now: Now) -> None:
+        self._group, self._now = group, now
+        self._hosts: dict[str, tuple[str, ...]] | None = None  # by machine
+
+    def by_host(self, event: Event) -> dict[str, list[str]]:
+        """Return the hosts that are apart, or have been a moment ago, on which the event has
+        machines, and these machines. Those that have left its own host are not disturbed by it."""
+        found: dict[str, list[str]] = {}
+        hosts = self._of_machines() if self._now.apart else {}
+        if not hosts:
+            return found
+        away = self._group.away(event)
+        for name in event.resources:
+            for host in hosts.get(name, ()) if name not in away else ():
+                found.setdefault(host, []).append(name)
+        return found
+
+    def cut_off(self, event: Event) -> bool:
+        """Does the event have a machine on a host that is apart now?"""
+        apart = self._now.apart
+        return bool(apart) and any(apart[host] is None for host in self.by_host(event))
+
+    def grace_ends(self, event: Event) -> Time | None:
+        """Return until when the event does not start by its NotBefore because the node of a host
+        has been back only for a moment; None if there is no such host."""
+        if not self._now.apart:
+            return None
+        ends = [self._now.apart_until(host) for host in self.by_host(event)]
+        return max((at for at in ends if at is not None), default=None)
+
+    def stop(self, event: Event) -> bool:
+        """Is the event kept from starting?"""
+        if not self._now.apart:
+            return False
+        if self.cut_off(event):
+            return True
+        ends = self.grace_ends(event) if event.approved is None else None
+        return ends is not None and self._now.at < ends
+
+    def _of_machines(self) -> dict[str, tuple[str, ...]]:
+        if self._hosts is None:
+            apart = self._now.apart
+            self._hosts = {
+                machine.name: hosts
+                for machine in self._group.machines
+                if machine.alive and (hosts := tuple(h for h in _places(machine) if h in apart))
+            }
+        return self._hosts
+
+
+def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -> list[Hold]:
+    """Return the holds of hosts that cannot be told: approved or not, the event waits; and of hosts
+    that have just joined again, unless everybody who has to has approved it (`agreed`)."""
+    holds = []
+    for host, machines in list(apart.by_host(event).items())[:MAX_NAMED_HOSTS]:
+        joined, ends = now.apart[host], now.apart_until(host)
+        if joined is None:
+            holds.append(_cut_off(event, host, machines, now))
+        elif ends is not None and now.at < ends and not agreed:
+            holds.append(
+                Hold(
+                    kind=HoldKind.REACH,
+                    message=f"host {host} could not be told until {utc(joined)}, when its node"
+                    f" joined again; nothing starts by its NotBefore for {listing(machines)} until"
+                    " guests there have had time to poll again",
+                    since=max(event.raised_at, joined),
+                    until=ends,
+                    unblocked_by="a machine of each of its groups, or an operator, by approving it"
+                    if event.joint is not None
+                    else f"any machine of group '{event.group}', or an operator, by approving it",
+                )
+            )
+    return holds
+
+
+def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:
+    since = now.apart_since.get(host, event.raised_at)
+    effect = (
+        f"so nothing is done to {listing(machines)}"
+        if event.unannounced
+        else f"so {listing(machines)} may still be shown this as Scheduled"
+    )
+    return Hold(
+        kind=HoldKind.REACH,
+        message=f"host {host} cannot be told: its node has been cut off since {utc(since)}, "
+        + effect,
+        since=max(event.raised_at, since),
+        unblocked_by=f"the node, by joining again, or an operator, with 'forewarn host fail {host}'"
+        f" if the host has failed, or 'forewarn host without-node {host}' if no node serves it",
+    )
+
+
+def unheard(group: Group, now: Now) -> bool:
+    """Are all living machines of the group on hosts that are apart, so that polls of theirs would
+    not be known of?"""
+    if not now.apart:
+        return False
+    living = [machine for machine in group.machines if machine.alive]
+    return bool(living) and all(
+        now.apart.get(host, 0) is None for machine in living for host in _places(machine)
+    )
+
+
+def _places(machine: Machine) -> tuple[str, ...]:
+    """Return the host that a machine is on, and the one that a fleet file has it on if that is
+    another one."""
+    return (machine.host, machine.disputed) if machine.disputed else (machine.host,)

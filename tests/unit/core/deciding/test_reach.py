@@ -1,0 +1,226 @@
+"""Hosts that cannot be told: nothing starts for their machines, approved or not, until their node
+is back and guests there have had time to poll."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from forewarn.core import EventType, Machine, Now, Status, apply, commands, due, why
+from forewarn.core.deciding import joint
+from forewarn.core.deciding.decide import decide_all
+from forewarn.core.deciding.holds import HoldKind
+from forewarn.core.events import Joint
+from forewarn.core.group import Group
+from forewarn.core.refusal import Refused
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations
+from forewarn.support.text import utc
+from helpers.group_world import START, World, world
+
+GRACE = 60 * SECOND
+
+
+def test_nothing_starts_for_a_machine_on_a_host_that_is_apart_approved_or_not() -> None:
+    made = world()
+    reboot = made.raised(EventType.REBOOT, "m0")
+    made.later(MINUTE)
+    made.cut_off("h0")
+    cut_off_at = made.now.at
+    made.approve(reboot)
+    made.run(2 * HOUR)
+    assert made.shown() == [(reboot, "Scheduled")]
+    assert due(made.group, made.now) == made.group.seen + DAY
+    [hold] = why(made.group, reboot, made.now)
+    assert (hold.kind, hold.since, hold.until) == (HoldKind.REACH, cut_off_at, None)
+    assert hold.message == (
+        f"host h0 cannot be told: its node has been cut off since {utc(cut_off_at)}, so m0 may"
+        " still be shown this as Scheduled"
+    )
+    assert "the node" in hold.unblocked_by
+    assert "'forewarn host fail h0'" in hold.unblocked_by
+    assert "'forewarn host without-node h0'" in hold.unblocked_by
+
+
+def test_an_approved_event_starts_as_soon_as_the_node_is_back() -> None:
+    made = world()
+    reboot = made.raised(EventType.REBOOT, "m0")
+    made.cut_off("h0")
+    made.approve(reboot)
+    made.later(HOUR)
+    made.joined("h0")
+    made.run(0)
+    assert made.status(reboot) is Status.STARTED
+
+
+def test_what_goes_by_its_not_before_waits_for_guests_to_poll_again() -> None:
+    made = world()
+    reboot = made.raised(EventType.REBOOT, "m0")
+    made.cut_off("h0")
+    made.run(HOUR)
+    made.joined("h0")
+    [hold] = why(made.group, reboot, made.now)
+    assert (hold.kind, hold.since) == (HoldKind.REACH, made.now.at)
+    assert hold.until == made.now.at + GRACE == due(made.group, made.now)
+    made.run(GRACE - 1)
+    assert made.status(reboot) is Status.SCHEDULED
+    made.run(1)
+    assert made.status(reboot) is Status.STARTED
+
+
+def test_the_grace_after_joining_goes_at_the_speed_of_the_service() -> None:
+    made = world(Durations(speed=60.0))
+    reboot = made.raised(EventType.REBOOT, "m0")
+    made.cut_off("h0")
+    made.run(HOUR)
+    made.joined("h0")
+    assert due(made.group, made.now) == made.now.at + SECOND
+    made.run(SECOND)
+    assert made.status(reboot) is Status.STARTED
+
+
+def test_other_hosts_and_other_machines_of_the_group_go_on() -> None:
+    made = world()
+    made.cut_off("h1")
+    made.cut_off("elsewhere")
+    reboot = made.raised(EventType.REBOOT, "m0")
+    made.approve(reboot)
+    assert made.status(reboot) is Status.STARTED
+
+
+@pytest.mark.parametrize("type", list(EventType))
+def test_every_type_of_event_is_held_beyond_its_not_before(type: EventType) -> None:
+    made = world()
+    made.cut_off("h0")
+    event = made.raised(type, "m0")
+    made.run(2 * HOUR)
+    assert made.holds(event) == {HoldKind.REACH}
+
+
+def test_what_is_never_shown_is_held_too_and_says_so() -> None:
+    made = world(enabled=False)
+    made.cut_off("h0")
+    unannounced = made.maintained(EventType.REBOOT, "m0")
+    [hold] = why(made.group, unannounced, made.now)
+    assert hold.message.endswith("so nothing is done to m0")
+    made.joined("h0")
+    made.tick()
+    assert made.status(unannounced) is Status.STARTED
+
+
+def test_a_sudden_failure_is_a_fact() -> None:
+    made = world()
+    made.cut_off("h0")
+    assert made.status(made.struck("m0")) is Status.STARTED
+
+
+def test_a_machine_that_has_moved_away_or_is_gone_holds_nothing() -> None:
+    made = world()
+    both = made.raised(EventType.REBOOT, "m0", "m1")
+    made.cut_off("h0")
+    made.approve(both)
+    for name in ("m0", "m1"):
+        moved = made.raised(EventType.FREEZE, name)
+        assert made.holds(moved) >= {HoldKind.REACH}
+    gone = made.group.machines
+    made.define(
+        *(msgspec.structs.replace(m, host="h9") if m.update_domain == 0 else m for m in gone)
+    )
+    made.tick()
+    assert made.status(both) is not Status.SCHEDULED
+
+
+def test_a_machine_that_may_be_there_counts() -> None:
+    made = World()
+    made.define(Machine(name="m0", host="h9", disputed="h0"))
+    made.group = msgspec.structs.replace(
+        made.group, machines=(Machine(name="m0", host="h9", disputed="h0"),)
+    )
+    made.cut_off("h0")
+    event = made.raised(EventType.REBOOT, "m0")
+    assert HoldKind.REACH in made.holds(event)
+
+
+def test_whoever_asks_for_something_that_cannot_be_told_is_told() -> None:
+    made = world()
+    made.cut_off("h0")
+    asked = commands.UserMaintenance(id="E", type=EventType.REBOOT, machine="m0", by="ann")
+    assert "the event cannot start yet: host h0 cannot be told" in str(made.do(asked).notes)
+
+
+def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_told() -> None:
+    together = Joint("J", ("one", "two"))
+    groups = {
+        name: Group(name=name, machines=(Machine(name=f"{name}-0", host="h"),))
+        for name in together.groups
+    }
+    now = Now(at=START, apart={"h": None}, apart_since={"h": START - MINUTE})
+    raises = [
+        (
+            name,
+            commands.Raise(
+                id=f"E-{name}",
+                type=EventType.REBOOT,
+                machines=(f"{name}-0",),
+                by="ops",
+                host="h",
+                joint=together,
+            ),
+        )
+        for name in groups
+    ]
+    groups = changed(groups, raises, now)
+    later = msgspec.structs.replace(now, at=START + HOUR)
+    assert joint.JointsDue(groups, later).next(groups["one"]) is None
+    kinds = [hold.kind for hold in joint.holds(groups, together, later)]
+    assert kinds == [HoldKind.REACH] * 2  # of each group, with its machines
+    ticks: list[tuple[str, commands.Command]] = [("one", commands.Tick())]
+    assert changed(groups, ticks, later) == groups
+    back = msgspec.structs.replace(later, apart={"h": later.at})
+    assert joint.JointsDue(groups, back).next(groups["one"]) == later.at + GRACE
+    assert {hold.until for hold in joint.holds(groups, together, back)} == {later.at + GRACE}
+    assert changed(groups, ticks, back) == groups
+    approvals: list[tuple[str, commands.Command]] = [
+        (name, commands.OperatorApprove(id=f"E-{name}", by="ops")) for name in groups
+    ]
+    approved = changed(groups, approvals, back)
+    assert statuses(approved) == [Status.STARTED] * 2
+    over = msgspec.structs.replace(back, at=later.at + GRACE)
+    assert joint.holds(groups, together, over) == ()
+    assert statuses(changed(groups, ticks, over)) == [Status.STARTED] * 2
+
+
+def changed(
+    groups: dict[str, Group], asked: list[tuple[str, commands.Command]], now: Now
+) -> dict[str, Group]:
+    decided = decide_all(groups, asked, now)
+    assert not isinstance(decided, Refused)
+    return {name: apply(group, decided.items.get(name, ())) for name, group in groups.items()}
+
+
+def statuses(groups: dict[str, Group]) -> list[Status]:
+    return [group.events[0].status for group in groups.values()]
+
+
+# Silence.
+
+
+def test_silence_does_not_count_while_no_machine_of_the_group_can_be_heard() -> None:
+    made = world()
+    made.cut_off("h0")
+    made.cut_off("h1")
+    assert due(made.group, made.now) is None
+    made.run(3 * DAY)
+    made.tick()
+    assert made.view.enabled
+    made.joined("h1")
+    made.run(DAY - 1)
+    assert made.view.enabled
+    made.run(1)
+    assert not made.view.enabled
+
+
+def test_silence_counts_while_one_machine_of_the_group_could_be_heard() -> None:
+    made = world()
+    made.cut_off("h0")
+    made.run(DAY)
+    assert not made.view.enabled
