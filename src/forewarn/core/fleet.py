@@ -49,10 +49,21 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""  # the reason for the current health
     cordoned: bool | None = None  # no machine is moved to it; None in a fleet file: not specified
     cordon_note: str = ""  # the reason
+    node: bool = (
+        False  # a node has joined for it: without one, its machines cannot be told anything
+    )
 
     @property
     def healthy(self) -> bool:
         return self.health is Health.HEALTHY
+
+
+def reached_by(host: str) -> str:
+    """Return who can end that a host cannot be told, because its node is cut off."""
+    return (
+        f"the node, by joining again, or an operator, with 'forewarn host fail {host}' if the host"
+        f" has failed, or 'forewarn host without-node {host}' if no node serves it"
+    )
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

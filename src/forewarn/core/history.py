@@ -79,6 +79,8 @@ class RecordKind(enum.Enum):
     HOST_REPAIRED = "host-repaired"
     HOST_CORDONED = "host-cordoned"
     HOST_UNCORDONED = "host-uncordoned"
+    HOST_NODE_JOINED = "host-node-joined"
+    HOST_WITHOUT_NODE = "host-without-node"
     HOST_REMOVED = "host-removed"
     ROLLOUT_STARTED = "rollout-started"
     ROLLOUT_PAUSED = "rollout-paused"
@@ -265,6 +267,8 @@ class HistoryWriter:
                 what = self._host_change(host)
                 self._note(what, "")
                 note = host.cordon_note if what is RecordKind.HOST_CORDONED else host.note
+                if what in (RecordKind.HOST_NODE_JOINED, RecordKind.HOST_WITHOUT_NODE):
+                    note = ""
                 yield Record(at=at, what=what, by=by, host=host.name, note=note)
             case HostRemoved(name=name, by=by):
                 self._changed_hosts[name] = None
@@ -323,6 +327,8 @@ class HistoryWriter:
             return HEALTH[host.health]
         if bool(before.cordoned) is not bool(host.cordoned):
             return RecordKind.HOST_CORDONED if host.cordoned else RecordKind.HOST_UNCORDONED
+        if before.node is not host.node:
+            return RecordKind.HOST_NODE_JOINED if host.node else RecordKind.HOST_WITHOUT_NODE
         return RecordKind.HOST_CHANGED
 
     def _group_change(self, group: str, item: GroupDefined) -> str:

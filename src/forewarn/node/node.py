@@ -241,6 +241,7 @@ class Node:
         self.clock.on_interruption(_log_interruption)
         self.host_index = HostIndex(store)
         self.host_index.load()
+        self.apart_hosts = self.host_index.apart
         self.writer = Writer(store, self.clock, config.rules, self.ledger, self.host_index)
         self.tokens = Tokens(store, self.writer, self.poll_index)
         self.observer = Observer() if config.observe else None
@@ -346,6 +347,7 @@ class Node:
             self.trace.begin(store, self.clock, self.writer.now)
         if config.workers:
             await self._start_hub(self._upstream, tasks)  # workers learn of every commit first
+        self.apart_hosts.begin(self.writer.now().at)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
         await apply_fleet(config, self.fleet_apply, self.machine_index)

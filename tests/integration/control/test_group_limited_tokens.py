@@ -298,6 +298,7 @@ def test_what_is_the_platforms_is_neither_raised_nor_cancelled(scene: Scene, rol
         ("/v1/groups/web/evict", None),
         *((f"/v1/hosts/granite/{verb}", {}) for verb in ("maintain", "degrade", "fail", "repair")),
         *((f"/v1/hosts/granite/{verb}", {}) for verb in ("cordon", "uncordon", "drain", "return")),
+        ("/v1/hosts/granite/without-node", {}),
         ("/v1/rollouts", {"type": "Reboot", "groups": ["web"]}),
         *((f"/v1/rollouts/{rollout}/{verb}", {}) for verb in ("pause", "resume", "abort")),
     ]

@@ -46,6 +46,7 @@ from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 from forewarn.testing import SAMPLE, Service
 from helpers.polls import until
+from helpers.reach import cut_off
 from helpers.times import START
 
 FLEET = """
@@ -171,6 +172,8 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
         node.hosts.uncordon,
     ):
         service._session.run(verb("rack-3", "test"))
+    cut_off(service, "rack-3")
+    service._session.run(node.hosts.without_node("rack-3", "test"))
     put(service, HostPut(Host(name="rack-9"), "test"))
     put(service, HostPut(Host(name="rack-9", labels={"row": "1"}), "test"))
     put(service, HostRemoved("rack-9", "test"))
@@ -194,7 +197,7 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     }  # see test_wrong_clock.py
     assert found == set(RecordKind) - only_on_a_real_clock
     by_hand = [r for r in records(service) if r.what.value.startswith(("host-", "rollout-"))]
-    assert {r.by for r in by_hand} <= {"test", "start"}
+    assert {r.by for r in by_hand} <= {"test", "start", "node"}
 
 
 def rollout(**more: Any) -> Rollout:

@@ -9,6 +9,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
+from helpers.reach import cut_off
 from helpers.token_api import FLEET, Api, api_with_token
 
 GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}
@@ -25,7 +26,10 @@ KEPT_NOWHERE |= {"POST /v1/verdict/forget"}  # which changes nothing that anybod
 def alice() -> Iterator[Api]:
     with Service(FLEET, sockets=True) as service:
         service.document("web_0")
-        yield api_with_token(service, "alice", Role.ADMIN)
+        api = api_with_token(service, "alice", Role.ADMIN)
+        done(api, "PUT", "/v1/hosts/remote", {"name": "remote"})
+        cut_off(service, "remote")
+        yield api
 
 
 def done(api: Api, method: str, target: str, body: object = None) -> Any:
@@ -151,6 +155,7 @@ CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
     "POST /v1/hosts/{name}/uncordon": (cordoned, None),
     "POST /v1/hosts/{name}/drain": (named("dune"), {}),
     "POST /v1/hosts/{name}/return": (cordoned, None),
+    "POST /v1/hosts/{name}/without-node": (named("remote"), None),
     "PUT /v1/hosts/{name}": (named("empty"), {"name": "empty"}),
     "DELETE /v1/hosts/{name}": (host, None),
     "PUT /v1/fleet": (nothing, {"hosts": [], "groups": [GROUP]}),

@@ -22,6 +22,7 @@ from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
 from helpers.control_api import OPERATIONS, ApiResponse, ask
+from helpers.reach import cut_off
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet
@@ -75,6 +76,10 @@ def _cordoned(service: Service) -> None:
     ask(service, "POST", "/v1/hosts/host-a/cordon", {})
 
 
+def _cut_off(service: Service) -> None:
+    cut_off(service, "host-a")
+
+
 def _enabled(service: Service) -> None:
     service.document("web_0")
     service.clock.advance("1h")
@@ -105,6 +110,7 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/hosts/{name}/uncordon": (_cordoned, "/v1/hosts/host-a/uncordon", None),
     "POST /v1/hosts/{name}/drain": (nothing, "/v1/hosts/host-a/drain", {}),
     "POST /v1/hosts/{name}/return": (_cordoned, "/v1/hosts/host-a/return", None),
+    "POST /v1/hosts/{name}/without-node": (_cut_off, "/v1/hosts/host-a/without-node", None),
     "POST /v1/events/{id}/approve": (_event, "/v1/events/{}/approve", None),
     "POST /v1/events/{id}/ready": (_listed, "/v1/events/{}/ready", {"machine": "web_0"}),
     "POST /v1/events/{id}/postpone": (_postponable, "/v1/events/{}/postpone", {"by": 600}),

@@ -1,5 +1,5 @@
 """`forewarn host`: list, show, explain, maintain, degrade, fail, repair, cordon, uncordon, drain,
-return."""
+return, without-node."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def list_(
                 host.name,
                 host.health + (", cordoned" if host.cordoned else ""),
                 time_text(host.since),
+                _node_text(host.node),
                 str(len(host.machines)),
                 str(len(host.events)),
                 ",".join(f"{key}={value}" for key, value in host.labels.items()),
@@ -79,12 +80,19 @@ def list_(
             for host in hosts
         ]
         print_table(
-            ("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"),
+            ("HOST", "HEALTH", "SINCE", "NODE", "MACHINES", "EVENTS", "LABELS"),
             rows,
             minor=("LABELS", "EVENTS", "MACHINES"),
             if_empty="no host matches" if label or health else "there are no hosts",
         )
         print_clock(client)
+
+
+def _node_text(node: s.HostNode | None) -> str:
+    if node is None:
+        return "-"
+    since = f" since {time_text(node.since)}" if node.state == "apart" and node.since else ""
+    return node.state + since
 
 
 @app.command()
@@ -102,6 +110,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("health", f"{host.health}{since}"),
                 ("note", host.note or "none"),
                 ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
+                ("node", _node_text(host.node)),
                 ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
                 ("machines", ", ".join(host.machines) or "none"),
                 ("events", ", ".join(host.events) or "none"),
@@ -258,6 +267,21 @@ def return_(name: Name, json: Json = False, url: Url = None) -> None:
     with service(url) as client:
         outcomes = client.on_host("return", name)
         print_outcomes(outcomes, json, client, f"host '{name}' is back in service")
+
+
+@app.command("without-node")
+def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
+    """Declare that no node serves a host any longer, so that events do not wait for it."""
+    with service(url) as client:
+        if not yes:
+            machines = client.host(name).machines
+            named = f": {listing(machines)}" if machines else ""
+            confirm(
+                f"host {name} would no longer be expected to have a node; if one still serves it,"
+                f" {counted(len(machines), 'machine')} would be disturbed without a warning{named}",
+            )
+        outcomes = client.on_host("without-node", name)
+        print_outcomes(outcomes, json, client, f"host '{name}' is not expected to have a node")
 
 
 @app.command()

@@ -42,7 +42,7 @@ def print_steps(steps: Sequence[r.Step]) -> None:
 
 def wait_text(wait: r.Wait) -> str:
     """Return what lanes wait for: of one, with its name; of several, as a sum with examples."""
-    if wait.kind in ("turn", "wave", "deadline", "halt") or not wait.lanes:
+    if wait.kind in ("turn", "wave", "deadline", "halt", "reach") or not wait.lanes:
         return wait.message
     if wait.count == 1:
         return f"{wait.lanes[0]}: {wait.message}"
@@ -170,6 +170,11 @@ def print_plan(plan: r.RolloutPlan, every: bool) -> None:
     print_conflicts(plan.conflicts if every else plan.conflicts[:SHOWN_CONFLICTS])
     if len(plan.conflicts) > SHOWN_CONFLICTS and not every:
         say(f"and {counted(len(plan.conflicts) - SHOWN_CONFLICTS, 'more conflict')}")
+    if plan.apart:
+        say(
+            f"cannot be told now, because their nodes are cut off: {listing(plan.apart)};"
+            " steps with machines there are announced when they can be told"
+        )
     if plan.done_at is not None:
         say(f"estimated end: {local_time(plan.done_at)}")
     if plan.message:

@@ -192,7 +192,8 @@ class ControlClient:
         return self._call("GET", f"/v1/hosts/{_segment(name)}/explain", s.HostExplanation)
 
     def on_host(self, verb: str, name: str, body: object = None) -> s.Outcomes:
-        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host."""
+        """Maintain, degrade, fail, repair, cordon, uncordon, drain or return a host, or declare
+        that it is without a node."""
         return self._call("POST", f"/v1/hosts/{_segment(name)}/{verb}", s.Outcomes, body=body)
 
     def rollouts(self, **filters: Filter) -> list[r.Rollout]:

@@ -39,7 +39,7 @@ from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.halts import MAX_HALT_GROUPS, MAX_HALT_NOTE
-from forewarn.service.platform.hosts import MaintenanceMode
+from forewarn.service.platform.hosts import MaintenanceMode, NodeState
 from forewarn.service.platform.platform import MAX_CANCELLED
 from forewarn.service.rollouts import rollouts
 from forewarn.service.rollouts.gates import MAX_GATE_TIMEOUT
@@ -64,6 +64,7 @@ VALUES: Mapping[str, Any] = {
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "Health": values(Health),
+    "NodeState": values(NodeState),
     "Coverage": values(Coverage),
     "CoverageFilter": list(COVERAGES),
     "MaintenanceMode": values(MaintenanceMode),

@@ -1,4 +1,5 @@
-"""Hosts in the control API: listing them, and maintenance, failure, repair and cordon of a host."""
+"""Hosts in the control API: listing them, and maintenance, failure, repair, cordon and node of a
+host."""
 
 from __future__ import annotations
 
@@ -71,13 +72,14 @@ async def list_hosts(
     host_health = None if health is None else parse_enum(Health, "health", health)
     visible = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
     groups = [g for g in context().platform.machine_index.groups() if call.sees(g.name)]
+    node_of = context().hosts.node_of
 
     def page() -> list[s.Host]:
         hosts, more = take_page(filters.hosts(visible, labels, host_health, cursor), limit)
         if more:
             last = (hosts[-1].name,)
             add_next_link(call.headers, request.url.path, request.scope["query_string"], last)
-        return core.hosts(hosts, groups)
+        return core.hosts(hosts, groups, node_of)
 
     return await encode_in_thread(page)
 
@@ -104,7 +106,7 @@ def get_host(call: Call, name: Name) -> s.Host:
     # A tag covers everything on the host: it would reveal changes of groups outside the limit.
     if authorization.host_within_limit(call, name):
         call.headers["ETag"] = host_tag(host, hosts.machines_on(name), hosts.events_about(name))
-    return core.host(host, *authorization.visible_on_host(call, name))
+    return core.host(host, *authorization.visible_on_host(call, name), hosts.node_of(host))
 
 
 @get(
@@ -300,3 +302,23 @@ async def return_host(call: Call, name: Name) -> s.Outcomes:
     """Withdraws what is still planned to move its machines away, and uncordons it. Machines that
     have left it stay where they are."""
     return core.outcomes(unwrap(await call.hosts.put_back(name, call.by)))
+
+
+@post(
+    "/v1/hosts/{name:str}/without-node",
+    **Operation(
+        id="withoutNode",
+        tag="hosts",
+        summary="Declare that no node serves a host",
+        keyed_response=KeyedResponse.OUTCOMES,
+        conditional=True,
+        commands=("host without-node",),
+        command_example="host without-node host-a",
+    ).options,
+)
+async def without_node(call: Call, name: Name) -> s.Outcomes:
+    """Events that waited only because the node of the host is apart start as soon as nothing else
+    holds them. If a node still serves its machines, they are disturbed without having been told.
+    Refused while the node has joined. When a node joins again, the host is expected to have one
+    again."""
+    return core.outcomes(unwrap(await call.hosts.without_node(name, call.by)))

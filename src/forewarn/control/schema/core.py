@@ -336,6 +336,23 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = "Platform"
 
 
+class HostNode(msgspec.Struct, kw_only=True):
+    """The node of a host, which answers the machines on it."""
+
+    state: Annotated[
+        w.NodeStateName,
+        doc(
+            "Whether it has joined, or is apart, so that its machines cannot be told anything; a"
+            " control node that does not decide does not know."
+        ),
+    ]
+    since: Annotated[w.Moment | None, doc("Since when it is in this state, if known.")] = None
+    version: Annotated[str | None, doc("Version of the node, if known.")] = None
+    lag: Annotated[
+        float | None, doc("Seconds that it last took until the node was told a change, if known.")
+    ] = None
+
+
 class Host(msgspec.Struct, kw_only=True):
     """A host, and the machines on it."""
 
@@ -348,6 +365,9 @@ class Host(msgspec.Struct, kw_only=True):
         False
     )
     cordon_note: Annotated[str, doc("Why it is cordoned.")] = ""
+    node: Annotated[
+        HostNode | None, doc("Its node; null if no node has ever joined for the host.")
+    ] = None
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     events: Annotated[
         list[str], doc("Ids of the events planned or under way for the host itself.")

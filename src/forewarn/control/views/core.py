@@ -17,7 +17,7 @@ from forewarn.service.indexes.polls import MachinePolls
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform import platform as p
 from forewarn.service.platform.explain import EventExplanation
-from forewarn.service.platform.hosts import HostReport
+from forewarn.service.platform.hosts import HostNode, HostReport
 from forewarn.store.port import Contents, ControlNode
 from forewarn.support.instants import to_datetime
 
@@ -189,7 +189,9 @@ def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
     return s.Outcomes(events=[event(item) for item in outcomes.events], notes=list(outcomes.notes))
 
 
-def hosts(hosts: Iterable[Host], groups: Iterable[Group]) -> list[s.Host]:
+def hosts(
+    hosts: Iterable[Host], groups: Iterable[Group], node: Callable[[Host], HostNode | None]
+) -> list[s.Host]:
     """Convert hosts, with their machines and events among these groups."""
     machines: dict[str, list[Machine]] = {}
     events: dict[str, list[Event]] = {}
@@ -205,12 +207,22 @@ def hosts(hosts: Iterable[Host], groups: Iterable[Group]) -> list[s.Host]:
             item,
             sorted(machines.get(item.name, []), key=lambda machine: machine.name),
             sorted(events.get(item.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
+            node(item),
         )
         for item in hosts
     ]
 
 
-def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:
+def host_node(node: HostNode) -> s.HostNode:
+    return s.HostNode(
+        state=node.state.value,
+        since=None if node.since is None else to_datetime(node.since),
+        version=node.version or None,
+        lag=None if node.lag is None else node.lag / SECOND,
+    )
+
+
+def host(host: Host, machines: list[Machine], events: list[Event], node: HostNode | None) -> s.Host:
     return s.Host(
         name=host.name,
         labels=host.labels,
@@ -219,6 +231,7 @@ def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:
         note=host.note,
         cordoned=bool(host.cordoned),
         cordon_note=host.cordon_note,
+        node=None if node is None else host_node(node),
         machines=[machine.name for machine in machines],
         events=[event.id for event in events],
     )

@@ -91,6 +91,7 @@ def plan(
         last=None if last is None else view(last),
         done_at=_time(forecast.done_at),
         message=forecast.message,
+        apart=list(draft.apart),
         conflicts=[
             r.Conflict(
                 host=conflict.host,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.events import Event
-from forewarn.core.fleet import Machine
+from forewarn.core.fleet import Machine, reached_by
 from forewarn.core.group import Group
 from forewarn.core.time import Now, Time
 from forewarn.support.text import listing, utc
@@ -108,8 +108,7 @@ def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:
         message=f"host {host} cannot be told: its node has been cut off since {utc(since)}, "
         + effect,
         since=max(event.raised_at, since),
-        unblocked_by=f"the node, by joining again, or an operator, with 'forewarn host fail {host}'"
-        f" if the host has failed, or 'forewarn host without-node {host}' if no node serves it",
+        unblocked_by=reached_by(host),
     )
 
 

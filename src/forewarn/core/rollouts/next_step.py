@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from forewarn.core.events import MAX_NOTICE, Event, Status
+from forewarn.core.fleet import reached_by
 from forewarn.core.halts import Halt
 from forewarn.core.rollouts.model import Rollout, Step, Work, WorkBy
 from forewarn.core.rollouts.progress import (
@@ -259,13 +260,16 @@ class _Decision:
         turn = self._waiting_in(wave)
         if turn and free > len(ready) and self.rollout.running:
             self._confirm(wave)
-        # Lanes that are halted, or may start only after the deadline, take no place.
+        # Lanes that are halted, out of reach, or may start only after the deadline, take no place.
         halted: dict[tuple[Halt, ...], list[int]] = {}
+        apart: dict[tuple[str, ...], list[int]] = {}
         late: list[int] = []
         in_turn: list[int] = []
         for number in (*ready, *turn):
             if free and (halts := self._halts(progress.lanes[number])):
                 halted.setdefault(halts, []).append(number)
+            elif free and (hosts := self._apart(progress.lanes[number])):
+                apart.setdefault(hosts, []).append(number)
             elif free and self._late(progress.lanes[number]):
                 late.append(number)
             elif free:
@@ -275,6 +279,8 @@ class _Decision:
                 in_turn.append(number)
         for halts, numbers in halted.items():
             self._wait_for_release(halts, numbers)
+        for hosts, numbers in apart.items():
+            self._wait_for_reach(hosts, numbers)
         self._wait_for_windows(late)
         self._wait_for_turn(in_turn)
         self._wait_for_wave(wave, len(progress.waiting) - len(turn))
@@ -294,6 +300,13 @@ class _Decision:
         if not self.now.halts or not self.rollout.running or lane.next is None:
             return ()
         return self.progress.halts_of(lane.next.step, self.now)
+
+    def _apart(self, lane: LaneProgress) -> tuple[str, ...]:
+        """Return the hosts that cannot be told of the lane's next step, so that it is not
+        announced."""
+        if not self.now.apart or not self.rollout.running or lane.next is None:
+            return ()
+        return self.progress.apart_of(lane.next.step, self.now)
 
     def _late(self, lane: LaneProgress) -> bool:
         """Do windows and blackouts let the lane's next step start, but only after the deadline?"""
@@ -580,6 +593,25 @@ class _Decision:
                 since=max(self.rollout.created_at, *(halt.at for halt in halts)),
                 unblocked_by="an operator, by releasing halt"
                 f" {listing([halt.id for halt in halts])}",
+            )
+        )
+
+    def _wait_for_reach(self, hosts: Sequence[str], numbers: Sequence[int]) -> None:
+        """Report lanes whose next steps are announced when these hosts can be told again."""
+        several = len(hosts) > 1
+        reason = f"{'hosts' if several else 'host'} {listing(hosts)} cannot be told"
+        nodes = "their nodes have" if several else "its node has"
+        since = max(self.now.apart_since.get(host, self.now.at) for host in hosts)
+        self._waits.append(
+            Wait(
+                kind=WaitKind.REACH,
+                lane=self.rollout.lanes[numbers[0]].name,
+                count=len(numbers),
+                reason=reason,
+                message=f"{self._names(numbers)}: {reason}, because {nodes} been cut off; nothing"
+                " is announced to machines there until they can be told",
+                since=max(self.rollout.created_at, since),
+                unblocked_by=reached_by(hosts[0]),
             )
         )
 

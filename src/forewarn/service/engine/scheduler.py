@@ -63,6 +63,7 @@ class Scheduler:
         self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
         store.on_own_commit(self._on_commit)
+        host_index.apart.on_change(self._on_reach)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)
@@ -155,7 +156,7 @@ class Scheduler:
                 log.exception("unexpected error in a scheduled call", alarm=name)
             return True
         try:
-            decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
+            decision = await self._writer.submit(name, Tick(seen=self._last_seen(name)))
         except Exception as failure:
             if times := self._failed.record():
                 log.error(
@@ -166,6 +167,19 @@ class Scheduler:
                 )
             return False
         return isinstance(decision, Changes) and bool(decision.items)
+
+    def _last_seen(self, name: str) -> int:
+        """Return when a machine of the group polled last, in time served. While its hosts were
+        apart, that was not known."""
+        group, seen = self._store.groups.get(name), self._seen(name)
+        heard = self._host_index.apart.heard_since(group) if group is not None else 0
+        return max(seen, heard - self._writer.now().lost) if heard else seen
+
+    def _on_reach(self, host: str) -> None:
+        """Read the deadlines again that depend on whether a host can be told."""
+        names = self._host_index.groups_that_may_be_on(host)
+        self._read(self._store.groups[name] for name in sorted(names))
+        self._wake()
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         if commit.puts and self._concern_any_group(commit.puts):

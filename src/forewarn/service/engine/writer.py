@@ -80,7 +80,8 @@ class Writer:
     def _now(self, registry: Registry) -> Now:
         now = self._clock.now(self.rules)
         unwarned = self._host_index.unwarned
-        if not registry.halts and not registry.configurations and not unwarned:
+        apart, apart_since = self._host_index.apart.at(now)
+        if not registry.halts and not registry.configurations and not unwarned and not apart:
             return now
         return msgspec.structs.replace(
             now,
@@ -88,6 +89,8 @@ class Writer:
             halted_hosts=self._host_index.halted_hosts(registry.halts.values()),
             configurations=tuple(registry.configurations.values()),
             unwarned=unwarned,
+            apart=apart,
+            apart_since=apart_since,
         )
 
     def restored(self, at: Time) -> None:

@@ -10,6 +10,7 @@ from forewarn.core.group import replaced
 from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
 from forewarn.core.registry import HaltReleased, HostPut, HostRemoved
+from forewarn.service.indexes.apart_hosts import ApartHosts
 from forewarn.store.port import Commit, Store
 
 MAX_OFFERED = 50  # hosts that are offered to a driver for one machine, the best first
@@ -19,6 +20,7 @@ RERANK = 64  # changed hosts up to which each is ranked separately instead of al
 class HostIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.apart = ApartHosts(store)
         self._machines_by_host: dict[
             str, dict[str, str]
         ] = {}  # by host: machines, and their groups
@@ -64,6 +66,14 @@ class HostIndex:
     def groups_on(self, host: str) -> list[str]:
         """Return the groups that have machines on a host, including gone ones, sorted by name."""
         return sorted(set(self._machines_by_host.get(host, {}).values()))
+
+    def groups_that_may_be_on(self, host: str) -> set[str]:
+        """Return the groups that have machines on a host, or may have, and those whose maintenance
+        is joint with theirs."""
+        groups = set(self._machines_by_host.get(host, {}).values())
+        groups.update(self._disputed_by_host.get(host, {}).values())
+        joints = [e.joint for name in groups for e in self._store.groups[name].events if e.joint]
+        return groups.union(*(joint.groups for joint in joints))
 
     def members_on(self, hosts: Iterable[str]) -> dict[str, list[Machine]]:
         """Return the machines on any of these hosts, including gone ones, by their group."""
@@ -113,8 +123,8 @@ class HostIndex:
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
         """Return the hosts that a machine could move to, the best first: healthy hosts that are not
-        cordoned and for which nothing is planned; preferably without another update domain of its
-        group, and then with few machines."""
+        cordoned, can be told, and for which nothing is planned; preferably without another update
+        domain of its group, and then with few machines."""
         record = self._store.groups[group].machine(machine)
         domain, current = (record.update_domain, record.host) if record else (0, "")
         members = self._store.groups[group].machines
@@ -122,10 +132,11 @@ class HostIndex:
         hosts = self._store.registry.hosts
         best: list[str] = []
         less_suitable: list[str] = []
+        apart = self.apart.all
         self._rank()
         for _, name in self._ranking:
             host = hosts[name]
-            if not host.healthy or host.cordoned:
+            if not host.healthy or host.cordoned or name in apart:
                 continue
             if name == current or self._events_by_host.get(name):
                 continue

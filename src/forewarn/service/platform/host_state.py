@@ -184,6 +184,17 @@ def with_cordon(
     return put
 
 
+def with_node(name: str, by: str, *, node: bool) -> Callable[[States], Sequence[Put]]:
+    """Return a function that stores whether a host is expected to have a node, if that is new."""
+
+    def put(states: States) -> Sequence[Put]:
+        host = states.registry.hosts[name]
+        changed = msgspec.structs.replace(host, node=node)
+        return () if changed == host else (HostPut(changed, by),)
+
+    return put
+
+
 def known_check(name: str) -> Check:
     """Return a check that refuses if the host is gone."""
 

@@ -38,11 +38,13 @@ from forewarn.service.platform.host_state import (
     unchanged_check,
     with_cordon,
     with_health,
+    with_node,
 )
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
 from forewarn.support.text import counted, listing
 
+BY_NODE = "node"  # who has joined, in the history
 DEGRADED_NOTICE: Duration = 7 * DAY
 
 MAINTENANCE_SECONDS = 9  # pause of a machine during an update of its host
@@ -63,6 +65,23 @@ class MaintenanceMode(enum.Enum):
     FREEZE = "Freeze"
     REBOOT = "Reboot"
     LIVE_MIGRATION = "live-migration"
+
+
+class NodeState(enum.Enum):
+    """Whether the node of a host has a line to control."""
+
+    JOINED = "joined"
+    APART = "apart"  # it is cut off: its machines cannot be told anything
+    UNKNOWN = "unknown"  # to this control node, because it does not decide
+
+
+class HostNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the node of a host."""
+
+    state: NodeState
+    since: Time | None = None  # of the state; None: not known
+    version: str = ""  # of the node; empty: not known
+    lag: Duration | None = None  # how long it takes to be told; None: not known
 
 
 class HostPlan(msgspec.Struct, frozen=True):
@@ -112,6 +131,54 @@ class Hosts:
 
     def events_about(self, name: str) -> list[Event]:
         return self._host_index.events_about(name)
+
+    def on_reach(self, listener: Callable[[str], None]) -> None:
+        """Have a function called with each host that is cut off, has joined again, or is declared
+        to be without a node."""
+        self._host_index.apart.on_change(listener)
+
+    def node_of(self, host: Host) -> HostNode | None:
+        """Return what is known of the node of a host; None if it is not expected to have one."""
+        apart = self._host_index.apart
+        if not host.node:
+            return None
+        if not apart.known:
+            return HostNode(state=NodeState.UNKNOWN)
+        since = apart.since(host.name)
+        if since is not None:
+            return HostNode(state=NodeState.APART, since=since)
+        return HostNode(state=NodeState.JOINED, since=apart.joined_at(host.name))
+
+    async def node_joined(self, name: str) -> Refused | None:
+        """Record that a node has joined for a host, which is expected to have one from now on. If
+        it was already, nothing is committed."""
+        host = self.host(name)
+        if isinstance(host, Refused):
+            return host
+        if host.node:
+            return None
+        puts = with_node(name, BY_NODE, node=True)
+        done = await self._platform.announce_all([], (), puts, known_check(name))
+        return done if isinstance(done, Refused) else None
+
+    async def without_node(self, name: str, by: str) -> Outcomes | Refused:
+        """Record that no node serves a host any longer, so that nothing waits for it to be told."""
+        host = self.host(name)
+        if isinstance(host, Refused):
+            return host
+        notes = () if host.node else (f"host '{name}' was not expected to have a node",)
+        puts = with_node(name, by, node=False)
+        unless = first_refusal(known_check(name), lambda _: self._node_problem(name))
+        return await self._platform.announce_all([], notes, puts, unless)
+
+    def _node_problem(self, name: str) -> Refused | None:
+        """Refuse to do without a node that serves the machines of its host."""
+        node = self.node_of(self._store.registry.hosts[name])
+        if node is None or node.state is not NodeState.JOINED:
+            return None
+        return conflict(
+            f"the node of host '{name}' has joined and serves its machines; stop it first"
+        )
 
     async def maintain(
         self,
@@ -253,10 +320,15 @@ class Hosts:
                 if not self._host_index.free_for(group.name, machine.name):
                     return conflict(
                         f"machine '{machine.name}' cannot move: there is no other healthy host"
-                        " that is not cordoned and for which nothing is planned"
+                        f" that is not cordoned and for which nothing is planned{self._apart()}"
                     )
                 commands.append((group.name, self._for_machines(template, machine.name)))
         return commands
+
+    def _apart(self) -> str:
+        """Return a hint about hosts that are not offered because they cannot be told."""
+        apart = sorted(self._host_index.apart.all)
+        return f"; not offered, because their nodes are cut off: {listing(apart)}" if apart else ""
 
     def _jointly(
         self, affected: Affected, template: c.Raise, domain: int | None

@@ -103,6 +103,8 @@ class Announcer:
             step_machines = self.step_machines(rollout)
             if now.halts and step_machines.halts(step, now):
                 return AnnounceResult.STOPPED
+            if now.apart and step_machines.apart(step, now):
+                return AnnounceResult.STOPPED
             machines = tuple(step_machines.present(step))
             if not machines:
                 return AnnounceResult.OVERTAKEN  # they have left since the step was planned

@@ -98,6 +98,7 @@ class RolloutReconciler:
         self._again: set[str] = set()
         self._evaluating: set[str] = set()
         store.on_own_commit(self._on_commit)
+        hosts.on_reach(self._on_reach)
 
     async def resume(self) -> None:
         """Continue every rollout that is not over. While the events of one are still being read, it
@@ -149,6 +150,13 @@ class RolloutReconciler:
         machines = self._announcer.step_machines(rollout)
         return machines.configurations_by_cause(rollout, self._writer.now())
 
+    def apart(self, rollout: Rollout, now: Now) -> tuple[str, ...]:
+        """Return the hosts of a rollout's machines that cannot be told now."""
+        if not now.apart:
+            return ()
+        machines = self._announcer.step_machines(rollout)
+        return tuple(sorted({host for step in rollout.steps for host in machines.apart(step, now)}))
+
     # Waking.
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -183,6 +191,12 @@ class RolloutReconciler:
                     tracked.progress.machines_changed(lanes)
                     touched[rollout_id] = None
         for rollout_id in touched:
+            self.wake(rollout_id)
+
+    def _on_reach(self, host: str) -> None:
+        """Look again at the rollouts: a host can be told now, or no longer."""
+        del host
+        for rollout_id in self._tracked:
             self.wake(rollout_id)
 
     def _correct(self, clock: Correction) -> None:
@@ -420,6 +434,7 @@ class _Tracked:
             machines.excluded,
             machines.on_host,
             machines.halts,
+            machines.apart,
         )
 
     @property
@@ -432,6 +447,7 @@ class _Tracked:
         machines = self._announcer.step_machines(rollout, self.lanes.read)
         self.progress.machines_of, self.progress.excluded = machines.present, machines.excluded
         self.progress.on_host, self.progress.halts_of = machines.on_host, machines.halts
+        self.progress.apart_of = machines.apart
         return decide(self.progress, self.gate_answers, now)
 
 

@@ -88,11 +88,12 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout that could be started, the conflicts on its hosts, and whether another rollout is
-    still to do the same."""
+    """A rollout that could be started, the conflicts on its hosts, those of its hosts that cannot
+    be told, and whether another rollout is still to do the same."""
 
     rollout: Rollout
     conflicts: tuple[Conflict, ...] = ()
+    apart: tuple[str, ...] = ()
     overlap: Refused | None = None
 
     @property

@@ -133,6 +133,7 @@ class Rollouts:
         # A pure function that may take long, so it runs in a thread.
         now = self._writer.now()
         configurations = self._reconciler.configurations_by_cause(draft.rollout)
+        draft = msgspec.structs.replace(draft, apart=self._reconciler.apart(draft.rollout, now))
         return draft, await asyncio.to_thread(forecast, draft.rollout, now, configurations)
 
     async def expected_end(self, report: RolloutReport) -> Time | None:

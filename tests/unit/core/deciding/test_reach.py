@@ -3,6 +3,8 @@ is back and guests there have had time to poll."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -190,7 +192,7 @@ def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_told() -> None
 
 
 def changed(
-    groups: dict[str, Group], asked: list[tuple[str, commands.Command]], now: Now
+    groups: dict[str, Group], asked: Sequence[tuple[str, commands.Command]], now: Now
 ) -> dict[str, Group]:
     decided = decide_all(groups, asked, now)
     assert not isinstance(decided, Refused)

@@ -31,6 +31,7 @@ from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import StoreFailed
 from forewarn.testing import Service
+from helpers.reach import cut_off, join
 
 FLEET = """
 hosts: [h1, h2]
@@ -189,6 +190,24 @@ def halted(service: Service, _driver: Scripted) -> str:
     return event.id
 
 
+def out_of_reach(service: Service, _driver: Scripted) -> str:
+    event = service.schedule("Reboot", "web_0")
+    cut_off(service, "h1")
+    return event.id
+
+
+def back_in_reach(service: Service, driver: Scripted) -> str:
+    id = out_of_reach(service, driver)
+    service.clock.advance("1h")
+    join(service, "h1")
+    return id
+
+
+def together_out_of_reach(service: Service, driver: Scripted) -> str:
+    cut_off(service, "h1")
+    return together(service, driver)
+
+
 def together(service: Service, _driver: Scripted) -> str:
     outcomes = run(
         service, service._session.node.hosts.maintain("h1", MaintenanceMode.REBOOT, "operator")
@@ -244,6 +263,9 @@ HELD: dict[Situation, tuple[set[HoldKind], list[AdviceKind]]] = {
     window: ({HoldKind.WINDOW, HoldKind.NOTICE}, []),
     blacked_out: ({HoldKind.BLACKOUT, HoldKind.NOTICE}, []),
     halted: ({HoldKind.HALT, HoldKind.NOTICE}, []),
+    out_of_reach: ({HoldKind.REACH, HoldKind.NOTICE}, []),
+    back_in_reach: ({HoldKind.REACH}, [AdviceKind.APPROVE]),
+    together_out_of_reach: ({HoldKind.REACH, HoldKind.JOINT}, []),
     together: ({HoldKind.JOINT}, [AdviceKind.APPROVE] * 2),
     together_half_approved: ({HoldKind.JOINT}, [AdviceKind.APPROVE]),
     unwarned: ({HoldKind.PLACEMENT}, []),

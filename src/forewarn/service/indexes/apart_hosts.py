@@ -1,0 +1,116 @@
+"""Hosts that cannot be told, because their node is cut off, and those whose node has just joined
+again. Kept in memory by whoever has the lines to the nodes; decisions see it as `Now.apart`.
+
+Only hosts that are expected to have a node (`Host.node`) can be apart. When a process begins to
+decide, no node has a line to it yet, so all of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from forewarn.core import Group, Now, Time
+from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
+from forewarn.store.port import Commit, Store
+
+_NONE: Mapping[str, Time | None] = {}
+
+
+class ApartHosts:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since: dict[str, Time] = {}  # by host that is apart: when its node was cut off
+        self._back: dict[str, Time] = {}  # by host whose grace may not be over: when it joined
+        self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
+        self._apart: Mapping[str, Time | None] | None = _NONE  # None: has to be made again
+        self._apart_since: Mapping[str, Time] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self.known = False  # is this the process that knows which nodes have joined?
+        store.on_commit(self._on_commit)
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have a function called with the name of each host that is cut off, joined or forgotten,
+        right after that."""
+        self._listeners.append(listener)
+
+    def begin(self, at: Time) -> None:
+        """Consider every host that is expected to have a node as apart, until it joins."""
+        self.known = True
+        for host in self._store.registry.hosts.values():
+            if host.node:
+                self.cut_off(host.name, at)
+
+    def cut_off(self, host: str, at: Time) -> None:
+        """Note that the node of a host is apart from now on, if the host is expected to have one:
+        nothing starts for the machines on it."""
+        known = self._store.registry.hosts.get(host)
+        if known is None or not known.node or host in self._since:
+            return
+        self._since[host] = at
+        self._back.pop(host, None)
+        self._changed(host)
+
+    def joined(self, host: str, at: Time) -> None:
+        """Note that the node of a host has joined, and knows all that it has missed."""
+        if self._since.pop(host, None) is None:
+            return
+        self._back.pop(host, None)  # it becomes the latest
+        self._back[host] = self._heard[host] = at
+        self._changed(host)
+
+    def forget(self, host: str) -> None:
+        """Note that a host is no longer expected to have a node."""
+        self._heard.pop(host, None)
+        since, back = self._since.pop(host, None), self._back.pop(host, None)
+        if since is not None or back is not None:
+            self._changed(host)
+
+    def since(self, host: str) -> Time | None:
+        """Return since when a host is apart; None if it is not."""
+        return self._since.get(host)
+
+    def joined_at(self, host: str) -> Time | None:
+        """Return when the node of a host joined last; None if that is not known."""
+        return self._heard.get(host)
+
+    @property
+    def all(self) -> Mapping[str, Time]:
+        """The hosts that are apart, and since when."""
+        return self._since
+
+    def at(self, now: Now) -> tuple[Mapping[str, Time | None], Mapping[str, Time]]:
+        """Return `Now.apart` and `Now.apart_since` for this instant."""
+        if self._back:
+            grace = now.rules.paced(now.rules.start_grace)
+            while self._back and now.at >= next(iter(self._back.values())) + grace:
+                del self._back[next(iter(self._back))]
+                self._apart = None
+        if self._apart is None:
+            self._apart = {**dict.fromkeys(self._since), **self._back}
+            self._apart_since = dict(self._since)
+        return self._apart, self._apart_since
+
+    def heard_since(self, group: Group) -> Time:
+        """Return since when polls of the group's machines are known of again, if all its hosts have
+        been apart; otherwise 0."""
+        if not self._heard:
+            return 0
+        return min((self._heard.get(m.host, 0) for m in group.machines if m.alive), default=0)
+
+    def _changed(self, host: str) -> None:
+        self._apart = None
+        for listener in self._listeners:
+            listener(host)
+
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        del changed
+        for put in commit.puts:
+            match put:
+                case HostPut(host=host) if not host.node:
+                    self.forget(host.name)
+                case HostRemoved(name=name):
+                    self.forget(name)
+                case ClockAccepted():
+                    for times in (self._since, self._back, self._heard):
+                        times |= {host: min(at, commit.at) for host, at in times.items()}
+                    self._apart = None

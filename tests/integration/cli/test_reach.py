@@ -1,0 +1,244 @@
+"""Hosts that cannot be told, typed: what waits, what goes on, and what operators see and can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.drivers.port import Done, Driver, NotYet, Observed, Ok, Performed, Task
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
+from forewarn.testing import Service
+from helpers.control_api import ask
+from helpers.reach import cut_off, join
+
+FLEET = """
+hosts: [h1, h2, h3]
+groups:
+  - name: web
+    kind: availability-set
+    machines:
+      - {name: web-0, host: h1}
+      - {name: web-1, host: h2, update_domain: 1}
+  - name: db
+    kind: availability-set
+    machines: [{name: db-0, host: h1}, {name: db-1, host: h2, update_domain: 1}]
+  - {name: solo, kind: standalone, machines: [{name: solo, host: h1}]}
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as made:
+        for name in ("web-0", "db-0", "solo"):
+            made.document(name)
+        yield made
+
+
+def typed(service: Service, *words: object, answer: str = "") -> Result:
+    line = [*map(str, words), "--url", service.control_url]
+    result = CliRunner().invoke(app, line, input=answer)
+    service._session.settle()
+    return result
+
+
+def printed(service: Service, *words: object) -> str:
+    result = typed(service, *words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def statuses(service: Service, machine: str) -> list[str]:
+    return [event["EventStatus"] for event in service.document(machine)["Events"]]
+
+
+def node(service: Service, host: str) -> Any:
+    return ask(service, "GET", f"/v1/hosts/{host}").body["node"]
+
+
+def test_what_is_approved_starts_as_soon_as_the_node_is_back(service: Service) -> None:
+    event = service.schedule("Reboot", "web-0")
+    cut_off(service, "h1")
+    service.approve("web-0", event)
+    service.clock.advance("2h")
+    assert statuses(service, "web-0") == ["Scheduled"]
+    explained = printed(service, "event", "explain", event.id)
+    assert "reach: host h1 cannot be told: its node has been cut off since" in explained
+    assert "so web-0 may still be shown this as Scheduled" in explained
+    assert "unblocked by the node, by joining again, or an operator" in explained
+    join(service, "h1")
+    assert event.status == "Started"
+
+
+def test_what_goes_by_its_not_before_starts_when_guests_have_had_time_to_poll(
+    service: Service,
+) -> None:
+    event, elsewhere = service.schedule("Reboot", "web-0"), service.schedule("Reboot", "db-1")
+    cut_off(service, "h1")
+    service.clock.advance("16m")
+    assert (event.status, elsewhere.status) == ("Scheduled", "Started")
+    join(service, "h1")
+    service.clock.advance("59s")
+    assert event.status == "Scheduled"
+    service.clock.advance("1s")
+    assert event.status == "Started"
+
+
+def test_maintenance_of_such_a_host_is_announced_and_waits(service: Service) -> None:
+    cut_off(service, "h1")
+    maintained = typed(service, "host", "maintain", "h1", "--type", "Freeze")
+    assert maintained.exit_code == 0
+    assert "the event cannot start yet: host h1 cannot be told" in maintained.stderr
+    service.clock.advance("1h")
+    explained = printed(service, "host", "explain", "h1")
+    assert "reach: host h1 cannot be told" in explained
+    assert statuses(service, "web-0") == ["Scheduled"]
+    assert typed(service, "host", "without-node", "h1", "--yes").exit_code == 0
+    assert statuses(service, "web-0") == ["Started"]
+
+
+def test_without_a_node_nothing_waits_and_the_operator_is_asked_first(service: Service) -> None:
+    assert node(service, "h1") is None
+    assert (
+        "was not expected to have a node"
+        in typed(service, "host", "without-node", "h1", "--yes").output
+    )
+    join(service, "h1")
+    assert node(service, "h1")["state"] == "joined"
+    refused = typed(service, "host", "without-node", "h1", "--yes")
+    assert refused.exit_code != 0
+    assert "the node of host 'h1' has joined and serves its machines; stop it first" in (
+        refused.output
+    )
+    cut_off(service, "h1")
+    event = service.schedule("Reboot", "web-0")
+    service.approve("web-0", event)
+    asked = typed(service, "host", "without-node", "h1", answer="no\n")
+    assert "3 machines would be disturbed without a warning: db-0, solo, web-0" in asked.output
+    assert event.status == "Scheduled"
+    assert "not expected to have a node" in printed(service, "host", "without-node", "h1", "--yes")
+    assert event.status == "Started"
+    history = printed(service, "history", "--host", "h1")
+    assert "host-node-joined" in history
+    assert "host-without-node" in history
+
+
+def test_the_node_of_a_host_is_listed(service: Service) -> None:
+    join(service, "h2")
+    cut_off(service, "h1")
+    lines = {line.split()[0]: line for line in printed(service, "host", "list").splitlines()[1:]}
+    since = json.loads(typed(service, "host", "show", "h1", "--json").stdout)["node"]["since"]
+    assert " apart since 20" in lines["h1"]
+    assert since
+    assert " joined " in lines["h2"]
+    assert " - " in lines["h3"]
+    assert "node      apart since 20" in printed(service, "host", "show", "h1")
+
+
+def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
+    service: Service, tmp_path: Path
+) -> None:
+    cut_off(service, "h3")
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("h3]", "{name: h3, labels: {row: west}}]"))
+    printed(service, "apply", file)
+    assert node(service, "h3")["state"] == "apart"
+    assert "node" not in ask(service, "GET", "/v1/fleet").raw.decode()
+    file.write_text(FLEET.replace(", h3]", "]"))
+    printed(service, "apply", file)
+    file.write_text(FLEET)
+    printed(service, "apply", file)
+    assert node(service, "h3") is None
+
+
+def test_no_machine_is_moved_there_and_nobody_is_surprised_if_one_is(service: Service) -> None:
+    cut_off(service, "h2", "h3")
+    refused = typed(service, "host", "drain", "h1")
+    assert refused.exit_code != 0
+    assert "not offered, because their nodes are cut off: h2, h3" in refused.output
+    join(service, "h3")
+    service.redeploy("solo").until_started(approve=True).until_over()
+    assert ask(service, "GET", "/v1/machines/solo").body["host"] == "h3"
+
+
+class Stubborn(Driver):
+    """Moves every machine to h2, whatever it is offered."""
+
+    repeatable = True
+
+    async def check(self, task: Task) -> Ok:
+        return Ok()
+
+    async def observe(self, task: Task) -> Observed:
+        return NotYet()
+
+    async def perform(self, task: Task) -> Performed:
+        assert "h2" not in task.hosts
+        return Done({machine.name: "h2" for machine in task.machines})
+
+
+def test_that_a_driver_has_moved_a_machine_there_is_a_fact() -> None:
+    with Service(FLEET, driver=Stubborn()) as service:
+        service.document("solo")
+        cut_off(service, "h2")
+        service.redeploy("solo").until_started(approve=True).until_over()
+        machine = service._session.node.store.groups["solo"].machine("solo")
+        assert machine is not None
+        assert machine.host == "h2"
+        again = service.redeploy("solo")
+        service.clock.advance("1h")
+        assert again.status == "Scheduled"
+
+
+def test_a_rollout_announces_nothing_there_and_continues_elsewhere(service: Service) -> None:
+    cut_off(service, "h1")
+    wanted = ("--type", "Freeze", "--group", "web", "--group", "solo", "--at-once", 2)
+    plan = printed(service, "rollout", "plan", *wanted)
+    assert "cannot be told now, because their nodes are cut off: h1" in plan
+    started = json.loads(typed(service, "rollout", "start", *wanted, "--json").stdout)
+    service.clock.advance("1h")
+    assert statuses(service, "solo") == statuses(service, "web-0") == []
+    explained = printed(service, "rollout", "explain", started["id"])
+    assert "reach: web and 1 more: host h1 cannot be told, because its node has been cut off" in (
+        explained
+    )
+    join(service, "h1")
+    assert statuses(service, "solo") == statuses(service, "web-0") == ["Scheduled"]
+    service.clock.advance("2h")
+    done = ask(service, "GET", f"/v1/rollouts/{started['id']}").body
+    assert done["state"] == "done"
+
+
+def test_a_group_that_cannot_be_heard_stays_enabled_until_it_could_have_been() -> None:
+    with Service(FLEET, silence="1d") as service:
+        for name in ("web-0", "solo"):
+            service.document(name)
+        cut_off(service, "h1")
+        service.clock.advance("3d")
+        groups = service._session.node.store.groups
+        assert groups["solo"].enabled
+        assert not groups["web"].enabled  # web-1 could have polled
+        join(service, "h1")
+        service.clock.advance("23h")
+        assert groups["solo"].enabled
+        service.clock.advance("1h")
+        assert not groups["solo"].enabled
+
+
+def test_after_a_restart_a_host_is_apart_until_its_node_has_joined_again() -> None:
+    disk = Disk()
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        service.document("solo")
+        join(service, "h1")
+        event = service.schedule("Reboot", "solo")
+    with Service(FLEET, store=MemoryStore(disk)) as again:
+        again.approve("solo", event.id)
+        assert statuses(again, "solo") == ["Scheduled"]
+        join(again, "h1")
+        assert statuses(again, "solo") == ["Started"]
