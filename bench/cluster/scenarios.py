@@ -117,6 +117,8 @@ def followers(plan: Plan, scratch: Path) -> Compared:
                     round.enter_context(_follower(url, f"f{number}-{n}", scratch, nice=EASY))
                     for n in range(FOLLOWERS)
                 ]
+                for follower in started:
+                    follower.hear(str)  # it follows
                 followed.append(leader.ask(run, Round))
                 last = _last_commit(url)
                 for follower in started:
@@ -136,6 +138,7 @@ def lag(plan: Plan, scratch: Path) -> list[Lag]:
         leader.ask(plan.events, Decided)  # to get warm
         for number in range(plan.lag_rounds):
             with _follower(url, f"f{number}", scratch) as follower:
+                follower.hear(str)  # it follows
                 decided = leader.ask(plan.events, Decided)
                 known = follower.ask(max(decided.known), Known).commits
             behind = [known[seq] - at for seq, at in decided.known.items()]
@@ -151,13 +154,11 @@ def _service(kind: str, room: Path) -> contextlib.AbstractContextManager[Service
 
 @contextlib.contextmanager
 def _follower(url: str, name: str, scratch: Path, *, nice: int = 0) -> Iterator[Service]:
-    """A follower, once it follows: on the core of the server."""
+    """On the core of the server."""
     argv = ["nice", "-n", str(nice), sys.executable, "-m", "bench.cluster.follower", url, name]
     log = scratch / f"{name}.log"
     with running(argv, core=LOAD_CORE, log=log, pipes=True) as process:
-        follower = Service(process)
-        follower.hear(str)
-        yield follower
+        yield Service(process)
 
 
 def _last_commit(url: str) -> int:
