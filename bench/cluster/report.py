@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.cluster.scenarios import CALLERS, FOLLOWERS, Compared, Lag, percentile
+from bench.cluster.scenarios import CALLERS, FOLLOWERS, Compared, Followed, Lag, percentile
 from bench.platform.decisions import Round
 from bench.poll.report import table
 
@@ -67,8 +67,13 @@ def against_sqlite(found: Compared) -> str:
     return _rounds({"PostgreSQL": found.ours, "SQLite": found.peers})
 
 
-def followers(found: Compared) -> str:
-    return _rounds({f"{FOLLOWERS} followers": found.ours, "none": found.peers})
+def followers(found: Followed) -> str:
+    late = [max(0.0, seconds) * 1e3 for seconds in found.late]
+    return (
+        _rounds({f"{FOLLOWERS} followers": found.ours, "none": found.peers})
+        + f"\n\nAll followers had the last commit {statistics.median(late):.1f} ms"
+        f" ({_range(late, 1)}) after the end of a round."
+    )
 
 
 def _rounds(found: Mapping[str, Sequence[Round]]) -> str:

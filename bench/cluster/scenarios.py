@@ -16,13 +16,14 @@ from bench.cluster.follower import Known
 from bench.cluster.leader import Decided
 from bench.platform.asking import Run, Service, service
 from bench.platform.decisions import Round
+from bench.platform.meter import stopwatch
 from bench.platform.world import SQLITE, per_group
 from bench.poll.processes import LOAD_CORE, running
 
 MACHINES = 1_000
 CALLERS = 32
 FOLLOWERS = 3
-EASY = 15  # added to the niceness of followers
+EASY = 29  # added to the niceness of followers: they come last
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,13 @@ class Compared:
 
     def _pairs(self) -> Iterator[tuple[Round, Round]]:
         return zip(self.ours, self.peers, strict=True)
+
+
+@dataclass(frozen=True)
+class Followed(Compared):
+    """By a leader with followers, and the same one alone."""
+
+    late: Sequence[float]  # seconds after each round until all followers had its last commit
 
 
 @dataclass(frozen=True)
@@ -101,10 +109,11 @@ def _against_sqlite(plan: Plan, scratch: Path, callers: int, *, standby: bool = 
         return Compared(rounds[ours], rounds[peer])
 
 
-def followers(plan: Plan, scratch: Path) -> Compared:
+def followers(plan: Plan, scratch: Path) -> Followed:
     """The same leader, with and without them in turns."""
     followed: list[Round] = []
     alone: list[Round] = []
+    late: list[float] = []
     run = Run(CALLERS, plan.seconds)
     with contextlib.ExitStack() as stack:
         database = stack.enter_context(server(scratch / "server"))
@@ -120,11 +129,11 @@ def followers(plan: Plan, scratch: Path) -> Compared:
                 for follower in started:
                     follower.hear(str)  # it follows
                 followed.append(leader.ask(run, Round))
-                last = _last_commit(url)
-                for follower in started:
-                    assert last in follower.ask(last, Known).commits
+                end, last = stopwatch(), _last_commit(url)
+                known = [follower.ask(last, Known).commits[last] for follower in started]
+                late.append(max(known) - end)
             alone.append(leader.ask(run, Round))
-    return Compared(followed, alone)
+    return Followed(followed, alone, late)
 
 
 def lag(plan: Plan, scratch: Path) -> list[Lag]:
