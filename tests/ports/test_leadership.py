@@ -335,6 +335,46 @@ def test_whoever_decides_is_not_told_of_its_own_commits(
     run(body())
 
 
+def test_a_node_with_thousands_of_connections_follows_and_takes_over(url: str) -> None:
+    """The descriptors of its own connections are higher than `select` can take."""
+    import resource
+
+    async def body() -> None:
+        first = node(url, "c1")
+        async with opened(first):
+            await take(first)
+            with contextlib.ExitStack() as stack:
+                files = resource.RLIMIT_NOFILE
+                limits = resource.getrlimit(files)
+                stack.callback(resource.setrlimit, files, limits)
+                resource.setrlimit(files, (2048, limits[1]))
+                while stack.enter_context(socket.socket()).fileno() < 1024:
+                    pass
+                second = node(url, "c2")
+                async with opened(second):
+                    await put(first, "h1")
+                    await until(lambda: second.seq == 1)
+                    expire(first)
+                    await take(second)
+
+    run(body())
+
+
+def test_what_cannot_be_followed_ends_the_node(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        ends: list[OutcomeUnknown] = []
+        second.on_unknown_outcome(ends.append)
+        async with opened(first):
+            await take(first)
+            async with opened(second):
+                execute(url, "INSERT INTO commits (seq, at, body) VALUES (1, 1, 'of later')")
+                await until(lambda: bool(ends))
+                assert "cannot follow" in str(ends[0])
+
+    run(body())
+
+
 def test_a_claim_at_every_statement_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever claims sees the whole commit in the log, or nothing of it, for ever."""
     postgres.needed()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -397,6 +397,10 @@ class _Turns:
                 return
             except (psycopg.Error, OSError) as error:
                 self._report_unreachable(error)
+            except Exception as error:  # such as a commit of a later version, which cannot be read
+                log.error("this control node cannot follow", exc_info=error)
+                self._depose(Deposed(f"it cannot follow: {error}"))
+                return
             self._stopped.wait(RETRY)
 
     def _report_unreachable(self, error: Exception) -> None:
@@ -417,7 +421,8 @@ class _Turns:
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
         """Follow until this process has the lease and has read the log, or is stopped. If the
         connection is lost in between, the lease is claimed again."""
-        connection.execute(f"LISTEN {CHANNEL}")
+        with self._store._watchdog.limit(connection, READ_LIMIT):
+            connection.execute(f"LISTEN {CHANNEL}")
         while not self._began and not self._stopped.is_set():
             wanted = self._wanted
             with self._store._watchdog.limit(connection, READ_LIMIT):
@@ -441,7 +446,8 @@ class _Turns:
                     )
                 self._report_node(connection)
             self._read_for_a_while(connection)
-        connection.execute(f"UNLISTEN {CHANNEL}")
+        with self._store._watchdog.limit(connection, READ_LIMIT):
+            connection.execute(f"UNLISTEN {CHANNEL}")
 
     def _read_for_a_while(self, connection: psycopg.Connection[Any]) -> None:
         """Read commits as they are announced, until something else is, or for as long as `POLL`."""
@@ -457,8 +463,11 @@ class _Turns:
     def _woken(self, connection: psycopg.Connection[Any], seconds: float) -> bool:
         """Wait until something arrives on the connection, or this thread is woken."""
         wake = self._wake[0]
-        ready, _, _ = select.select([connection.fileno(), wake.fileno()], [], [], seconds)
-        if wake.fileno() not in ready:
+        with selectors.DefaultSelector() as selector:  # for descriptors above 1023, too
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(wake, selectors.EVENT_READ)
+            ready = selector.select(seconds)
+        if all(key.fileobj is not wake for key, _ in ready):
             return False
         wake.recv(64)
         return True
