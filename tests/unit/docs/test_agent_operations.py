@@ -13,6 +13,7 @@ from forewarn.agent.config.model import DEFAULT_LISTEN
 from forewarn.agent.telemetry import health as wellbeing
 from forewarn.agent.telemetry import http, log
 from forewarn.agent.telemetry import metrics as counting
+from helpers import promql
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs/applications/agent-operations.md").read_text()
@@ -124,13 +125,11 @@ def test_every_alert_of_agents_is_on_it_and_names_what_there_is() -> None:
     assert {rule["alert"] for rule in group["rules"]} == set(
         re.findall(r"^\| `(ForewarnAgent\w+)` \|", PAGE, re.M)
     )
-    metrics = dict(re.findall(r"^\| `(forewarn_agent_\w+)(?:\{([a-z_,]*)\})?` \|", PAGE, re.M))
+    rows = re.findall(r"^\| `(forewarn_agent_\w+)(?:\{([a-z_,]*)\})?` \|", PAGE, re.M)
+    metrics = {name: set(labels.split(",")) - {""} for name, labels in rows}
     for rule in group["rules"]:
-        used = re.findall(r"\b(forewarn_agent_\w+)(?:\{([^}]*)\})?", rule["expr"])
-        assert used
-        for name, selectors in used:
-            labels = set(metrics[name].split(","))
-            assert set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selectors)) <= labels
+        told = promql.told_labels(rule["annotations"]["summary"])
+        assert told <= promql.read(rule["expr"], metrics), rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]
