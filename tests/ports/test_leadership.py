@@ -648,6 +648,25 @@ def test_a_leader_whose_clock_steps_gives_its_lease_back_and_ends(
     run(body())
 
 
+@pytest.mark.parametrize(
+    ("asked", "database", "now", "problem"),
+    [
+        (100, 100.0, 100, ""),
+        (100, 101.0, 109, ""),  # the answer was late
+        (100, 97.0, 109, "3.0 s ahead of"),
+        (100, 112.0, 109, "3.0 s behind"),
+        (100, 103.0, 10, "93.0 s behind"),  # a clock that was set back meanwhile
+    ],
+)
+def test_a_late_answer_does_not_mean_that_a_clock_is_wrong(
+    asked: int, database: float, now: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "wall_us", lambda: now * 1_000_000)
+    found = lease.clock_problem(asked * 1_000_000, database)
+    assert bool(found) == bool(problem)
+    assert problem in found
+
+
 def test_a_database_that_went_back_is_not_decided_with(url: str) -> None:
     """A follower knows what the database has lost, and writes it down for all others."""
 

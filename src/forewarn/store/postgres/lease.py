@@ -12,6 +12,7 @@ so what is read after a claim is the log.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 import msgspec
 import psycopg
 
+from forewarn.core import Time
 from forewarn.store.port import Deposed, Leader, Member
 from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
 from forewarn.support import guard
@@ -98,14 +100,14 @@ class Lease:
     def claim(self, connection: psycopg.Connection[Any]) -> bool:
         """Begin a new term, unless somebody else has a lease. What is in the log must be read
         afterwards."""
-        started = guard.monotonic()
+        started, asked = guard.monotonic(), guard.wall_us()
         values = msgspec.structs.asdict(self.member) | {"length": self.length}
         row = self._changed(connection, _CLAIM, values)
         if row is None:
             return False
         with self._changing:
             self.term, self._until = row[0], started + self.length
-        if problem := clock_problem(float(row[1])):
+        if problem := clock_problem(asked, float(row[1])):
             self.give_back(connection)
             raise ClockApart(problem)
         return True
@@ -124,7 +126,7 @@ class Lease:
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
         """Raises Deposed if another term has begun."""
-        started, term = guard.monotonic(), self.term
+        started, asked, term = guard.monotonic(), guard.wall_us(), self.term
         row = connection.execute(_RENEW, (self.length, term)).fetchone()
         with self._changing:
             if self.term != term:
@@ -133,8 +135,9 @@ class Lease:
                 self._until = 0.0
                 self.end(connection)
             self._until = started + self.length
-        if problem := clock_problem(float(row[0])):
-            self.give_back(connection)
+        if problem := clock_problem(asked, float(row[0])):
+            with contextlib.suppress(psycopg.Error):
+                self.give_back(connection)
             raise Deposed(problem)
 
     def end(self, connection: psycopg.Connection[Any]) -> NoReturn:
@@ -180,15 +183,18 @@ def look(connection: psycopg.Connection[Any]) -> Leader | None:
 
 def look_at_clock(connection: psycopg.Connection[Any]) -> str:
     """Return what is wrong with the clock of this machine; empty if nothing is."""
+    asked = guard.wall_us()
     row = connection.execute(_NOW).fetchone()
     assert row is not None
-    return clock_problem(float(row[0]))
+    return clock_problem(asked, float(row[0]))
 
 
-def clock_problem(database: float) -> str:
-    """Return what is wrong with the clock of this machine, compared with the time that the database
-    has just told; empty if nothing is."""
-    apart = guard.wall_us() / 1e6 - database
+def clock_problem(asked: Time, database: float) -> str:
+    """Return what is wrong with the clock of this machine, which showed `asked` before the database
+    told its time; empty if nothing is. The answer may have taken long: a commit waits for its
+    standby."""
+    now = guard.wall_us() / 1e6
+    apart = max(asked / 1e6 - database, 0.0) or min(now - database, 0.0)
     if abs(apart) <= CLOCK_LIMIT:
         return ""
     direction = "ahead of" if apart > 0 else "behind"
