@@ -83,6 +83,7 @@ from forewarn.service.telemetry.expiry import expiry_readings
 from forewarn.service.telemetry.health import ServiceHealth
 from forewarn.service.telemetry.leadership import leadership_readings
 from forewarn.service.telemetry.metrics import ServiceMetrics
+from forewarn.service.telemetry.reach import reach_readings, reach_warning
 from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
@@ -335,7 +336,8 @@ class Node:
         )
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
-            store, self.scheduler, self.writer, self._endpoint_problem, driver.problem
+            *(store, self.scheduler, self.writer, self._endpoint_problem, driver.problem),
+            lambda: reach_warning(self.apart_hosts),
         )
 
     async def _begin_deciding(self) -> None:
@@ -517,6 +519,7 @@ class Node:
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
         yield from leadership_readings(self.store.leadership)
+        yield from reach_readings(self.apart_hosts, self.writer.now().at)
         if self.hub:
             yield from self.hub.readings()
         else:

@@ -141,6 +141,27 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
     assert "node      apart since 20" in printed(service, "host", "show", "h1")
 
 
+def test_status_readiness_and_metrics_report_hosts_that_cannot_be_told(service: Service) -> None:
+    cut_off(service, "h1", "h2")
+    service.clock.advance("90s")
+    status = typed(service, "status")
+    assert status.exit_code == 1
+    assert "2 hosts cannot be told, because the node is cut off, the first since 20" in (
+        status.output
+    )
+    ready = ask(service, "GET", "/readyz").body
+    assert ready["status"] == "ok"
+    assert "h1" not in ready["warnings"]["hosts"]
+    metrics = ask(service, "GET", "/metrics").raw.decode()
+    assert "forewarn_hosts_apart 2.0" in metrics
+    assert "forewarn_host_apart_seconds 90.0" in metrics
+    join(service, "h1", "h2")
+    assert ask(service, "GET", "/readyz").body["warnings"] == {}
+    metrics = ask(service, "GET", "/metrics").raw.decode()
+    assert "forewarn_hosts_apart 0.0" in metrics
+    assert "forewarn_host_apart_seconds 0.0" in metrics
+
+
 def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
     service: Service, tmp_path: Path
 ) -> None:

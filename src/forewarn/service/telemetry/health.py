@@ -48,14 +48,16 @@ class ServiceHealth:
         writer: Writer,
         guests: Callable[[], str],
         driver: Callable[[], str],
+        hosts: Callable[[], str],
     ) -> None:
-        """`guests` and `driver` return what is wrong with the guests' endpoint and with the driver,
-        or an empty string."""
+        """`guests`, `driver` and `hosts` return what is wrong with the guests' endpoint, with the
+        driver and with reaching hosts, or an empty string."""
         self._store = store
         self._scheduler = scheduler
         self._writer = writer
         self._guests = guests
         self._driver = driver
+        self._hosts = hosts
         self._checked_at = guard.monotonic()
         self._late: tuple[Time, float] | None = None  # which deadline, and when it was noticed
         self._store_asked_at: float | None = None  # while it has not answered
@@ -94,6 +96,7 @@ class ServiceHealth:
         """Return what somebody should look at although the service is ready, by subject."""
         leadership = self._store.leadership
         warnings = {} if leadership is None else leadership.warnings()
+        warnings = {**warnings, "hosts": self._hosts()}
         return {subject: text for subject, text in warnings.items() if text}
 
     def leading(self) -> dict[str, str]:

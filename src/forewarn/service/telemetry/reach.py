@@ -1,0 +1,39 @@
+"""Hosts that cannot be told, because their node is cut off: as metrics, and as a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forewarn.core.time import SECOND, Time
+from forewarn.service.indexes.apart_hosts import ApartHosts
+from forewarn.service.telemetry.samples import Sample, gauge
+from forewarn.support.text import counted, utc
+
+
+def reach_readings(apart: ApartHosts, now: Time) -> Iterator[Sample]:
+    """Yield how many hosts are apart, and for how long the first has been; without a sample on a
+    control node that does not decide, which does not know."""
+    longest = max((now - since for since in apart.all.values()), default=0)
+    yield gauge(
+        "forewarn_hosts_apart",
+        "Hosts that cannot be told, because their node is cut off",
+        {(): len(apart.all)} if apart.known else {},
+    )
+    yield gauge(
+        "forewarn_host_apart_seconds",
+        "Time since the first of the hosts that cannot be told could not be; 0 if there is none",
+        {(): max(0, longest) / SECOND} if apart.known else {},
+    )
+
+
+def reach_warning(apart: ApartHosts) -> str:
+    """Return a sentence for operators; empty if all hosts can be told. It is public, so it names no
+    host."""
+    if not apart.all:
+        return ""
+    hosts = counted(len(apart.all), "host")
+    return (
+        f"{hosts} cannot be told, because the node is cut off, the first since"
+        f" {utc(min(apart.all.values()))}: nothing starts for the machines there; see 'forewarn"
+        " host list'"
+    )

@@ -1,0 +1,36 @@
+"""Hosts that cannot be told, as metrics: only who decides knows of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from forewarn.core.fleet import Host
+from forewarn.core.registry import HostPut
+from forewarn.core.time import MINUTE, SECOND
+from forewarn.service.indexes.apart_hosts import ApartHosts
+from forewarn.service.telemetry.reach import reach_readings, reach_warning
+from forewarn.store import MemoryStore
+from forewarn.store.port import Batch
+
+START = 1_700_000_000 * SECOND
+
+
+def test_the_count_and_the_longest_time_are_known_to_who_decides() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        apart = ApartHosts(store)
+        await store.open()
+        puts = tuple(HostPut(Host(name=name, node=True)) for name in ("h1", "h2"))
+        await store.transact(lambda _: Batch(START, 0, (), puts))
+        assert [dict(sample.samples) for sample in reach_readings(apart, START)] == [{}, {}]
+        apart.begin(START)
+        apart.joined("h2", START)
+        apart.cut_off("h2", START + MINUTE)
+        readings = [dict(sample.samples) for sample in reach_readings(apart, START + 2 * MINUTE)]
+        assert readings == [{(): 2}, {(): 120.0}]
+        assert reach_warning(apart).startswith("2 hosts cannot be told")
+        apart.joined("h1", START + 2 * MINUTE)
+        apart.joined("h2", START + 2 * MINUTE)
+        assert reach_warning(apart) == ""
+
+    asyncio.run(work())
