@@ -84,6 +84,21 @@ class Server:
     def promote(self) -> None:
         self.run("pg_ctl", "-D", self.data, "-w", "promote")
 
+    @contextmanager
+    def without_standby(self) -> Iterator[None]:
+        """Soon after the block has begun, every COMMIT waits for a standby that is away; soon after
+        it has ended, none does."""
+        self._configure("SET synchronous_standby_names = 'nobody'")
+        try:
+            yield
+        finally:
+            self._configure("RESET synchronous_standby_names")
+
+    def _configure(self, change: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM {change}")
+            connection.execute("SELECT pg_reload_conf()")
+
     def run(self, program: str, *arguments: str | Path) -> None:
         assert self.programs is not None
         user = USER if os.geteuid() == 0 else None

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,20 +17,32 @@ import sqlalchemy as sa
 
 from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
-from forewarn.core.fleet import Host
-from forewarn.core.registry import HostPut, Registry
-from forewarn.store import Batch, Commit, Entry, OutcomeUnknown, Store, StoreFailed
-from forewarn.store.port import Deposed, Key, Member, NotLeading, States
+from forewarn.core.registry import Registry
+from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed
+from forewarn.store.port import Deposed, Member, NotLeading, States
 from forewarn.store.postgres import engine, lease, mirror, nodes, session
-from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
 from helpers import postgres
 from helpers.engines import SHARED, Open, expire, kill, shared_state
+from helpers.leadership import (
+    PATIENCE,
+    break_next_commit,
+    claimed_at,
+    commit_in_doubt,
+    commit_without_standby,
+    execute,
+    hosts,
+    node,
+    numbers,
+    opened,
+    put,
+    run,
+    shut,
+    take,
+    until,
+)
 
-T = TypeVar("T")
-
-PATIENCE = 60.0  # seconds for what is waited for
 SHORT = 0.5  # seconds of a lease that is to run out
 
 
@@ -55,54 +65,6 @@ def join(shared: Open, name: str, *, length: float = 30.0) -> Any:
 async def log(store: Store) -> list[int]:
     """The numbers of the commits that this store knows of."""
     return [commit.seq async for commit in store.commits(0)]
-
-
-def node(url: str, name: str, *, length: float = 30.0) -> PostgresStore:
-    member = Member(name=name, machine=f"machine-of-{name}", address=f"{name}:8170")
-    return PostgresStore(url, member, lease=length)
-
-
-@contextlib.asynccontextmanager
-async def opened(*stores: Any) -> AsyncIterator[None]:
-    async with contextlib.AsyncExitStack() as stack:
-        for store in stores:
-            await store.open()
-            stack.push_async_callback(store.close)
-            store.leadership.follow()
-        yield
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await guard.pause(0.01)
-
-
-async def take(store: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        await store.leadership.take()
-
-
-async def put(store: Store, *names: str) -> Commit | None:
-    return await store.transact(lambda _: Batch(1, 0, puts=_hosts(names)))
-
-
-def _hosts(names: tuple[str, ...]) -> tuple[HostPut, ...]:
-    return tuple(HostPut(Host(name=name)) for name in names)
-
-
-def execute(url: str, statement: str, *values: object) -> list[Any]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        cursor = connection.execute(statement, values)
-        return cursor.fetchall() if cursor.description else []
-
-
-def numbers(url: str) -> list[int]:
-    return [row[0] for row in execute(url, "SELECT seq FROM commits ORDER BY seq")]
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
 
 
 def test_a_follower_sees_every_commit_in_order(shared: Open) -> None:
@@ -139,7 +101,7 @@ def test_what_is_loaded_is_one_moment(url: str, monkeypatch: pytest.MonkeyPatch)
 
             def define(_: States) -> Batch:
                 machine = MachinePut(Machine(name="web_0"))
-                return Batch(1, 0, (Entry("web", (machine,)),), _hosts(("h1",)))
+                return Batch(1, 0, (Entry("web", (machine,)),), hosts(("h1",)))
 
             monkeypatch.setattr(read, "registry", late)
             await second.open()
@@ -375,65 +337,13 @@ def test_what_cannot_be_followed_ends_the_node(url: str) -> None:
     run(body())
 
 
-def test_a_claim_at_every_statement_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_at_every_statement_of_a_commit() -> None:
     """Whoever claims sees the whole commit in the log, or nothing of it, for ever."""
     postgres.needed()
     statements = 0
-    while run(claimed_at(statements, monkeypatch)):
-        monkeypatch.undo()
+    while run(claimed_at(statements)):
         statements += 1
     assert statements > 7  # with its COMMIT
-
-
-async def claimed_at(statement: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Claim while a commit is being written. Returns False if it has fewer statements than that."""
-    url = postgres.shared_server().new_state()
-    first, second = node(url, "c1"), node(url, "c2")
-    found: list[list[int]] = []
-    count = 0
-
-    def claim() -> None:
-        nonlocal count
-        if count == statement:
-            execute(url, "UPDATE leader SET until = 'epoch'")
-            with psycopg.connect(url, autocommit=True) as connection:
-                assert second._lease.claim(connection)
-            found.append(numbers(url))
-        count += 1
-
-    def work(_: States) -> Batch:
-        machines = (MachinePut(Machine(name="web_0")),)
-        key = Key("operator", "k1", "digest")
-        return Batch(2, 0, (Entry("web", machines),), _hosts(("h1",)), key=key)
-
-    async with opened(first, second):
-        await take(first)
-        await put(first, "h0")
-        before_statements_of_writer(claim, monkeypatch)
-        try:
-            await first.transact(work)
-        except (OutcomeUnknown, StoreFailed):
-            assert found == [[1]]
-            assert numbers(url) == [1]
-            return True
-        assert not found
-        return False
-
-
-def before_statements_of_writer(call: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    execute, commit = psycopg.Connection.execute, psycopg.Connection.commit
-
-    def counted(method: Any) -> Any:
-        def counting(self: psycopg.Connection[Any], *arguments: Any, **named: Any) -> Any:
-            name = self.info.parameter_status("application_name") or ""
-            if name.startswith("forewarn writer"):
-                call()
-            return method(self, *arguments, **named)
-
-        return counting
-
-    monkeypatch.setattr(psycopg.Connection, "execute", counted(execute))
-    monkeypatch.setattr(psycopg.Connection, "commit", counted(commit))
 
 
 def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_nothing(
@@ -460,51 +370,14 @@ def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_noth
 def test_a_commit_in_doubt_is_found_out(
     url: str, happened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection breaks just after the server has committed, or just before it was asked to."""
-
-    async def body() -> None:
-        first, second = node(url, "c1"), node(url, "c2")
-        heard: list[int] = []
-        first.on_commit(lambda commit, _: heard.append(commit.seq))
-        async with opened(first, second):
-            await take(first)
-            await put(first, "h0")
-            first.skip_numbers(1_000)  # as after a restore
-            broken = break_next_commit(monkeypatch, after=happened)
-            commit = await put(first, "h1")
-            assert commit is not None
-            assert commit.seq == 1_002
-            assert broken
-            await put(first, "h2")
-            await until(lambda: second.seq == 1_003)
-            assert first._lease.term == 2
-        assert heard == numbers(url) == [1, 1_002, 1_003]
-
-    run(body())
+    run(commit_in_doubt(url, happened, monkeypatch))
 
 
-def break_next_commit(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> list[int]:
-    """Break the connection of the next COMMIT; what is returned then has one item."""
-    commit = sa.Connection.commit
-    broken: list[int] = []
-
-    def breaking(self: sa.Connection) -> None:
-        if not broken:
-            broken.append(1)
-            if after:
-                commit(self)
-            shut(self.connection.driver_connection)  # type: ignore[arg-type]
-            if after:
-                self.exec_driver_sql("SELECT 1")  # which fails
-        commit(self)
-
-    monkeypatch.setattr(sa.Connection, "commit", breaking)
-    return broken
-
-
-def shut(connection: psycopg.Connection[Any]) -> None:
-    with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
-        duplicate.shutdown(socket.SHUT_RDWR)
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_commit_that_is_on_one_disk_only_is_in_doubt(
+    url: str, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(commit_without_standby(url, comes_back, monkeypatch))
 
 
 def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(

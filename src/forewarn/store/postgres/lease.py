@@ -56,11 +56,14 @@ UPDATE leader SET until = clock_timestamp() + make_interval(secs => %s)
 """
 _GIVE_BACK = "UPDATE leader SET until = 'epoch' WHERE term = %s"
 # A writer that was stopped in the middle of a transaction keeps the row locked for as long as it
-# stands still, in a session that counts as active.
+# stands still, in a session that counts as active. One whose COMMIT waits for a standby is left
+# alone: to end it would make the commit visible although it is on one disk only, and a claim would
+# have to wait for the standby as well.
 _END_WRITERS = f"""
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE application_name = {WRITER_NAME} AND datname = current_database()
    AND usename = current_user AND pid <> pg_backend_pid()
+   AND wait_event IS DISTINCT FROM 'SyncRep'
 """
 _LOCK_PATIENCE = "300ms"
 
@@ -155,18 +158,18 @@ class Lease:
 
     def _changed(self, connection: psycopg.Connection[Any], statement: str, values: Any) -> Any:
         """Change the key of the row. A transaction that has locked it is waited for, and after a
-        moment its session is ended."""
+        moment its session is ended, unless it is committing."""
         while True:
             try:
                 with connection.transaction():
                     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
                     return connection.execute(statement, values).fetchone()
             except psycopg.errors.LockNotAvailable:
-                if self._sessions_ended.record():
+                ended = connection.execute(_END_WRITERS).rowcount
+                if ended and self._sessions_ended.record():
                     log.warning(
                         "the last leader stands still in a transaction: its session is ended"
                     )
-                connection.execute(_END_WRITERS)
 
 
 class ClockApart(Exception):
