@@ -59,8 +59,13 @@ class HeldStarts:
             self._report(HALTED, unit.parts[0], self._holds.halted(part), *started)
             self._report(OUTSIDE_WINDOW, unit.parts[0], self._holds.closed(part), *started)
             self._report(UNWARNED, unit.parts[0], self._holds.unwarned(unit), *started)
-            self._report(IMPACT, unit.parts[0], self._holds.apart(part), *started)
-            if all(self._approvals.certainly_unapproved(id, started[1]) for id in unit.ids):
+            unapproved = all(
+                self._approvals.certainly_unapproved(id, started[1]) for id in unit.ids
+            )
+            if (
+                not self._report(IMPACT, unit.parts[0], self._holds.apart(part), *started)
+                and unapproved
+            ):
                 self._report(GRACE, unit.parts[0], self._holds.joined(part), *started)
         self._judge_unannounced()
 
@@ -107,13 +112,15 @@ class HeldStarts:
 
     def _report(
         self, rule: str, part: Part, times: Iterable[HeldTime], since: float, until: float
-    ) -> None:
+    ) -> bool:
+        """Report a start between two times if all of that is forbidden; return whether it is."""
         margin = self._holds.margin
         for time in _merged(time for time in times if time.certain):
             if time.begin + margin <= since and until + margin <= time.end:
                 message = f"It was started {time.reason}."
                 self._findings.add(rule, message, t=until, event=part.id, group=part.group)
-                return
+                return True
+        return False
 
 
 def _merged(times: Iterable[HeldTime]) -> Iterator[HeldTime]:

@@ -244,16 +244,16 @@ class StandingHolds:
                     yield HeldTime(known, time.end, reason, certain)
 
     def joined(self, unit: Unit) -> Iterator[HeldTime]:
-        """Yield the times after a machine has joined again in which its events do not start by
-        their NotBefore."""
+        """Yield the times in which no event of a machine starts by its NotBefore: while the machine
+        is apart, and for a while when it has joined again."""
         grace = self._trace.grace or 0.0
         for part in unit.parts:
             for machine in part.machines or ():
                 for time in self._apart.of(machine):
                     certain = time.certain and self._exists(machine, unit)
-                    if math.isfinite(time.end) and certain:
-                        reason = f"just after {machine} was apart, without an approval"
-                        yield HeldTime(time.end, time.end + grace, reason, True)
+                    reason = f"just after {machine} was apart, without an approval"
+                    known = min(time.begin + APART_KNOWN, time.end)
+                    yield HeldTime(known, time.end + grace, reason, certain)
 
     def _exists(self, machine: str, unit: Unit) -> bool:
         """Return whether no other event can have deleted the machine."""
