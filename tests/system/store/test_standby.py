@@ -20,6 +20,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch
 from forewarn.store.port import Member
+from forewarn.store.postgres import database
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
@@ -27,6 +28,7 @@ from helpers.postgres import Server
 
 PATIENCE = 60.0  # seconds for what is waited for, and of the lease
 WRITERS = 5
+NOT_CONNECTED = "no synchronous standby is connected"
 SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
@@ -52,19 +54,25 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
 ) -> None:
     hosts = ",".join(quote(str(server.directory), safe="") for server in (primary, standby))
     url = f"postgresql://forewarn@{hosts}/postgres"
+    database.prepare(url)
     assert "no standby is synchronous" in warnings(url, tmp_path)
     execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
     execute(primary, "SELECT pg_reload_conf()")
-    asyncio.run(until(lambda: "no synchronous standby is conn" in warnings(url, tmp_path)))
-    standby.start()
-    asyncio.run(until(lambda: execute(primary, SYNCHRONOUS) == 1))
-    assert warnings(url, tmp_path) == ""
+    asyncio.run(until(lambda: NOT_CONNECTED in warnings(url, tmp_path)))
 
     async def body() -> dict[int, str]:
         store = PostgresStore(url, Member(name="c1", machine="m1", address=""), lease=PATIENCE)
         await store.open()
-        await store.leadership.take()
-        assert not any(store.leadership.warnings().values())
+        leadership = store.leadership
+        leadership.follow()
+        taking = guard.Tasks().start(leadership.take(), "taking")
+        # The claim waits for a standby, too.
+        await until(lambda: leadership.warnings().get("replication", "").startswith(NOT_CONNECTED))
+        await asyncio.to_thread(standby.start)
+        await taking
+        await until(lambda: not any(leadership.warnings().values()))
+        assert execute(primary, SYNCHRONOUS) == 1
+        assert await asyncio.to_thread(warnings, url, tmp_path) == ""
         acknowledged: dict[int, str] = {}
         writers = asyncio.TaskGroup()
         stopped = asyncio.Event()
@@ -95,7 +103,7 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(
             await asyncio.to_thread(standby.promote)
             await until(lambda: len(acknowledged) > before + 50)
             stopped.set()
-        assert store.leadership.term > 1  # it has found out what became of the last one
+        assert leadership.term > 1  # it has found out what became of the last one
         await store.close()
         return acknowledged
 
