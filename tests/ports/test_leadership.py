@@ -521,6 +521,23 @@ def test_a_leader_whose_clock_steps_gives_its_lease_back_and_ends(
     run(body())
 
 
+def test_a_lease_runs_out_while_the_machine_is_suspended(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock that stands still then, and on which sockets and threads wait, knows nothing."""
+
+    async def body() -> None:
+        first = node(url, "c1", length=900.0)
+        async with opened(first):
+            await take(first)
+            assert first.leadership.held()
+            boottime = guard.boottime
+            monkeypatch.setattr(guard, "boottime", lambda: boottime() + 900.0)
+            assert not first.leadership.held()
+
+    run(body())
+
+
 @pytest.mark.parametrize(
     ("asked", "database", "now", "problem"),
     [

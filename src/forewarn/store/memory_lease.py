@@ -34,7 +34,7 @@ class LeaseRow:
     """Who decides, as everybody can read. Outlives the stores."""
 
     def __init__(self) -> None:
-        self.clock: Callable[[], float] = guard.monotonic
+        self.clock: Callable[[], float] = guard.boottime
         self.term = 0
         self.member: Member | None = None
         self.until = ENDED

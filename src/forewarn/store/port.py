@@ -268,7 +268,7 @@ class Leadership(ABC):
     @property
     @abstractmethod
     def until(self) -> float:
-        """When `held` becomes false, by the monotonic clock, unless the lease is renewed."""
+        """When `held` becomes false, in boot time, unless the lease is renewed."""
 
     @abstractmethod
     def give_up(self, why: str) -> None:

@@ -25,12 +25,15 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+def boottime() -> float:
+    """Return seconds of a monotonic clock that also counts time in which the computer is suspended,
+    where the system has one."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
+
 def boottime_us() -> int:
-    """Return microseconds of a monotonic clock that also counts time in which the computer is
-    suspended, where the system has one."""
-    if _BOOTTIME is None:
-        return monotonic_us()
-    return time.clock_gettime_ns(_BOOTTIME) // 1_000
+    """The same, in microseconds."""
+    return monotonic_us() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME) // 1_000
 
 
 def wall_us() -> int:

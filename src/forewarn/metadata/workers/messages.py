@@ -99,7 +99,7 @@ class TimeIs(msgspec.Struct, frozen=True, tag="time"):
 
 
 class LeaseIs(msgspec.Struct, frozen=True, tag="lease"):
-    """Until when control has the lease on the state, by the monotonic clock of this machine. Sent
+    """Until when control has the lease on the state, in boot time of this machine. Sent
     only if there are such leases: a worker must not answer without one."""
 
     until: float

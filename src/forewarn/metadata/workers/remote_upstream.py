@@ -116,7 +116,7 @@ class RemoteUpstream:
         self._calls = 0
         self._goodbye = False  # did control announce that it stops?
         self._seq = 0
-        self._lease_until = 0.0  # by the monotonic clock
+        self._lease_until = 0.0  # in boot time
         self._poll_report = PollReport()
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life
@@ -133,7 +133,7 @@ class RemoteUpstream:
 
     def held(self) -> bool:
         """Return whether control has the lease on the state, as far as it has told us."""
-        return guard.monotonic() < self._lease_until
+        return guard.boottime() < self._lease_until
 
     async def enable(self, group: str) -> None:
         changing = self._staged.changing(group)

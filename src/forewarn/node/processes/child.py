@@ -31,7 +31,7 @@ READY = "ready"  # with its URLs
 ALIVE = "alive"  # with a status for people
 UNHEALTHY = "unhealthy"  # with the problem; does not count as a sign of life
 SETTINGS = "settings"  # in force; for processes that are started later
-LEASE = "lease"  # until when it may decide, by the monotonic clock; null: it has given that back
+LEASE = "lease"  # until when it may decide, in boot time; null: it has given that back
 RELOADED = "reloaded"  # with true if the new settings were refused, and nothing has changed
 
 

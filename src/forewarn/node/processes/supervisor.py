@@ -104,7 +104,7 @@ class Supervisor:
     def _wait(self, timeout: float) -> None:
         """Wait for signals, messages and ends of processes, and handle them."""
         if self._control.lease is not None:
-            left = self._control.lease + LEASE_GRACE - guard.monotonic()
+            left = self._control.lease + LEASE_GRACE - guard.boottime()
             timeout = max(0.0, min(timeout, left))
         for key, _ in self._selector.select(timeout):
             child: Child | None = key.data
@@ -131,7 +131,7 @@ class Supervisor:
         """End what acts for a lease that has run out: the control process, if it has not ended by
         itself, and the programs of its driver. Another control node goes on with what they do."""
         control = self._control
-        if control.lease is None or guard.monotonic() < control.lease + LEASE_GRACE:
+        if control.lease is None or guard.boottime() < control.lease + LEASE_GRACE:
             return
         if control.running and control.pid == control.lease_pid:
             self._log_error(

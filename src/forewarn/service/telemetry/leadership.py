@@ -15,7 +15,7 @@ def leadership_readings(leadership: Leadership | None) -> Iterator[Sample]:
     leads, term, left, cannot, lag, age = 1.0, 0, 0.0, 0.0, 0, 0.0
     if leadership is not None:
         leads, term = float(leadership.held()), leadership.term
-        left = max(0.0, leadership.until - guard.monotonic())
+        left = max(0.0, leadership.until - guard.boottime())
         cannot = float(bool(leadership.problem()))
         lag, age = leadership.lag()
     for name, help, value in (

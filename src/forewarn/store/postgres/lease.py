@@ -4,7 +4,7 @@ A node claims the row when the lease in it has run out, and renews it while it d
 begins a new term, and every transaction that writes locks the row of its own term first (`FENCE`).
 So a commit is in the log only if no later term had begun, whatever clocks, pauses and links do. The
 lease itself only bounds for how long two nodes can *believe* that they decide: a node counts it
-from before it sent the renewal, by its own monotonic clock.
+from before it sent the renewal, by its own clock, which also runs while the machine is suspended.
 
 A claim is a write: once it is acknowledged, everything before it is as durable as it will ever be,
 so what is read after a claim is the log.
@@ -85,7 +85,7 @@ class Lease:
         self.member = member
         self.length = length  # seconds
         self.term = 0  # 0: this process does not decide
-        self._until = 0.0  # by the monotonic clock
+        self._until = 0.0  # in boot time
         self._changing = threading.Lock()  # held while the term changes
         self._watchdog = watchdog
         self._sessions_ended = LogThrottle()
@@ -93,17 +93,17 @@ class Lease:
 
     def held(self) -> bool:
         """Return whether this process may still decide, as far as its own clock can tell."""
-        return guard.monotonic() < self._until
+        return guard.boottime() < self._until
 
     @property
     def until(self) -> float:
-        """When the lease runs out, by the monotonic clock."""
+        """When the lease runs out, in boot time."""
         return self._until
 
     def claim(self, connection: psycopg.Connection[Any]) -> bool:
         """Begin a new term, unless somebody else has a lease. What is in the log must be read
         afterwards."""
-        started, asked = guard.monotonic(), guard.wall_us()
+        started, asked = guard.boottime(), guard.wall_us()
         values = msgspec.structs.asdict(self.member) | {"length": self.length}
         row = self._changed(connection, _CLAIM, values)
         if row is None:
@@ -120,7 +120,7 @@ class Lease:
         begun in it. Raises Deposed."""
         with self._changing, connect(self.url, "claim") as connection:
             with self._watchdog.limit(connection, self.length):
-                started = guard.monotonic()
+                started = guard.boottime()
                 row = self._changed(connection, _CLAIM_AGAIN, (self.length, self.term))
             if row is None:
                 self._until = 0.0
@@ -129,7 +129,7 @@ class Lease:
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
         """Raises Deposed if another term has begun."""
-        started, asked, term = guard.monotonic(), guard.wall_us(), self.term
+        started, asked, term = guard.boottime(), guard.wall_us(), self.term
         row = connection.execute(_RENEW, (self.length, term)).fetchone()
         with self._changing:
             if self.term != term:

@@ -24,7 +24,8 @@ control = Child(CONTROL, {}, program=["-c", sys.argv[1]])
 Supervisor([control], [], log_error, on_ready=lambda _: os.kill(control.pid, signal.SIGUSR1)).run()
 """
 CONTROL = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys
+from forewarn.support import guard
 from forewarn.support.process_mark import mark
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -33,7 +34,7 @@ environment = os.environ | mark(parent)
 # What the test reads from standard error has an end when the program has one.
 subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True, stdout=2)
 print("ready {}", flush=True)
-print("lease", time.monotonic(), flush=True)
+print("lease", guard.boottime(), flush=True)
 signal.sigwait({signal.SIGUSR1})
 """
 
