@@ -97,7 +97,7 @@ LONGEST = (
     "unit/testing/kit/test_clock_silence.py",
     "unit/testing/kit/test_clock_reactions.py",
     "integration/client/test_faults.py",
-    "unit/metadata/workers/test_hub.py",
+    "unit/metadata/publishing/test_hub.py",
     "unit/drivers/test_registry.py",
 )
 

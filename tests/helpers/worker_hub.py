@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from forewarn import __version__
 from forewarn.core import Durations, EventType, Refused
-from forewarn.metadata.upstream import GroupNews
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing.messages import (
     PROTOCOL,
     Held,
     Hello,
@@ -22,7 +21,8 @@ from forewarn.metadata.workers.messages import (
     ToWorker,
     Welcome,
 )
-from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
+from forewarn.metadata.upstream import GroupNews
 from forewarn.node import Config, Node
 from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.engine.clock import FollowedClock

@@ -13,6 +13,7 @@ import pytest
 from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.time import HOUR, MINUTE
+from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.metadata.upstream import (
     GroupNews,
     LocalUpstream,
@@ -21,7 +22,6 @@ from forewarn.metadata.upstream import (
     TooOften,
     Upstream,
 )
-from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Config, Node
 from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.fleet.read import parse

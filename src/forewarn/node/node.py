@@ -26,8 +26,8 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.faults.inject import DisappearingEvents, FaultInjection
+from forewarn.metadata.publishing.hub import Hub
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
-from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens

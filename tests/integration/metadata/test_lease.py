@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.core import EventType, Refused
 from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.workers import hub
+from forewarn.metadata.publishing import hub
 from forewarn.node import Node
 from forewarn.node.config import Address
 from forewarn.node.listening.sockets import open_socket

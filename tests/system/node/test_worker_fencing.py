@@ -19,9 +19,8 @@ import structlog
 from forewarn import __version__
 from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind, Place
-from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
-from forewarn.metadata.workers import availability, hub, remote_upstream
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing import availability, hub, remote_upstream
+from forewarn.metadata.publishing.messages import (
     PROTOCOL,
     BrokenConnection,
     Changed,
@@ -37,7 +36,8 @@ from forewarn.metadata.workers.messages import (
     Unwelcome,
     Welcome,
 )
-from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
 from forewarn.node import Node
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.processes.unix_socket import make_dial
@@ -60,7 +60,7 @@ MAX_HOLD = remote_upstream.MAX_HOLD
 A_WORKER = """
 import asyncio, sys
 from pathlib import Path
-from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.node.processes.unix_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.support import guard

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from forewarn.metadata.workers.remote_upstream import NotWelcome
+from forewarn.metadata.publishing.remote_upstream import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
 from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.run import COLLECT, configure_log, fit

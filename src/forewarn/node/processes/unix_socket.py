@@ -1,7 +1,7 @@
 """The connections between control process and workers: a UNIX socket that only our own user can
 open.
 
-The messages on it are in `metadata.workers.messages`. Workers that run, but do not connect, are
+The messages on it are in `metadata.publishing.messages`. Workers that run, but do not connect, are
 found by `worker_marks`.
 """
 
@@ -13,8 +13,8 @@ import os
 import socket
 from pathlib import Path
 
-from forewarn.metadata.workers.hub import WATCH_EVERY, Hub
-from forewarn.metadata.workers.remote_upstream import Dial
+from forewarn.metadata.publishing.hub import WATCH_EVERY, Hub
+from forewarn.metadata.publishing.remote_upstream import Dial
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.processes.worker_marks import WorkerMark, find_worker, peer
 from forewarn.support import guard

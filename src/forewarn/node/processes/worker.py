@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers
 from forewarn.metadata.endpoint.recorder import Recorder
-from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
 from forewarn.node.processes.unix_socket import make_dial

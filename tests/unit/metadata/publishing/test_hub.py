@@ -12,10 +12,9 @@ from forewarn import __version__
 from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import DAY, SECOND
-from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
-from forewarn.metadata.workers import hub, remote_upstream
-from forewarn.metadata.workers.availability import Availability
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing import hub, remote_upstream
+from forewarn.metadata.publishing.availability import Availability
+from forewarn.metadata.publishing.messages import (
     Answer,
     BrokenConnection,
     Held,
@@ -24,7 +23,8 @@ from forewarn.metadata.workers.messages import (
     Unwelcome,
     Welcome,
 )
-from forewarn.metadata.workers.remote_upstream import NotWelcome, RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import NotWelcome, RemoteUpstream
+from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
 from forewarn.node import Config, Node
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.processes.unix_socket import make_dial, open_unix_socket
@@ -304,7 +304,7 @@ def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_e
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:
     """What a held group shows must not look like an enabled group without events."""
     view = GroupView(name="g", kind=GroupKind.STANDALONE, enabled=True, incarnation=4, events=())
-    from forewarn.metadata.workers.staged_views import _without_document
+    from forewarn.metadata.publishing.staged_views import _without_document
 
     assert not _without_document(view).enabled
 

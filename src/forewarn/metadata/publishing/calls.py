@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.metadata.upstream import LocalUpstream, NotDurable, NotPostponed, TooOften
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing.messages import (
     Answer,
     Approve,
     AskPrepared,
@@ -18,6 +17,7 @@ from forewarn.metadata.workers.messages import (
     Report,
     ToControl,
 )
+from forewarn.metadata.upstream import LocalUpstream, NotDurable, NotPostponed, TooOften
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger

@@ -16,15 +16,7 @@ from typing import TypeAlias
 
 from forewarn import __version__
 from forewarn.core import Durations, Now, Time
-from forewarn.metadata.upstream import (
-    GroupNews,
-    NotDurable,
-    NotPostponed,
-    OutcomeUnknown,
-    Prepared,
-    TooOften,
-)
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing.messages import (
     PROTOCOL,
     Answer,
     Approve,
@@ -49,8 +41,16 @@ from forewarn.metadata.workers.messages import (
     Unwelcome,
     Welcome,
 )
-from forewarn.metadata.workers.poll_report import PollReport
-from forewarn.metadata.workers.staged_views import StagedViews
+from forewarn.metadata.publishing.poll_report import PollReport
+from forewarn.metadata.publishing.staged_views import StagedViews
+from forewarn.metadata.upstream import (
+    GroupNews,
+    NotDurable,
+    NotPostponed,
+    OutcomeUnknown,
+    Prepared,
+    TooOften,
+)
 from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.service.telemetry.samples import Sample
 from forewarn.support import guard

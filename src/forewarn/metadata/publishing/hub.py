@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from forewarn import __version__
 from forewarn.core import Group
 from forewarn.core.registry import ClockAccepted
-from forewarn.metadata.upstream import LocalUpstream
-from forewarn.metadata.workers import updates
-from forewarn.metadata.workers.availability import Availability, Fencing
-from forewarn.metadata.workers.calls import Calls, Member
-from forewarn.metadata.workers.messages import (
+from forewarn.metadata.publishing import updates
+from forewarn.metadata.publishing.availability import Availability, Fencing
+from forewarn.metadata.publishing.calls import Calls, Member
+from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     PROTOCOL,
     BrokenConnection,
@@ -41,7 +40,8 @@ from forewarn.metadata.workers.messages import (
     Welcome,
     frame,
 )
-from forewarn.metadata.workers.metrics import WorkerMetrics, worker_samples
+from forewarn.metadata.publishing.metrics import WorkerMetrics, worker_samples
+from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.engine.clock import STALL, Clock
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
 from forewarn.store.port import Commit, Leadership, Store

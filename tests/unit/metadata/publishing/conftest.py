@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.metadata.workers import hub, remote_upstream
+from forewarn.metadata.publishing import hub, remote_upstream
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from forewarn.core import Now
-from forewarn.metadata.workers.availability import Availability
-from forewarn.metadata.workers.metrics import WorkerMetrics
-from forewarn.metadata.workers.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
+from forewarn.metadata.publishing.availability import Availability
+from forewarn.metadata.publishing.metrics import WorkerMetrics
+from forewarn.metadata.publishing.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
 from forewarn.service.telemetry.samples import MetricKind, Sample
 
 

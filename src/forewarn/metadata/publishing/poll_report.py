@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 
 from forewarn.core import Now, Time
-from forewarn.metadata.workers.messages import Polled, Report
+from forewarn.metadata.publishing.messages import Polled, Report
 from forewarn.service.indexes.unknown_callers import UnknownCallers
 
 MAX_EARLIER = 100_000  # documents that machines were shown before their last one, and not reported

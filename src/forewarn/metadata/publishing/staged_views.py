@@ -13,8 +13,8 @@ import msgspec
 
 from forewarn.core import GroupView
 from forewarn.core.fleet import Place
+from forewarn.metadata.publishing.messages import BrokenConnection, Changed
 from forewarn.metadata.upstream import GroupNews
-from forewarn.metadata.workers.messages import BrokenConnection, Changed
 from forewarn.support import guard
 
 SHOW_SLICE = 16  # groups that are shown before the loop gets its turn

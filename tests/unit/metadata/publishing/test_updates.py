@@ -6,8 +6,8 @@ import msgspec
 
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.workers import updates
-from forewarn.metadata.workers.messages import Changed
+from forewarn.metadata.publishing import updates
+from forewarn.metadata.publishing.messages import Changed
 
 
 def group(name: str, machines: int = 1, **more: object) -> Group:

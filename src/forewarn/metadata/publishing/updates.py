@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn.core import Group, Machine, view
+from forewarn.metadata.publishing.messages import Changed, News, SnapshotPart
 from forewarn.metadata.upstream import GroupNews, group_news
-from forewarn.metadata.workers.messages import Changed, News, SnapshotPart
 
 SLICE_MACHINES = 512  # machines in one message about several groups
 

@@ -10,9 +10,9 @@ import pytest
 
 from forewarn.core import GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
+from forewarn.metadata.publishing.messages import BrokenConnection, Changed
+from forewarn.metadata.publishing.staged_views import StagedViews
 from forewarn.metadata.upstream import GroupNews
-from forewarn.metadata.workers.messages import BrokenConnection, Changed
-from forewarn.metadata.workers.staged_views import StagedViews
 
 
 def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:
