@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 
 import msgspec
@@ -53,7 +53,7 @@ class Callers:
         self.decided = 0
         self.raised: dict[str, float] = {}  # when everybody had been told, for a while
         node.store.on_commit(self._told)
-        node.store.before_visible(self._count)
+        node.store.on_batch(self._count)
 
     async def run(self, callers: int, seconds: float, type: EventType) -> Round:
         self._sizes.clear()
@@ -100,9 +100,10 @@ class Callers:
             raise Failed(approved.message)
         await ends
 
-    async def _count(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
-        del after
-        self._sizes.append(len(commits))
+    def _count(self, seconds: float, works: int, commits: int, problem: str) -> None:
+        self._node.metrics.committed(seconds, works, commits, problem)
+        if commits:
+            self._sizes.append(commits)
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed

@@ -14,8 +14,8 @@ from forewarn.metadata.publishing.messages import (
     PROTOCOL,
     Held,
     Hello,
+    Joined,
     MessageStream,
-    Shown,
     SnapshotEnd,
     SnapshotPart,
     ToWorker,
@@ -145,8 +145,8 @@ class ManualWorker:
         await self.until(Welcome)
         await self.until(SnapshotPart)
         whole = await self.until(SnapshotEnd)
-        self.stream.send(Held(whole.seq, whole=True))
-        await self.until(Shown)
+        self.stream.send(Held(whole.number, whole=True))
+        await self.until(Joined)
         return self
 
 

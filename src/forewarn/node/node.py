@@ -59,6 +59,7 @@ from forewarn.service.engine.clock import Clock, Interruption, RealClock, Virtua
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Writer
@@ -243,7 +244,11 @@ class Node:
         self.host_index = HostIndex(store)
         self.host_index.load()
         self.apart_hosts = self.host_index.apart
-        self.writer = Writer(store, self.clock, config.rules, self.ledger, self.host_index)
+        self.publishing = Publishing()
+        self.writer = Writer(
+            *(store, self.clock, config.rules, self.ledger, self.host_index), self.publishing
+        )
+        background = self.writer.in_background()
         self.tokens = Tokens(store, self.writer, self.poll_index)
         self.observer = Observer() if config.observe else None
         trace = self.trace = make_trace(config, self.observer, self._stack)
@@ -252,9 +257,11 @@ class Node:
         driver = self.driver = self._driver or make_driver(config, store, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
-        self.executor = Executor(store, self.writer, driver, self.host_index, self.ledger, tasks)
+        self.executor = Executor(
+            *(store, background, driver, self.host_index, self.ledger, self.publishing), tasks
+        )
         self.scheduler = Scheduler(
-            store, self.writer, self.clock, self.ledger, self.host_index, self.poll_index.seen
+            store, background, self.clock, self.ledger, self.host_index, self.poll_index.seen
         )
         self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
         event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)
@@ -274,13 +281,14 @@ class Node:
         self.removals = Removals(self.platform)
         self.hosts = Hosts(store, self.platform, self.host_index)
         gates = self.gates = Gates(config.gates)
-        work = HostWork(store, self.writer, self.executor, self.ledger, tasks)
+        work = HostWork(store, background, self.executor, self.ledger, tasks)
+        platform = self.platform.in_background()
         self.reconciler = RolloutReconciler(
             store,
-            self.writer,
+            background,
             self.scheduler,
-            self.platform,
-            self.hosts,
+            platform,
+            Hosts(store, platform, self.host_index),
             gates,
             work,
             self.ledger,
@@ -379,9 +387,12 @@ class Node:
         """Open the socket to which workers connect."""
         assert self.config.upstream is not None
         hub = self.hub = Hub(
-            *(upstream, self.store, self.clock, tasks, self.config.workers),
+            *(upstream, self.store, self.clock, self.ledger, tasks, self.config.workers),
             service=state_name(self.config.state),
         )
+        self.publishing.publisher = hub.publisher
+        tasks.start(hub.publisher.run(), "publisher")
+        tasks.start(hub.publisher.watch(), "members that are late")
         worker_socket = await open_worker_socket(self.config.upstream, hub)
         self._stack.push_async_callback(worker_socket.close)
         tasks.start(worker_socket.keep_open(), "the workers' socket")

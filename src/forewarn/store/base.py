@@ -23,7 +23,6 @@ from forewarn.core import Group, Time, apply
 from forewarn.core.registry import GroupForgotten, Registry
 from forewarn.store.port import (
     BatchListener,
-    BeforeVisible,
     Commit,
     Listener,
     OutcomeUnknown,
@@ -49,7 +48,6 @@ class BatchingStore(Store):
         self._registry = Registry({}, {}, {}, {})
         self._seq = 0
         self._listeners: list[tuple[Listener, bool]] = []  # and whether it hears only own commits
-        self._before_visible: list[BeforeVisible] = []
         self._waiting: list[Submitted] = []
         self._worker: asyncio.Task[None] | None = None
         self._problem = ""
@@ -90,9 +88,6 @@ class BatchingStore(Store):
 
     def on_unknown_outcome(self, listener: OutcomeUnknownListener) -> None:
         self._on_unknown_outcome = listener
-
-    def before_visible(self, call: BeforeVisible) -> None:
-        self._before_visible.append(call)
 
     async def transact(self, work: Work) -> Commit | None:
         loop = asyncio.get_running_loop()
@@ -169,14 +164,6 @@ class BatchingStore(Store):
             self._writing_since = None
             self._problem = ""
             self._on_batch(loop.time() - start, len(works), len(commits), "")
-            for call in self._before_visible:
-                try:
-                    await call(commits, overlay)
-                except Exception:
-                    log.exception(
-                        "a commit could not be prepared for other processes",
-                        commit=commits[-1].seq,
-                    )
             self._groups.update(overlay)
             for name in forgotten(commits, overlay):
                 self._groups.pop(name, None)

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Mapping,
@@ -317,7 +316,6 @@ Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
 BatchListener: TypeAlias = Callable[[float, int, int, str], None]
 OutcomeUnknownListener: TypeAlias = Callable[[OutcomeUnknown], None]
-BeforeVisible: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
 
 
 class Store(ABC):
@@ -384,11 +382,6 @@ class Store(ABC):
     async def check(self) -> None:
         """Check that the files are still those that were opened, and save what can be saved if they
         are not. Raises StoreFailed if commits cannot be made durable."""
-
-    @abstractmethod
-    def before_visible(self, call: BeforeVisible) -> None:
-        """Await `call` with commits that are durable, and the groups they lead to, before these
-        become the state and listeners are called. Lets other processes prepare for them."""
 
     @abstractmethod
     async def transact(self, work: Work) -> Commit | None:

@@ -26,10 +26,11 @@ from forewarn.metadata.publishing.messages import (
     Changed,
     Held,
     Hello,
+    Joined,
     MessageStream,
     News,
+    Publication,
     Pulse,
-    Shown,
     SnapshotEnd,
     SnapshotPart,
     ToControl,
@@ -114,7 +115,7 @@ def test_control_waits_less_long_than_workers_do_and_notices_silence_before_it_i
     assert remote_upstream.REPORT_EVERY < hub.NOT_SERVING_AFTER < hub.KILL_AFTER < STALL / 1e6
 
 
-def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_path: Path) -> None:
+def test_a_worker_that_stands_still_is_gone_before_the_change_is_shown(tmp_path: Path) -> None:
     control = Control(tmp_path, 2)
 
     async def body() -> None:
@@ -122,11 +123,16 @@ def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_p
             await face.ready()
             watched = os.pidfd_open(pid)
             os.kill(pid, signal.SIGSTOP)
-            seen: list[bool] = []
-            node.store.on_commit(lambda *_: seen.append(gone(watched)))
+            shown: list[bool] = []
+
+            def look(news: GroupNews) -> None:
+                if news.view.enabled:
+                    shown.append(gone(watched))
+
+            face.upstream.attach(look)
             await face.upstream.enable("web")
-            assert seen == [True]
-            assert face.events() == 0
+            assert shown == [True]
+            assert node.store.groups["web"].enabled
             os.close(watched)
 
     run_within_limit(body)
@@ -263,9 +269,9 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
             await until(lambda: puppet.says(Held) == 1 and puppet.says(Pulse) > 2)
             assert not face.upstream.synchronized.is_set()
             assert puppet.stream is not None
-            puppet.stream.send(Shown(1, 0, 0))
+            puppet.stream.send(Joined((), 0))
             await face.ready()
-            puppet.stream.send(News(2, (Changed(_news(2).view),)))
+            puppet.stream.send(News((Publication(2, (Changed(_news(2).view),)),)))
             await until(lambda: puppet.says(Held) == 2)
             pulses = puppet.says(Pulse)
             await until(lambda: puppet.says(Pulse) > pulses + 20)  # many times MAX_HOLD
@@ -285,11 +291,11 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
             await until(lambda: puppet.stream is not None and puppet.says(Held) == 1)
             assert puppet.stream is not None
-            puppet.stream.send(Shown(1, 0, 0))
+            puppet.stream.send(Joined((), 0))
             await face.ready()
             with pytest.raises(OutcomeUnknown, match="has not answered"):
                 await face.upstream.approve("m", "web", ["id"])
-            puppet.stream.send(News(2, (Changed(_news(2).view),)))
+            puppet.stream.send(News((Publication(2, (Changed(_news(2).view),)),)))
             await until(lambda: not face.of["web"].view.enabled)
             with pytest.raises(NotDurable, match="has been pending"):
                 await face.upstream.enable("web")
@@ -354,25 +360,5 @@ def test_a_socket_whose_name_is_taken_away_is_there_again(
             assert node.hub is not None
             assert node.hub.serving == 2  # whoever was there has stayed
         assert not control.path.exists()
-
-    run_within_limit(body)
-
-
-def test_how_far_a_worker_is_behind_is_told_when_it_has_said_so(tmp_path: Path) -> None:
-    """And not as far as all commits there ever were, because control is new."""
-    control = Control(tmp_path, 1)
-
-    def lag(node: Node) -> list[float]:
-        assert node.hub is not None
-        (found,) = (r for r in node.hub.readings() if r.name == "forewarn_worker_lag")
-        return [value for _, value in found.samples if isinstance(value, int | float)]
-
-    async def body() -> None:
-        async with control() as node:
-            member = await (await ManualWorker.connected(control, 0, serving=True)).join()
-            assert node.store.seq > 0
-            assert lag(node) == []
-            member.stream.send(Pulse(node.store.seq, ()))
-            await until(lambda: lag(node) == [0])
 
     run_within_limit(body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from forewarn.metadata.publishing.messages import (
@@ -10,13 +12,13 @@ from forewarn.metadata.publishing.messages import (
     AskPrepared,
     Call,
     Enable,
-    Hello,
     MessageStream,
     Postpone,
     Prepare,
     Report,
     ToControl,
 )
+from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, NotDurable, NotPostponed, TooOften
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -27,50 +29,40 @@ MAX_CALLS = 4_096  # calls of one worker that are carried out at a time
 log = logger("forewarn")
 
 
-class Member:
-    """A worker that is connected."""
+class Caller(Protocol):
+    """A process that calls for guests."""
 
-    def __init__(self, stream: MessageStream[ToControl], hello: Hello) -> None:
-        self.stream = stream
-        self.number = hello.worker
-        self.instance = hello.instance
-        self.serving = hello.serving  # may it be showing documents?
-        self.known_seq = 0  # the last commit that it has confirmed
-        self.whole = False  # has it confirmed the whole snapshot?
-        self.joined = False  # may it show documents?
-        self.shown = 0  # the last commit that it reported to show; 0: none yet
-        self.calls = 0
-        self.has_sent = True  # since the last check
-        self.quiet = 0.0  # seconds without a message, by those checks
-        self.last_message_at = guard.monotonic()
+    stream: MessageStream[ToControl]
+    joined: bool
+    calls: int  # that are under way
 
     @property
-    def catching_up(self) -> bool:
-        """Whether it may show old documents, because it does not know all groups yet."""
-        return self.serving and not self.whole
+    def name(self) -> str: ...
 
 
 class Calls:
-    def __init__(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
+    def __init__(self, upstream: LocalUpstream, publisher: Publisher, tasks: guard.Tasks) -> None:
         self._upstream = upstream
+        self._publisher = publisher
         self._tasks = tasks
         self._failed = LogThrottle()
 
-    def take(self, member: Member, call: Call) -> None:
+    def take(self, member: Caller, call: Call) -> None:
         if not member.joined or member.calls >= MAX_CALLS:
             member.stream.send(Answer(call.id, failed="too many requests are under way; try again"))
             return
         member.calls += 1
         self._tasks.start(self._carry_out(member, call), "a worker's call")
 
-    async def _carry_out(self, member: Member, call: Call) -> None:
+    async def _carry_out(self, member: Caller, call: Call) -> None:
         try:
             answer = await self._answer(call)
+            await self._publisher.shown((call.group,))
         except NotDurable as failure:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
         except Exception as error:  # a guest may be able to cause this as often as it likes
             if times := self._failed.record():
-                log.exception("a worker's call failed", worker=member.number, times=times)
+                log.exception("a worker's call failed", worker=member.name, times=times)
             answer = Answer(call.id, failed=repr(error))
         finally:
             member.calls -= 1

@@ -1,39 +1,41 @@
 """The control process's side of the connections to its metadata workers.
 
-All workers together must look like one: what one of them has shown, no other may take back. So a
-durable commit is first sent to all of them; each stops showing what it changes, and confirms that.
-Only then does it become the state, and only then may they show it. Its caller is answered last.
+Workers show all groups, and together they must look like one: what one of them has shown, no other
+may take back. `publisher` sees to that for the workers that are connected. One that is not may
+still be showing old documents; it is waited for, and killed if it does not come back.
 
-Knows streams, not sockets: a worker on another machine would use `serve` like any other.
+Knows streams, not sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
 
 from forewarn import __version__
-from forewarn.core import Group
+from forewarn.core import Group, Time
 from forewarn.core.registry import ClockAccepted
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.availability import Availability, Fencing
-from forewarn.metadata.publishing.calls import Calls, Member
+from forewarn.metadata.publishing.calls import Calls
 from forewarn.metadata.publishing.messages import (
     MAX_GREETING,
     PROTOCOL,
     BrokenConnection,
-    Changed,
     Goodbye,
     Held,
     Hello,
+    Joined,
     LeaseIs,
     MessageStream,
-    News,
     Pulse,
     Report,
     Shown,
     SnapshotEnd,
+    SnapshotPart,
     TimeIs,
     ToControl,
     Unwelcome,
@@ -41,8 +43,15 @@ from forewarn.metadata.publishing.messages import (
     frame,
 )
 from forewarn.metadata.publishing.metrics import WorkerMetrics, worker_samples
+from forewarn.metadata.publishing.publisher import (
+    Announcement,
+    Member,
+    PendingPublication,
+    Publisher,
+)
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.engine.clock import STALL, Clock
+from forewarn.service.engine.ledger import Ledger
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
 from forewarn.store.port import Commit, Leadership, Store
 from forewarn.support import guard
@@ -57,10 +66,48 @@ NOT_SERVING_AFTER = (
 )
 KILL_AFTER = 6.0  # seconds without a message, after which a worker is killed
 WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
-COMPARE_SLICE = 16  # groups that are compared in one iteration of the event loop
 MAX_UNSENT = 128 * 1024 * 1024  # bytes queued for a worker; if there are more, it is disconnected
 
 log = logger("forewarn")
+
+
+class WorkerMember(Member):
+    """A worker that is connected."""
+
+    def __init__(self, hub: Hub, stream: MessageStream[ToControl], hello: Hello) -> None:
+        super().__init__(serving=hello.serving)
+        self._hub = hub
+        self.stream = stream
+        self.number = hello.worker
+        self.instance = hello.instance
+        self.calls = 0
+        self.has_sent = True  # since the last check
+        self.quiet = 0.0  # seconds without a message, by those checks
+        self.last_message_at = guard.monotonic()
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+    def shows(self, groups: Collection[str]) -> bool:
+        del groups
+        return True
+
+    def tell(self, news: Announcement) -> None:
+        for framed in news.partial if self.whole else news.full:
+            self._hub.send(self, framed)
+
+    def show(self, numbers: Collection[int]) -> None:
+        self._hub.send(self, frame(Shown(tuple(numbers), self._hub.now())))
+
+    def late(self, publication: PendingPublication) -> bool:
+        return guard.monotonic() - publication.announced_at > CONFIRM_TIMEOUT
+
+    def fence(self, why: str) -> None:
+        """Disconnect the worker and kill its process, which might be suspended and go on showing
+        old documents; the supervisor replaces it."""
+        self._hub.cut(self, why)
+        self._hub.kill(self)
 
 
 class Hub:
@@ -69,6 +116,7 @@ class Hub:
         upstream: LocalUpstream,
         store: Store,
         clock: Clock,
+        ledger: Ledger,
         tasks: guard.Tasks,
         expected: int,
         service: str = "",
@@ -80,18 +128,17 @@ class Hub:
         self._tasks = tasks
         self._expected = expected
         self._service = service
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, WorkerMember] = {}
         now = guard.monotonic()
         self._fencing = Fencing(range(expected), RECONNECT_PATIENCE, self._changed)
         self._availability = Availability(expected, STALL / 1e6, now)
         self._change = asyncio.Event()
         self._closing = False
-        self._pending: list[bytes] = []  # frames about a commit that is not yet the state
-        self._last_seq = self._visible_seq = store.seq
         self._metrics = WorkerMetrics()
         self._waits = Histogram(WAITS)
-        self._calls = Calls(upstream, tasks)
-        store.before_visible(self._before_visible)
+        self.publisher = Publisher(store, ledger, lambda _: self._fencing.left() > 0)
+        self.publisher.on_shown = self._waits.add
+        self._calls = Calls(upstream, self.publisher, tasks)
         store.on_own_commit(self._on_commit)
 
     # The state of the workers.
@@ -113,16 +160,15 @@ class Hub:
     def readings(self) -> Iterator[Sample | Histograms]:
         yield from self._metrics.readings(m.instance for m in self._members.values())
         joined = [member for member in self._members.values() if member.joined]
-        reported = {m.number: m.shown for m in joined if m.shown}
         yield from worker_samples(
             self._expected,
             self.serving,
-            {number: max(0, self._store.seq - shown) for number, shown in reported.items()},
+            {m.number: len(m.unconfirmed) for m in joined},
             {m.number: self._metrics.polls(m.instance) for m in joined},
         )
         yield histogram(
             "forewarn_worker_wait_seconds",
-            "How long a batch that was durable waited until all workers had confirmed it",
+            "How long it took from a commit until all workers could show what it changed",
             self._waits,
         )
 
@@ -141,21 +187,24 @@ class Hub:
                 )
                 self._clock.unserved(reason, round(lost * 1e6))
 
-    def send_time(self) -> None:
+    def now(self) -> Time:
+        return self._upstream.now().at
+
+    def send_time(self, *, reset: bool = False) -> None:
         """Send the service's time to the workers, which do not read the wall clock."""
-        time = frame(TimeIs(self._upstream.now().at))
+        self._send_to_joined(TimeIs(self.now(), reset))
+
+    def _send_to_joined(self, message: msgspec.Struct) -> None:
+        framed = frame(message)
         for member in list(self._members.values()):
             if member.joined:
-                self._send(member, time)
+                self.send(member, framed)
 
     async def keep_sending_lease(self, leadership: Leadership) -> None:
         """Send regularly to the workers until when this process has the lease: they must not answer
         without it. Only those that have joined know the state that goes with it."""
         while True:
-            lease = frame(LeaseIs(leadership.until))
-            for member in list(self._members.values()):
-                if member.joined:
-                    self._send(member, lease)
+            self._send_to_joined(LeaseIs(leadership.until))
             await guard.pause(LEASE_EVERY)
 
     def _kill_silent(self, now: float) -> float | None:
@@ -168,7 +217,7 @@ class Hub:
             else:
                 member.quiet += WATCH_EVERY
                 if member.quiet >= KILL_AFTER:
-                    self._fence(member, f"it has sent nothing for {KILL_AFTER:g} s")
+                    member.fence(f"it has sent nothing for {KILL_AFTER:g} s")
         quiet = [
             m.last_message_at
             for m in self._members.values()
@@ -176,68 +225,9 @@ class Hub:
         ]
         return min(quiet, default=None)
 
-    # A commit on its way.
-
-    async def _before_visible(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
-        self._last_seq = commits[-1].seq
-        started = guard.monotonic()
-        try:
-            await self._announce(commits[-1].seq, after)
-        except Exception as error:
-            log.error("a change could not be sent to the workers", exc_info=error)
-            for member in list(self._members.values()):
-                self._fence(member, "it may have missed a change")
-        self._waits.add(guard.monotonic() - started)
-
-    async def _announce(self, seq: int, after: Mapping[str, Group]) -> None:
-        changed = await self._changes(after)
-        if not changed:
-            return
-        partial = await _framed(updates.news(seq, changed))
-        full = await _framed(updates.news(seq, updates.in_full(changed, after)))
-        self._pending = full  # no await from here on, or a new worker would miss it
-        whole = {member.number for member in self._members.values() if member.whole}
-        for member in list(self._members.values()):
-            for framed in partial if member.number in whole else full:
-                self._send(member, framed)
-        await self._wait_until_confirmed(seq)
-
-    async def _changes(self, after: Mapping[str, Group]) -> list[Changed]:
-        changes = []
-        for n, group in enumerate(after.values(), 1):
-            change = updates.changed(self._store.groups.get(group.name), group)
-            if change is not None:
-                changes.append(change)
-            if n % COMPARE_SLICE == 0:
-                await guard.pause(0)
-        return changes
-
-    async def _wait_until_confirmed(self, seq: int) -> None:
-        """Wait until no worker shows documents from before this commit."""
-        started = guard.monotonic()
-        while True:
-            late = [m for m in self._members.values() if m.serving and m.known_seq < seq]
-            left = started + CONFIRM_TIMEOUT - guard.monotonic()
-            if late and left <= 0:
-                for member in late:
-                    self._fence(member, f"it has not confirmed a change for {CONFIRM_TIMEOUT:g} s")
-                continue
-            wait_left = self._fencing.left()
-            if not late and wait_left <= 0:
-                return
-            await self._wait_for_change(
-                min(left if late else wait_left, wait_left if wait_left > 0 else left)
-            )
-
     def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
-        if commit.seq < self._last_seq:
-            return  # of a batch, only the last one counts
-        self._visible_seq, self._pending = commit.seq, []
-        accepted = any(isinstance(put, ClockAccepted) for put in commit.puts)
-        shown = frame(Shown(commit.seq, commit.at, commit.lost, accepted))
-        for member in list(self._members.values()):
-            if member.joined:
-                self._send(member, shown)
+        if any(isinstance(put, ClockAccepted) for put in commit.puts):
+            self.send_time(reset=True)
 
     # A connection of a worker.
 
@@ -246,7 +236,7 @@ class Hub:
     ) -> None:
         """Serve a worker until the connection is broken. `pid` is its process, if that is local."""
         stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
-        member: Member | None = None
+        member: WorkerMember | None = None
         sending: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(CONFIRM_TIMEOUT):
@@ -292,27 +282,28 @@ class Hub:
             return f"unexpected worker {hello.worker}; there are only {self._expected}"
         return ""
 
-    def _enter(self, stream: MessageStream[ToControl], hello: Hello, pid: int | None) -> Member:
+    def _enter(
+        self, stream: MessageStream[ToControl], hello: Hello, pid: int | None
+    ) -> WorkerMember:
         if before := self._members.get(hello.worker):
-            other_process = before.instance != hello.instance
-            (self._fence if other_process else self._cut)(
-                before, "another process has taken its place"
-            )
+            self.cut(before, "another process has taken its place")
+            if before.instance != hello.instance:
+                self.kill(before)
         self._fencing.back(hello.worker, pid)
         stream.send(
             Welcome(protocol=PROTOCOL, version=__version__, rules=self._upstream.now().rules)
         )
-        member = self._members[hello.worker] = Member(stream, hello)
+        member = self._members[hello.worker] = WorkerMember(self, stream, hello)
         self._metrics.add(hello.instance, counted_before=hello.serving)
-        for framed in self._pending:
-            self._send(member, framed)
+        self.publisher.enter(member)
         return member
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: WorkerMember) -> None:
         if self._members.get(member.number) is member:
             del self._members[member.number]
             if member.serving:
                 self._fencing.lost(member.number)
+            self.publisher.leave(member)
         self._changed()
 
     def close(self) -> None:
@@ -322,15 +313,16 @@ class Hub:
             member.stream.writer.close()
         self._fencing.close()
 
-    async def _send_snapshot(self, member: Member) -> None:
+    async def _send_snapshot(self, member: WorkerMember) -> None:
         """Send all groups, and let the worker show them once no other shows anything older."""
-        stream = member.stream
+        stream, publisher = member.stream, self.publisher
         try:
-            for groups in updates.snapshot(self._store.groups):
-                stream.send(groups)
+            for groups in updates.snapshot(publisher.announced):
+                pending = publisher.pending(news.view.name for news in groups)
+                stream.send(SnapshotPart(groups, pending))
                 await stream.drain()
                 await guard.pause(0)
-            stream.send(SnapshotEnd(self._visible_seq))
+            stream.send(SnapshotEnd(publisher.number))
             await self._caught_up(member)
             while any(m.catching_up for m in self._members.values()):
                 # Their own tasks make sure that they do.
@@ -340,12 +332,11 @@ class Hub:
         except BrokenConnection:
             return  # `serve` has noticed
         member.joined = member.serving = True
-        now = self._upstream.now()
-        self._send(member, frame(Shown(self._visible_seq, now.at, now.lost, True)))
+        self.send(member, frame(Joined(tuple(set(publisher.pending().values())), self.now())))
         log.info("a worker answers guests", worker=member.number)
         self._changed()
 
-    async def _caught_up(self, member: Member) -> None:
+    async def _caught_up(self, member: WorkerMember) -> None:
         """Wait until the worker confirms the snapshot."""
         until = guard.monotonic() + CONFIRM_TIMEOUT
         while not member.whole:
@@ -354,23 +345,21 @@ class Hub:
                 reason = (
                     f"it was sent all groups, and has not confirmed them for {CONFIRM_TIMEOUT:g} s"
                 )
-                self._fence(member, reason)
+                member.fence(reason)
                 raise BrokenConnection(reason)
             await self._wait_for_change(left)
 
-    async def _listen(self, member: Member) -> None:
+    async def _listen(self, member: WorkerMember) -> None:
         while True:
             message = await member.stream.receive()
             member.has_sent = True
             match message:
-                case Held(seq=seq, whole=whole):
-                    member.known_seq = max(member.known_seq, seq)
-                    member.whole |= whole
+                case Held(number=number, whole=whole):
+                    self.publisher.confirm(member, number, whole=whole)
                     self._changed()
                 case Report():
                     self._calls.record(message)
-                case Pulse(shown=shown, readings=readings):
-                    member.shown = shown or member.shown
+                case Pulse(readings=readings):
                     self._metrics.update(member.instance, readings)
                     self._metrics.retain(m.instance for m in self._members.values())
                 case Hello():
@@ -383,34 +372,23 @@ class Hub:
     def _changed(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
+        self.publisher.settle()
 
     async def _wait_for_change(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._change.wait()
 
-    def _send(self, member: Member, framed: bytes) -> None:
+    def send(self, member: WorkerMember, framed: bytes) -> None:
         member.stream.send_frame(framed)
         if member.stream.unsent > MAX_UNSENT:
-            self._cut(member, "it does not read what it is sent")
+            self.cut(member, "it does not read what it is sent")
 
-    def _fence(self, member: Member, why: str) -> None:
-        """Disconnect a worker and kill its process, which might be suspended and go on showing old
-        documents; the supervisor replaces it."""
-        self._cut(member, why)
+    def kill(self, member: WorkerMember) -> None:
         self._fencing.end(member.number)
 
-    def _cut(self, member: Member, why: str) -> None:
+    def cut(self, member: WorkerMember, why: str) -> None:
         """Disconnect a worker; it starts again with a snapshot."""
         log.warning("a worker is cut off", worker=member.number, why=why)
         self._leave(member)
         member.stream.cut()
-
-
-async def _framed(messages: Sequence[News]) -> list[bytes]:
-    frames: list[bytes] = []
-    for message in messages:
-        if frames:
-            await guard.pause(0)
-        frames.append(frame(message))
-    return frames

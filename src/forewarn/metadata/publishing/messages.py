@@ -12,13 +12,13 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from forewarn.core import Duration, Durations, GroupView, Machine, Time
+from forewarn.core import Durations, GroupView, Machine, Time
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -59,43 +59,56 @@ class SnapshotPart(msgspec.Struct, frozen=True, tag="slice"):
     """Some of the groups."""
 
     groups: tuple[GroupNews, ...]
+    pending: dict[str, int] = {}  # by group: the publication with which it may be shown like that
 
 
 class SnapshotEnd(msgspec.Struct, frozen=True, tag="whole"):
     """End of the snapshot: groups that were not sent do not exist."""
 
-    seq: int
+    number: int  # of the last publication that it contains
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A group after a commit; fields that are None have not changed."""
+    """A group that has changed; fields that are None have not."""
 
     view: GroupView
     machines: tuple[Machine, ...] | None = None
     place: Place | None = None
 
 
-class News(msgspec.Struct, frozen=True, tag="news"):
-    """Groups after a durable commit. From now on neither the old nor the new may be shown."""
+class Publication(msgspec.Struct, frozen=True, array_like=True):
+    """Groups that are shown together."""
 
-    seq: int
+    number: int
     groups: tuple[Changed, ...]
-    more: bool = False  # are there further messages about this commit?
+
+
+class News(msgspec.Struct, frozen=True, tag="news"):
+    """Groups after durable commits. From now on neither the old nor the new may be shown."""
+
+    publications: tuple[Publication, ...]
+    more: bool = False  # is this continued in another message?
+
+
+class Joined(msgspec.Struct, frozen=True, tag="joined"):
+    """Everything may be shown that was sent, except for some publications."""
+
+    pending: tuple[int, ...]
+    at: Time
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
-    """Everything up to this commit may be shown: all workers know of it."""
+    """These publications may be shown: everybody knows of them."""
 
-    seq: int
+    numbers: tuple[int, ...]
     at: Time
-    lost: Duration
-    reset: bool = False  # the time may also go back
 
 
 class TimeIs(msgspec.Struct, frozen=True, tag="time"):
     """The service's time. Workers do not read the wall clock."""
 
     at: Time
+    reset: bool = False  # it may also go back
 
 
 class LeaseIs(msgspec.Struct, frozen=True, tag="lease"):
@@ -124,9 +137,10 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
 
 
 class Held(msgspec.Struct, frozen=True, tag="held"):
-    """Confirms that what this commit changes is no longer shown as it was before."""
+    """Confirms that nothing is shown any more as it was before this publication, or those that were
+    sent before it."""
 
-    seq: int
+    number: int
     whole: bool = False  # in answer to `SnapshotEnd`
 
 
@@ -192,7 +206,6 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
 class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
     """A regular sign of life, with metrics."""
 
-    shown: int  # the last commit that it shows
     readings: tuple[Sample, ...]  # since its process began
 
 
@@ -202,6 +215,7 @@ ToWorker: TypeAlias = (
     | SnapshotPart
     | SnapshotEnd
     | News
+    | Joined
     | Shown
     | TimeIs
     | LeaseIs

@@ -84,15 +84,15 @@ class WorkerMetrics:
 def worker_samples(
     expected: int, serving: int, lags: Mapping[int, int], polls: Mapping[int, float]
 ) -> Iterator[Sample]:
-    """Return metrics about the workers: how many serve, how many commits each does not show yet,
-    and how many polls each has answered since it was started."""
+    """Return metrics about the workers: how many serve, how many changes each has not
+    confirmed yet, and how many polls each has answered since it was started."""
     yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): serving})
     yield gauge(
         "forewarn_workers_expected", "Metadata workers that there should be", {(): expected}
     )
     yield gauge(
         "forewarn_worker_lag",
-        "Commits that a worker does not show yet, by its last report",
+        "Changes that a worker has not confirmed yet",
         {(str(worker),): lag for worker, lag in lags.items()},
         "worker",
     )

@@ -27,6 +27,7 @@ from forewarn.metadata.publishing.messages import (
     Goodbye,
     Held,
     Hello,
+    Joined,
     LeaseIs,
     MessageStream,
     News,
@@ -115,7 +116,6 @@ class RemoteUpstream:
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._goodbye = False  # did control announce that it stops?
-        self._seq = 0
         self._lease_until = 0.0  # in boot time
         self._poll_report = PollReport()
         self.record_poll = self._poll_report.record_poll
@@ -220,7 +220,7 @@ class RemoteUpstream:
                 for report in self._poll_report.reports():
                     self._stream.send(report)
             if self._followed is not None:  # from the start: a silent worker is taken for dead
-                self._followed.send(Pulse(self._seq, tuple(self.readings())))
+                self._followed.send(Pulse(tuple(self.readings())))
             elif guard.monotonic() - self._broken >= MAX_HOLD and (
                 groups := self._staged.show_held()
             ):
@@ -272,21 +272,25 @@ class RemoteUpstream:
                         future = self._pending.get(id)
                         if future is not None and not future.done():
                             future.set_result(message)
-                    case News(seq=seq, groups=changed, more=more):
-                        staged.stage(seq, changed)
+                    case News(publications=publications, more=more):
+                        for publication in publications:
+                            staged.stage(publication.number, publication.groups)
                         if not more:
-                            stream.send(Held(seq))
-                    case Shown():
-                        await self._show(message, stream)
-                    case TimeIs(at=at):
+                            stream.send(Held(publications[-1].number))
+                    case Shown(numbers=numbers, at=at):
                         self._set_time(at)
+                        await staged.show(numbers)
+                    case Joined():
+                        await self._join(message, stream)
+                    case TimeIs(at=at, reset=reset):
+                        self._set_time(at, reset=reset)
                     case LeaseIs(until=until):
                         self._lease_until = until
-                    case SnapshotPart(groups=groups):
-                        staged.add_snapshot(groups)
-                    case SnapshotEnd(seq=seq):
+                    case SnapshotPart(groups=groups, pending=pending):
+                        staged.add_snapshot(groups, pending)
+                    case SnapshotEnd(number=number):
                         staged.end_snapshot()
-                        stream.send(Held(seq, whole=True))
+                        stream.send(Held(number, whole=True))
                     case Goodbye():
                         self._goodbye = True
                     case _:
@@ -295,15 +299,13 @@ class RemoteUpstream:
             self._followed, self._broken = None, guard.monotonic()
             stream.cut()
 
-    async def _show(self, shown: Shown, stream: MessageStream[ToWorker]) -> None:
-        self._set_time(shown.at, reset=shown.reset)
-        await self._staged.show(shown.seq)
-        self._seq = shown.seq
-        if self._stream is None:
-            self._stream = stream
-            self._unreachable.reset()
-            self.synchronized.set()
-            log.info("following the control process", worker=self._worker)
+    async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
+        self._set_time(joined.at, reset=True)
+        await self._staged.show_all(joined.pending)
+        self._stream = stream
+        self._unreachable.reset()
+        self.synchronized.set()
+        log.info("following the control process", worker=self._worker)
 
     def _set_time(self, at: Time, *, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):

@@ -7,7 +7,7 @@ document: other workers may no longer show the one, or not yet show the other. R
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -21,10 +21,10 @@ SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
 
 
 class _Change:
-    """A group after a commit that may not be shown yet."""
+    """A group after a change that may not be shown yet."""
 
     def __init__(self) -> None:
-        self.seq = 0
+        self.number = 0  # of the publication
         self.news: GroupNews | None = None  # None: the group is removed
         self.over = asyncio.Event()
 
@@ -52,22 +52,23 @@ class StagedViews:
         """Expect a new snapshot, from another control process or the same one."""
         self._named, self._fresh = set(), set()
 
-    def add_snapshot(self, groups: Sequence[GroupNews]) -> None:
-        """Stage the groups of a snapshot, except for those that are shown like that already."""
+    def add_snapshot(self, groups: Sequence[GroupNews], pending: Mapping[str, int]) -> None:
+        """Stage the groups of a snapshot, except for those that are shown like that already.
+        `pending` are those that may be shown only with a publication."""
         for news in groups:
             name = news.view.name
             self._named.add(name)
             if name in self._fresh:
                 continue
             if name in self._changes or self._shown.get(name) != news:
-                self._expect(0, name, news)
+                self._expect(pending.get(name, 0), name, news)
 
     def end_snapshot(self) -> None:
         """Stage the removal of all groups that were not in the snapshot."""
         for name in (self._shown.keys() | self._changes.keys()) - self._named:
             self._expect(0, name, None)
 
-    def stage(self, seq: int, groups: Sequence[Changed]) -> None:
+    def stage(self, number: int, groups: Sequence[Changed]) -> None:
         for changed in groups:
             name = changed.view.name
             self._named.add(name)
@@ -80,20 +81,26 @@ class StagedViews:
                 place = latest.place if place is None else place
             if machines is None or place is None:
                 raise BrokenConnection(f"a change of group '{name}', which was not sent before")
-            self._expect(seq, name, GroupNews(changed.view, machines, place))
+            self._expect(number, name, GroupNews(changed.view, machines, place))
 
-    async def show(self, seq: int) -> None:
-        """Show everything that is staged up to this commit."""
-        ready = [name for name, change in self._changes.items() if change.seq <= seq]
-        for n, name in enumerate(ready, 1):
-            self._finish(name)
-            if n % SHOW_SLICE == 0:
-                await guard.pause(0)
+    async def show(self, numbers: Collection[int]) -> None:
+        """Show everything that is staged with these publications."""
+        await self._show(n for n, change in self._changes.items() if change.number in numbers)
+
+    async def show_all(self, pending: Collection[int]) -> None:
+        """Show everything that is staged, except with these publications."""
+        await self._show(n for n, change in self._changes.items() if change.number not in pending)
         if not self._open:
             self._open = True
             for change in self._changes.values():  # may not be shown yet, but exists
                 if change.news is not None:
                     self._hold_back(change.news)
+
+    async def _show(self, ready: Iterable[str]) -> None:
+        for n, name in enumerate(list(ready), 1):
+            self._finish(name)
+            if n % SHOW_SLICE == 0:
+                await guard.pause(0)
 
     def show_held(self) -> int:
         """Show everything that is staged, without permission. Returns the number of groups."""
@@ -102,7 +109,7 @@ class StagedViews:
             self._finish(name)
         return len(held)
 
-    def _expect(self, seq: int, name: str, news: GroupNews | None) -> None:
+    def _expect(self, number: int, name: str, news: GroupNews | None) -> None:
         change, shown = self._changes.get(name), self._shown.get(name)
         if news is not None and shown is not None:
             if news.machines == shown.machines:
@@ -114,7 +121,7 @@ class StagedViews:
                 return
         if change is None:
             change = self._changes[name] = _Change()
-        change.seq, change.news = seq, news
+        change.number, change.news = number, news
         if self._open and (latest := news or shown):
             self._hold_back(latest)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn.core import Group, Machine, view
-from forewarn.metadata.publishing.messages import Changed, News, SnapshotPart
+from forewarn.metadata.publishing.messages import Changed, News, Publication
 from forewarn.metadata.upstream import GroupNews, group_news
 
 SLICE_MACHINES = 512  # machines in one message about several groups
@@ -22,17 +22,19 @@ def guest_news(group: Group) -> GroupNews:
     return msgspec.structs.replace(news, machines=tuple(map(_to_guests, news.machines)))
 
 
-def snapshot(groups: Mapping[str, Group]) -> Iterator[SnapshotPart]:
+def snapshot(groups: Mapping[str, Group]) -> Iterator[tuple[GroupNews, ...]]:
     """Return all groups, each as it is when its turn comes; later changes are sent after it."""
     gathered, machines = [], 0
     for name in list(groups):
+        if name not in groups:
+            continue
         news = guest_news(groups[name])
         gathered.append(news)
         machines += 1 + len(news.machines)
         if machines >= SLICE_MACHINES:
-            yield SnapshotPart(tuple(gathered))
+            yield tuple(gathered)
             gathered, machines = [], 0
-    yield SnapshotPart(tuple(gathered))
+    yield tuple(gathered)
 
 
 def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Changed]:
@@ -41,16 +43,22 @@ def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Chan
     return [Changed(group.view, group.machines, group.place) for group in groups]
 
 
-def news(seq: int, changes: Sequence[Changed]) -> list[News]:
-    pieces: list[list[Changed]] = [[]]
+def news(publications: Sequence[Publication]) -> list[News]:
+    """Return messages about publications, of which large ones are divided."""
+    pieces: list[list[Publication]] = [[]]
     machines = 0
-    for change in changes:
-        if machines >= SLICE_MACHINES:
-            pieces.append([])
-            machines = 0
-        pieces[-1].append(change)
-        machines += 1 + len(change.machines or ())
-    return [News(seq, tuple(piece), more=n < len(pieces)) for n, piece in enumerate(pieces, 1)]
+    for publication in publications:
+        part: list[Changed] = []
+        for change in publication.groups:
+            if machines >= SLICE_MACHINES:
+                if part:
+                    pieces[-1].append(Publication(publication.number, tuple(part)))
+                pieces.append([])
+                part, machines = [], 0
+            part.append(change)
+            machines += 1 + len(change.machines or ())
+        pieces[-1].append(Publication(publication.number, tuple(part)))
+    return [News(tuple(piece), more=n < len(pieces)) for n, piece in enumerate(pieces, 1)]
 
 
 def changed(before: Group | None, after: Group) -> Changed | None:

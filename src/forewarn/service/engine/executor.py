@@ -25,6 +25,7 @@ from forewarn.core.rollouts.model import step_of
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.publishing import Publishing
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import Batch, Commit, Entry, OutcomeUnknown, States, Store, StoreFailed
@@ -49,6 +50,7 @@ class Executor:
         driver: Driver,
         host_index: HostIndex,
         ledger: Ledger,
+        publishing: Publishing,
         tasks: guard.Tasks,
     ) -> None:
         self._restored: Time | None = None  # when a backup was last restored
@@ -62,6 +64,7 @@ class Executor:
         self._driver = driver
         self._host_index = host_index
         self._ledger = ledger
+        self._publishing = publishing
         self._tasks = tasks
         store.on_own_commit(self._on_commit)
 
@@ -212,6 +215,8 @@ class Executor:
     async def _run(self, event: Event, commit: int | None, what: str, *, doubtful: bool) -> None:
         corrected = len(self._corrections)
         try:
+            # No machine is disturbed while its guest can still be shown the event as Scheduled.
+            await self._publishing.shown(event.joint.groups if event.joint else (event.group,))
             with otel.attempt(event) as span:
                 outcome = await self.attempt(
                     lambda fence: self.task(event, fence=fence),

@@ -1,4 +1,5 @@
-"""From a command to a commit: read the clock, decide, and wait until the decision is durable."""
+"""From a command to a commit: read the clock, decide, and wait until the decision is durable and
+guests are shown it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from forewarn.core.registry import Put, Registry
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
 from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.publishing import Publishing
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import Batch, Entry, Key, States, Store
 
@@ -56,18 +58,33 @@ class Writer:
         rules: Durations,
         ledger: Ledger,
         host_index: HostIndex,
+        publishing: Publishing | None = None,
         request: RequestContext = NO_CONTEXT,
     ) -> None:
+        """Without `publishing`, whoever commits does not wait until guests are shown it."""
         self._store = store
         self._clock = clock
         self._ledger = ledger
         self._host_index = host_index
+        self._publishing = publishing
         self._request = request
         self.rules = rules
 
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
-        return Writer(self._store, self._clock, self.rules, self._ledger, self._host_index, request)
+        return self._bound(self._publishing, request)
+
+    def in_background(self) -> Writer:
+        """Return a writer for what the service does by itself: nobody is told the result, so it
+        goes on before guests are shown it."""
+        return self._bound(None, self._request)
+
+    def _bound(self, publishing: Publishing | None, request: RequestContext) -> Writer:
+        return Writer(
+            *(self._store, self._clock, self.rules, self._ledger, self._host_index),
+            publishing,
+            request,
+        )
 
     def now(self) -> Now:
         return self._now(self._store.registry)
@@ -152,4 +169,6 @@ class Writer:
         with self._ledger.hold("command"), otel.span("commit") as span:
             commit = await self._store.transact(work)
             otel.committed(span, commit, refusal)
+        if commit is not None and self._publishing is not None:
+            await self._publishing.shown([entry.group for entry in commit.entries])
         return refusal[0] if refusal else decisions, commit.seq if commit else 0

@@ -120,8 +120,15 @@ class Platform:
 
     def for_request(self, request: RequestContext) -> Platform:
         """Return the same verbs, whose commits carry the context of one request."""
+        return self._bound(self.writer.for_request(request))
+
+    def in_background(self) -> Platform:
+        """Return the same verbs for what the service does by itself."""
+        return self._bound(self.writer.in_background())
+
+    def _bound(self, writer: Writer) -> Platform:
         bound = copy.copy(self)
-        bound.writer = self.writer.for_request(request)
+        bound.writer = writer
         return bound
 
     async def schedule(

@@ -6,17 +6,21 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from forewarn import __version__
-from forewarn.core import Durations, GroupView
+from forewarn.core import Durations, GroupView, Status
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import DAY, SECOND
+from forewarn.drivers.port import Task
 from forewarn.metadata.publishing import hub, remote_upstream
 from forewarn.metadata.publishing.availability import Availability
 from forewarn.metadata.publishing.messages import (
     Answer,
+    Approve,
     BrokenConnection,
+    Enable,
     Held,
     News,
     Shown,
@@ -33,10 +37,14 @@ from forewarn.service.fleet.read import parse
 from forewarn.support import guard
 from helpers.worker_hub import FLEET, Control, ManualWorker, reboot, run_within_limit, until, worker
 
+DATABASE = """
+  - name: db
+    kind: standalone
+    machines: [{name: db, address: 127.1.0.3}]
+"""
 
-def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_was(
-    tmp_path: Path,
-) -> None:
+
+def test_a_change_is_shown_when_every_worker_has_stopped_showing_what_was(tmp_path: Path) -> None:
     control = Control(tmp_path, 2)
 
     async def body() -> None:
@@ -45,15 +53,95 @@ def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_
             await face.ready()
             enabling = asyncio.ensure_future(face.upstream.enable("web"))  # noqa: TID251
             news = await slow.until(News)
-            await until(lambda: face.of["web"].view.enabled is False)
-            assert not node.store.groups["web"].enabled
+            await until(lambda: node.store.groups["web"].enabled)  # it is decided
+            assert face.events() is None
             assert not enabling.done()
-            slow.stream.send(Held(news.seq))
+            (publication,) = news.publications
+            slow.stream.send(Held(publication.number))
             await enabling
-            assert node.store.groups["web"].enabled
             assert face.events() == 0
             shown = await slow.until(Shown)
-            assert shown.seq == news.seq
+            assert shown.numbers == (publication.number,)
+
+    run_within_limit(body)
+
+
+def test_no_machine_is_disturbed_while_a_worker_may_show_its_event_as_scheduled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path, 1)
+
+    async def body() -> None:
+        async with control() as node:
+            member = await (await ManualWorker.connected(control, 0)).join()
+            performed: list[str] = []
+            perform = node.executor.driver.perform
+
+            async def note(task: Task) -> Any:
+                performed.append(task.event)
+                return await perform(task)
+
+            monkeypatch.setattr(node.executor.driver, "perform", note)
+
+            async def confirmed() -> None:
+                news = await member.until(News)
+                member.stream.send(Held(news.publications[-1].number))
+
+            member.stream.send(Enable(1, "web"))
+            await confirmed()
+            scheduling = asyncio.ensure_future(reboot(node))  # noqa: TID251
+            await confirmed()
+            id = await scheduling
+            member.stream.send(Approve(2, "web_0", "web", (id,)))
+            news = await member.until(News)
+            assert node.store.groups["web"].events[0].status is Status.STARTED
+            await guard.pause(0.05)
+            assert performed == []
+            member.stream.send(Held(news.publications[-1].number))
+            await until(lambda: performed == [id])
+            assert (await member.until(Answer)).yes
+
+    run_within_limit(body)
+
+
+def test_a_group_is_decided_while_a_worker_has_not_confirmed_another(tmp_path: Path) -> None:
+    control = Control(tmp_path, 1)
+    control.config = msgspec.structs.replace(control.config, fleet=parse(FLEET + DATABASE))
+
+    async def body() -> None:
+        async with control() as node:
+            member = await (await ManualWorker.connected(control, 0)).join()
+            member.stream.send(Enable(1, "web"))
+            web = (await member.until(News)).publications[-1]
+            member.stream.send(Enable(2, "db"))
+            db = (await member.until(News)).publications[-1]  # while the first is not confirmed
+            assert [change.view.name for change in (*web.groups, *db.groups)] == ["web", "db"]
+            member.stream.send(Held(db.number))
+            assert {(await member.until(Answer)).id for _ in range(2)} == {1, 2}
+            assert node.store.groups["db"].enabled
+
+    run_within_limit(body)
+
+
+def test_how_many_changes_a_worker_has_not_confirmed_is_told(tmp_path: Path) -> None:
+    control = Control(tmp_path, 1)
+
+    def lag(node: Node) -> list[float]:
+        assert node.hub is not None
+        (found,) = (r for r in node.hub.readings() if r.name == "forewarn_worker_lag")
+        return [value for _, value in found.samples if isinstance(value, int | float)]
+
+    async def body() -> None:
+        async with control() as node:
+            assert lag(node) == []
+            member = await (await ManualWorker.connected(control, 0, serving=True)).join()
+            assert lag(node) == [0]
+            member.stream.send(Enable(1, "web"))
+            news = await member.until(News)
+            assert lag(node) == [1]
+            member.stream.send(Held(news.publications[-1].number))
+            await member.until(Shown)
+            assert lag(node) == [0]
 
     run_within_limit(body)
 

@@ -45,10 +45,10 @@ async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
     stage = StagedViews()
     told = Told(stage)
     stage.begin()
-    stage.add_snapshot(groups)
+    stage.add_snapshot(groups, {})
     stage.end_snapshot()
     assert told.of == {}
-    await stage.show(1)
+    await stage.show_all(())
     return stage, told
 
 
@@ -60,9 +60,9 @@ def test_a_change_is_shown_when_everybody_has_heard_of_it_and_nothing_before() -
         waiting = stage.changing("web")
         assert waiting is not None
         assert not waiting.is_set()
-        await stage.show(1)
+        await stage.show([1])
         assert told.shown("web") is None
-        await stage.show(2)
+        await stage.show([2])
         assert told.shown("web") == 2
         assert waiting.is_set()
         assert stage.changing("web") is None
@@ -75,9 +75,9 @@ def test_of_two_changes_the_first_alone_is_not_shown() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
         stage.stage(3, [changed(news("web", 3))])
-        await stage.show(2)
+        await stage.show([2])
         assert told.shown("web") is None
-        await stage.show(3)
+        await stage.show([3])
         assert told.shown("web") == 3
 
     asyncio.run(life())
@@ -87,11 +87,11 @@ def test_what_does_not_change_is_not_held_back_when_all_is_told_anew() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1), news("db", 1), news("old", 1))
         stage.begin()
-        stage.add_snapshot([news("web", 1), news("db", 4)])
+        stage.add_snapshot([news("web", 1), news("db", 4)], {})
         assert (told.shown("web"), told.shown("db"), told.shown("old")) == (1, None, 1)
         stage.end_snapshot()
         assert told.shown("old") is None
-        await stage.show(9)
+        await stage.show_all(())
         assert (told.shown("web"), told.shown("db")) == (1, 4)
         assert told.of["old"].machines == ()  # it is no more: whoever asks is unknown
 
@@ -104,9 +104,9 @@ def test_news_is_not_undone_by_what_was_read_before_it() -> None:
         stage.begin()
         whole = news("web", 7)
         stage.stage(7, [Changed(whole.view, whole.machines, whole.place)])
-        stage.add_snapshot([news("web", 6)])
+        stage.add_snapshot([news("web", 6)], {})
         stage.end_snapshot()
-        await stage.show(7)
+        await stage.show_all(())
         assert told.shown("web") == 7
 
     asyncio.run(life())
@@ -117,10 +117,10 @@ def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
         stage, told = await opened(news("web", 1))
         stage.stage(2, [changed(news("web", 2))])
         stage.begin()
-        stage.add_snapshot([news("web", 2)])
+        stage.add_snapshot([news("web", 2)], {})
         stage.end_snapshot()
         assert told.shown("web") is None
-        await stage.show(2)
+        await stage.show_all(())
         assert told.shown("web") == 2
 
     asyncio.run(life())
@@ -144,9 +144,9 @@ def test_machines_that_stay_are_the_same_ones() -> None:
         stage, told = await opened(news("web", 1, ("a", "b")))
         before = told.of["web"].machines
         stage.begin()
-        stage.add_snapshot([news("web", 2, ("a", "b"))])
+        stage.add_snapshot([news("web", 2, ("a", "b"))], {})
         stage.end_snapshot()
-        await stage.show(2)
+        await stage.show_all(())
         assert told.of["web"].machines is before
 
     asyncio.run(life())
@@ -164,7 +164,7 @@ def test_machines_come_and_go_without_anybody_waiting_while_the_document_is_the_
         assert [m.name for m in told.of["web"].machines] == ["a", "b", "c"]
         assert told.shown("web") is None
         stage.stage(4, [Changed(other.view, ())])
-        await stage.show(4)
+        await stage.show([4])
         assert told.of["web"].machines == ()
 
     asyncio.run(life())
@@ -195,13 +195,14 @@ def test_a_group_that_is_about_to_change_when_a_worker_begins_is_known_though_no
         stage.begin()
         web = news("web", 2, ("a",))
         stage.stage(2, [Changed(web.view, web.machines, web.place)])
-        stage.add_snapshot([news("db", 1)])
+        stage.add_snapshot([news("db", 1), news("api", 4)], {"api": 3})
         stage.end_snapshot()
-        await stage.show(1)
+        await stage.show_all((2, 3))
+        assert told.shown("api") is None
         assert told.shown("db") == 1
         assert told.shown("web") is None
         assert [machine.name for machine in told.of["web"].machines] == ["a"]
-        await stage.show(2)
+        await stage.show([2])
         assert told.shown("web") == 2
 
     asyncio.run(life())

@@ -7,7 +7,7 @@ import msgspec
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.messages import Changed
+from forewarn.metadata.publishing.messages import Changed, Publication
 
 
 def group(name: str, machines: int = 1, **more: object) -> Group:
@@ -24,8 +24,8 @@ def changed(before: Group | None, after: Group) -> Changed:
 def test_all_groups_are_told_in_pieces_of_some_hundred_machines() -> None:
     groups = {f"g{n}": group(f"g{n}", 100) for n in range(20)}
     pieces = list(updates.snapshot(groups))
-    assert [news.view.name for piece in pieces for news in piece.groups] == list(groups)
-    assert max(sum(len(n.machines) for n in piece.groups) for piece in pieces) <= 612
+    assert [news.view.name for piece in pieces for news in piece] == list(groups)
+    assert max(sum(len(n.machines) for n in piece) for piece in pieces) <= 612
     assert list(updates.snapshot({})) != []  # it is said that there are none
 
 
@@ -34,7 +34,7 @@ def test_a_group_that_changes_while_others_are_told_of_is_told_as_it_is_by_then(
     telling_all = updates.snapshot(groups)
     next(telling_all)
     groups["g1"] = group("g1", 3)
-    assert len(next(telling_all).groups[0].machines) == 3
+    assert len(next(telling_all)[0].machines) == 3
 
 
 def test_operators_affairs_are_not_told() -> None:
@@ -63,6 +63,13 @@ def test_what_is_told_of_a_change_is_what_has_changed() -> None:
 
 def test_only_the_last_piece_of_news_says_that_there_is_no_more() -> None:
     changes = [Changed(updates.guest_news(group(f"g{n}", 300)).view, ()) for n in range(2)]
-    assert [one.more for one in updates.news(7, changes)] == [False]
+    small = [Publication(7, tuple(changes)), Publication(8, tuple(changes))]
+    (one,) = updates.news(small)
+    assert (one.publications, one.more) == (tuple(small), False)
     large = updates.in_full(changes, {f"g{n}": group(f"g{n}", 600) for n in range(2)})
-    assert [(one.seq, one.more) for one in updates.news(7, large)] == [(7, True), (7, False)]
+    pieces = updates.news([Publication(7, tuple(large)), Publication(8, tuple(large))])
+    assert [piece.more for piece in pieces] == [True, True, True, False]
+    told = [
+        (p.number, g.view.name) for piece in pieces for p in piece.publications for g in p.groups
+    ]
+    assert told == [(7, "g0"), (7, "g1"), (8, "g0"), (8, "g1")]

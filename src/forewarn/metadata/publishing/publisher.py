@@ -1,0 +1,320 @@
+"""When guests are shown a change: on all processes that show its group, or on none.
+
+A commit changes the state at once. The groups that it changes are then published: each process
+that shows one of them is told (News), stops showing it, and confirms that (Held). When all of them
+have, they may show it (Shown). Whoever waits for `shown` goes on then: the caller who asked for the
+change, and the driver that carries it out.
+
+Groups do not wait for each other, except for those that one commit changes: these are shown
+together, so that a machine that moves from one to the other is always in one of them. What is
+committed for a group while it is being published is collected, and published afterwards as one
+change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
+
+from forewarn.core import Group
+from forewarn.core.registry import GroupForgotten
+from forewarn.metadata.publishing import updates
+from forewarn.metadata.publishing.messages import Changed, Publication, frame
+from forewarn.service.engine.ledger import Ledger
+from forewarn.store.port import Commit, Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
+
+COMPARE_SLICE = 16  # groups that are compared in one iteration of the event loop
+CHECK_EVERY = 0.25  # seconds between two looks for members that are late
+STALLED = 1.0  # seconds by which a look may be late, unless this process was stalled
+IN_FLIGHT = "a change that guests are not shown yet"  # in the ledger
+
+log = logger("forewarn")
+
+
+class PendingPublication:
+    """Groups that are published together."""
+
+    def __init__(self) -> None:
+        self.number = 0  # 0: not announced yet
+        self.groups: dict[str, Group] = {}  # as they are to be shown
+        self.has_news = False  # is there anything in it that guests can notice?
+        self.missing = 0  # how many members have not confirmed it
+        self.committed_at = self.announced_at = guard.monotonic()
+        self.overs = [asyncio.Event()]  # set when it is shown; those of merged ones, too
+
+    @property
+    def over(self) -> asyncio.Event:
+        return self.overs[0]
+
+
+class Announcement:
+    """Publications that are announced at once, as members are told of them."""
+
+    def __init__(self, changes: Mapping[int, list[Changed]], after: Mapping[str, Group]) -> None:
+        self.changes = changes  # by the number of a publication
+        self.after = after
+
+    @cached_property
+    def partial(self) -> list[bytes]:
+        """Frames for members that know all groups."""
+        return _framed(self.changes)
+
+    @cached_property
+    def full(self) -> list[bytes]:
+        """Frames for members that do not know all groups yet."""
+        return _framed({n: updates.in_full(made, self.after) for n, made in self.changes.items()})
+
+
+def _framed(changes: Mapping[int, list[Changed]]) -> list[bytes]:
+    publications = [Publication(n, tuple(made)) for n, made in changes.items()]
+    return [frame(message) for message in updates.news(publications)]
+
+
+class Member:
+    """A process that shows groups to guests, and is connected."""
+
+    def __init__(self, *, serving: bool) -> None:
+        self.serving = serving  # may it be showing documents?
+        self.whole = False  # has it confirmed all groups as they were when it connected?
+        self.joined = False  # may it show what it is told?
+        # What it has not confirmed, in the order in which it was told.
+        self.unconfirmed: deque[PendingPublication] = deque()
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether it may show old documents, because it does not know all groups yet."""
+        return self.serving and not self.whole
+
+    def shows(self, groups: Collection[str]) -> bool:
+        """Return whether it shows any of these groups, or will."""
+        raise NotImplementedError
+
+    def tell(self, news: Announcement) -> None:
+        raise NotImplementedError
+
+    def show(self, numbers: Collection[int]) -> None:
+        """Let it show these publications."""
+        raise NotImplementedError
+
+    def late(self, publication: PendingPublication) -> bool:
+        """Return whether it is not waited for any longer, if it has not confirmed this."""
+        raise NotImplementedError
+
+    def fence(self, why: str) -> None:
+        """Make sure that it does not go on showing old documents: it leaves."""
+        raise NotImplementedError
+
+
+class Publisher:
+    def __init__(
+        self, store: Store, ledger: Ledger, absent: Callable[[Collection[str]], bool]
+    ) -> None:
+        """`absent` returns whether a process that is not connected may be showing one of the
+        groups, and has to be waited for."""
+        self._ledger = ledger
+        self._absent = absent
+        self._announced: dict[str, Group] = dict(store.groups)  # as members were last told
+        self._number = 0  # of the last publication that was announced
+        self._members: dict[Member, None] = {}
+        self._behind: set[Member] = set()  # those that have something to confirm
+        self._waiting: dict[str, PendingPublication] = {}  # by group: to be announced
+        self._pending: dict[str, PendingPublication] = {}  # by group: announced, and not shown
+        self._confirmed: set[PendingPublication] = set()  # by all members, but not shown
+        self._wake = asyncio.Event()
+        self.on_shown: Callable[[float], None] = lambda _: None  # seconds after the commit
+        store.on_own_commit(self._on_commit)
+
+    @property
+    def announced(self) -> Mapping[str, Group]:
+        """The groups as members were last told of them."""
+        return self._announced
+
+    @property
+    def number(self) -> int:
+        """The number of the last publication that was announced."""
+        return self._number
+
+    def pending(self, groups: Iterable[str] | None = None) -> dict[str, int]:
+        """Return which groups, of these or of all, are announced and not shown, and under which
+        number."""
+        names = self._pending if groups is None else [n for n in groups if n in self._pending]
+        return {name: n for name in names if (n := self._pending[name].number)}
+
+    async def shown(self, groups: Iterable[str]) -> None:
+        """Return when all that was committed for these groups is shown."""
+        under_way = [
+            p for all in (self._pending, self._waiting) for n in groups if (p := all.get(n))
+        ]
+        for publication in under_way:
+            await publication.over.wait()
+
+    async def run(self) -> None:
+        """Announce what is committed."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while ready := self._take_ready():
+                try:
+                    await self._announce(ready)
+                except Exception:
+                    log.exception("a change could not be sent to the workers")
+                    for publication in ready:
+                        self._announced |= publication.groups
+                    for member in list(self._members):
+                        member.fence("it may have missed a change")
+                    self._confirmed.update(p for p in ready if not p.over.is_set())
+                    self.settle()
+
+    async def watch(self) -> None:
+        """Do not wait for members that are late, and look again who is absent."""
+        looked = guard.monotonic()
+        while True:
+            await guard.pause(CHECK_EVERY)
+            before, looked = looked, guard.monotonic()
+            if looked - before > CHECK_EVERY + STALLED:
+                continue  # confirmations may be there that this process has not read yet
+            for member in list(self._behind):
+                if member.unconfirmed and member.late(member.unconfirmed[0]):
+                    member.fence("it has not confirmed a change in time")
+            self.settle()
+
+    # What is committed.
+
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        forgotten = [put.name for put in commit.puts if isinstance(put, GroupForgotten)]
+        groups = {**changed, **{name: Group(name=name) for name in forgotten}}
+        if not groups:
+            return
+        publications = list(dict.fromkeys(p for n in groups if (p := self._waiting.get(n))))
+        if not publications:
+            self._ledger.take(IN_FLIGHT)
+            publications = [PendingPublication()]
+        publication = publications[0]
+        for other in publications[1:]:
+            publication.groups |= other.groups
+            publication.overs += other.overs
+            self._ledger.release(IN_FLIGHT)
+        publication.groups |= groups
+        self._waiting.update(dict.fromkeys(publication.groups, publication))
+        self._wake.set()
+
+    def _take_ready(self) -> list[PendingPublication]:
+        """Take what is to be announced and has no group that is still being published."""
+        ready = [
+            publication
+            for publication in dict.fromkeys(self._waiting.values())
+            if self._pending.keys().isdisjoint(publication.groups)
+        ]
+        for publication in ready:
+            for name in publication.groups:
+                self._pending[name] = self._waiting.pop(name)
+        return ready
+
+    async def _announce(self, publications: Iterable[PendingPublication]) -> None:
+        changes = [(publication, await self._changes(publication)) for publication in publications]
+        # No await from here on: a member that connects meanwhile would miss it.
+        news: dict[int, list[Changed]] = {}
+        after: dict[str, Group] = {}
+        for publication, made in changes:
+            self._number += 1
+            publication.number = self._number
+            publication.announced_at = guard.monotonic()
+            publication.has_news = bool(made)
+            if made:
+                news[publication.number] = made
+                after |= publication.groups
+            for name, group in publication.groups.items():
+                self._announced[name] = group
+                if group == Group(name=name):  # it was removed
+                    del self._announced[name]
+            for member in self._members:
+                if member.serving and (made or not member.whole):
+                    self._expect(member, publication)
+            if not publication.missing:
+                self._confirmed.add(publication)
+        if news:
+            announcement = Announcement(news, after)
+            for member in list(self._members):
+                if member.shows(after):
+                    member.tell(announcement)
+        self.settle()
+
+    async def _changes(self, publication: PendingPublication) -> list[Changed]:
+        """Return what changes for guests."""
+        changes = []
+        for n, (name, group) in enumerate(publication.groups.items(), 1):
+            change = updates.changed(self._announced.get(name), group)
+            if change is not None:
+                changes.append(change)
+            if n % COMPARE_SLICE == 0:
+                await guard.pause(0)
+        return changes
+
+    # What members confirm.
+
+    def enter(self, member: Member) -> None:
+        """Add a member. It has to be sent `announced`, and is told everything from now on. If it is
+        serving, it may show what was before, until it has confirmed."""
+        self._members[member] = None
+        if member.serving:
+            for publication in sorted(set(self._pending.values()), key=lambda p: p.number):
+                if publication.number:
+                    self._expect(member, publication)
+
+    def leave(self, member: Member) -> None:
+        """Remove a member. If it may be showing something, it is absent from now on."""
+        self._members.pop(member, None)
+        self._receive(member, self._number)
+
+    def confirm(self, member: Member, number: int, *, whole: bool = False) -> None:
+        """Note that a member shows nothing any more from before this publication."""
+        member.whole |= whole
+        self._receive(member, number)
+
+    def _expect(self, member: Member, publication: PendingPublication) -> None:
+        if member.shows(publication.groups):
+            member.unconfirmed.append(publication)
+            self._behind.add(member)
+            publication.missing += 1
+            self._confirmed.discard(publication)
+
+    def _receive(self, member: Member, number: int) -> None:
+        expected, member.unconfirmed = member.unconfirmed, deque()
+        for publication in expected:
+            # Of what has no news it is enough to know that the member has caught up.
+            if publication.number > number and (publication.has_news or not member.whole):
+                member.unconfirmed.append(publication)
+                continue
+            publication.missing -= 1
+            if not publication.missing:
+                self._confirmed.add(publication)
+        if not member.unconfirmed:
+            self._behind.discard(member)
+        self.settle()
+
+    def settle(self) -> None:
+        """Have everything shown that nobody is waited for any more."""
+        done = [p for p in self._confirmed if not self._absent(p.groups)]
+        if not done:
+            return
+        self._confirmed.difference_update(done)
+        for publication in done:
+            for name in publication.groups:
+                del self._pending[name]
+        for member in self._members:
+            if not member.joined:
+                continue
+            numbers = [p.number for p in done if p.has_news and member.shows(p.groups)]
+            if numbers:
+                member.show(numbers)
+        for publication in done:
+            for over in publication.overs:
+                over.set()
+            self._ledger.release(IN_FLIGHT)
+            self.on_shown(guard.monotonic() - publication.committed_at)
+        if self._waiting:
+            self._wake.set()
