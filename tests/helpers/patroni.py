@@ -1,5 +1,6 @@
 """A PostgreSQL cluster under Patroni: three nodes in network namespaces, each with etcd and a
-server, one of which is the primary and one a synchronous standby.
+server, one of which is the primary and one a synchronous standby. Their configuration is the one of
+docs/operate/postgresql.md.
 
 The servers' programs come with the Debian packages `postgresql` and `etcd-server`, Patroni with the
 packages of the tests.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -21,12 +23,16 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
+import psycopg
 import yaml
 
 from helpers import postgres
 from helpers.netns import Lab, require
+from helpers.paths import ROOT
 from helpers.process import Running
 
+PAGE = (ROOT / "docs/operate/postgresql.md").read_text()
+SHOWN = ("192.0.2.21", "192.0.2.22", "192.0.2.23")  # there, of which the first is the machine's own
 NODES = ("10.88.0.11", "10.88.0.12", "10.88.0.13")
 PATIENCE = 180.0  # seconds for a cluster that forms or mends itself
 USER = postgres.USER
@@ -36,6 +42,12 @@ def needed() -> None:
     require(postgres.programs(), "PostgreSQL: apt-get install postgresql")
     require(shutil.which("etcd"), "etcd: apt-get install etcd-server")
     require(shutil.which("nft"), "nftables: apt-get install nftables")
+
+
+def block(kind: str) -> str:
+    """Return the block of the documentation with these words after its fence."""
+    (found,) = re.findall(rf"^```{re.escape(kind)}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return str(found)
 
 
 class Cluster:
@@ -55,6 +67,7 @@ class Cluster:
             for address in NODES:
                 self.start(address)
             self.wait_until(self.whole)
+            self.create_database()
             self._closing = undo.pop_all()
         return self
 
@@ -68,7 +81,8 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@{','.join(NODES)}/postgres"
+        [password] = re.findall(r"LOGIN PASSWORD '([\w-]+)'", PAGE)
+        return f"postgresql://forewarn:{password}@{','.join(NODES)}/forewarn"
 
     def start(self, address: str) -> None:
         """Start etcd and Patroni on a node, which starts the server."""
@@ -106,59 +120,27 @@ class Cluster:
         )
 
     def _settings(self, address: str, directory: Path) -> dict[str, Any]:
-        programs = postgres.programs()
-        parameters = {
-            "synchronous_commit": "on",
-            "max_connections": 60,
-            "shared_buffers": "16MB",
-            "wal_keep_size": "64MB",
-            "tcp_keepalives_idle": 3,
-            "tcp_keepalives_interval": 1,
-            "tcp_keepalives_count": 3,
-            "tcp_user_timeout": 5000,
-            "wal_sender_timeout": "5s",
-            "wal_receiver_timeout": "5s",
-        }
-        users = ("superuser", "postgres"), ("replication", "replicator"), ("rewind", "rewinder")
-        return {
-            "scope": "forewarn",
-            "name": f"n{NODES.index(address)}",
-            "restapi": {"listen": f"{address}:8008", "connect_address": f"{address}:8008"},
-            "etcd3": {"hosts": ",".join(f"{node}:2379" for node in NODES)},
-            "bootstrap": {
-                "dcs": {
-                    "ttl": 20,
-                    "loop_wait": 2,
-                    "retry_timeout": 5,
-                    "primary_start_timeout": 0,
-                    "synchronous_mode": True,
-                    "synchronous_mode_strict": True,
-                    "maximum_lag_on_failover": 1048576,
-                    "postgresql": {
-                        "use_pg_rewind": True,
-                        "use_slots": True,
-                        "parameters": parameters,
-                    },
-                },
-                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"],
-                "pg_hba": [
-                    "local all all trust",
-                    "host replication replicator 10.88.0.0/24 trust",
-                    "host all all 10.88.0.0/24 trust",
-                ],
-            },
-            "postgresql": {
-                "listen": f"{address}:5432",
-                "connect_address": f"{address}:5432",
-                "data_dir": str(directory / "data"),
-                "bin_dir": str(programs),
-                "pgpass": str(directory / "pgpass"),
-                "authentication": {
-                    role: {"username": name, "password": "unused"} for role, name in users
-                },
-                "parameters": {"unix_socket_directories": str(directory)},
-            },
-        }
+        """Return the configuration of the documentation, with the addresses and directories of the
+        lab, and less memory."""
+        text = block("yaml file=/etc/patroni.yml").replace("192.0.2.0/24", str(self.lab.network))
+        others = [node for node in NODES if node != address]
+        for shown, here in zip(SHOWN, (address, *others), strict=True):
+            text = text.replace(shown, here)
+        settings: dict[str, Any] = yaml.safe_load(text)
+        settings["name"] = f"n{NODES.index(address)}"
+        server = settings["postgresql"]
+        server["data_dir"] = str(directory / "data")
+        server["bin_dir"] = str(postgres.programs())
+        server["pgpass"] = str(directory / "pgpass")
+        server["parameters"]["unix_socket_directories"] = str(directory)
+        server["parameters"]["shared_buffers"] = "16MB"
+        return settings
+
+    def create_database(self) -> None:
+        """Create the role and the database with the commands of the documentation."""
+        [password] = re.findall(r"superuser: .*password: ([\w-]+)", PAGE)
+        url = f"postgresql://postgres:{password}@{','.join(NODES)}/postgres"
+        self.lab.guests[NODES[0]].call(_execute, url, block("sql").split(";\n"))
 
     # What is there.
 
@@ -271,6 +253,13 @@ def processes_of(inode: int) -> list[int]:
                 if (entry / "ns/net").stat().st_ino == inode:
                     found.append(int(entry.name))
     return [pid for pid in found if pid != os.getpid()]
+
+
+def _execute(url: str, statements: Iterable[str]) -> None:
+    with psycopg.connect(url, target_session_attrs="read-write", autocommit=True) as connection:
+        for statement in statements:
+            if statement.strip():
+                connection.execute(statement)
 
 
 def _get(url: str) -> Any:

@@ -168,7 +168,10 @@ def test_a_start_that_is_refused_never_closes_the_sockets() -> None:
         assert not [key for key in unit(name)["Socket"] if key.startswith("TriggerLimit")]
 
 
-@pytest.mark.parametrize("page", ["access-control", "backup", "install", "guide"])
+@pytest.mark.parametrize(
+    "page",
+    ["access-control", "backup", "install", "guide", "postgresql", "several-control-nodes"],
+)
 def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(page: str) -> None:
     """Of the service alone, the next poll starts another."""
     text = (ROOT / f"docs/operate/{page}.md").read_text()
