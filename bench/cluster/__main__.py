@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import platform
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
     parser.add_argument("--within", type=Path, default=Path("/var/tmp"), help="on a real disk")
     said = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no server is left behind
     try:
         keep = not (said.quick or said.only)
         _measure(QUICK if said.quick else Plan(), said.only, said.within, keep=keep)

@@ -32,7 +32,7 @@ class Plan:
     seconds: float = 2.0
     follower_rounds: int = 9
     lag_rounds: int = 9
-    events: int = 200  # in each of them
+    events: int = 120  # in each of them
 
 
 QUICK = Plan(rounds=3, seconds=0.5, follower_rounds=2, lag_rounds=2, events=50)
