@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from forewarn.core import EventType, Refused
+from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.front import Front
 from forewarn.metadata.publishing import hub
 from forewarn.node import Node
 from forewarn.node.config import Address
@@ -48,10 +50,9 @@ def reboot(nodes: ControlNodes, node: Node) -> str:
     return outcome.event.id
 
 
-@pytest.mark.parametrize("front", [True, False])
-def test_requests_after_the_end_of_the_lease_wait_and_see_what_was_committed_meanwhile(
-    nodes: ControlNodes, front: bool
-) -> None:
+def check_silence(nodes: ControlNodes, front: bool) -> None:
+    """Send requests after the end of a lease: they wait until it is renewed, and then see what was
+    committed meanwhile."""
     node = nodes.start_leader(front=front)
     place = place_of(node)
     enable(place)
@@ -71,11 +72,48 @@ def test_requests_after_the_end_of_the_lease_wait_and_see_what_was_committed_mea
             gone.close()
             empty.send(b"not HTTP\r\n\r\n")
             unseen = reboot(nodes, node)
-            for connection in (kept, slow, post, new):
-                assert connection.silent()
+            waiting = {"kept": kept, "slow": slow, "post": post, "new": new}
+            answered = [name for name, sent in waiting.items() if not sent.silent()]
+            assert not answered, f"answered without the lease: {', '.join(answered)}"
         for connection in (kept, slow, new):
             assert unseen in connection.answer().text
         assert post.answer().status == 200
+
+
+@pytest.mark.parametrize("front", [True, False])
+def test_requests_after_the_end_of_the_lease_wait_and_see_what_was_committed_meanwhile(
+    nodes: ControlNodes, front: bool
+) -> None:
+    check_silence(nodes, front)
+
+
+def answers_known_polls(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Front, "_ready_if_held", Front._ready)
+    patch.setattr(MetadataApp, "_answer_poll_if_held", MetadataApp.answer_poll)
+
+
+def answers_other_requests(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Front, "_ready_if_held", Front._ready)
+    patch.setattr(MetadataApp, "_checked_reply", MetadataApp._reply_or_refusal)
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (answers_known_polls, "answered without the lease: kept"),
+        (answers_other_requests, "answered without the lease: .*slow"),
+    ],
+    ids=["answers known polls", "answers other requests"],
+)
+def test_a_node_without_its_lease_is_caught_that(
+    broken: Callable[[pytest.MonkeyPatch], None],
+    reason: str,
+    nodes: ControlNodes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError, match=reason):
+        check_silence(nodes, front=True)
 
 
 def test_a_wait_that_ends_without_the_lease_is_answered_with_the_newest_document(
