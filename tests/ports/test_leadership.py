@@ -380,6 +380,34 @@ def test_a_commit_that_is_on_one_disk_only_is_in_doubt(
     run(commit_without_standby(url, comes_back, monkeypatch))
 
 
+def test_a_commit_that_did_not_wait_for_its_standby_is_in_doubt(url: str) -> None:
+    """If its wait was cancelled, the server reports success, with a warning, as this trigger
+    does. The claim of another term waits for the standby, and so for the commit as well."""
+
+    async def body() -> None:
+        first = node(url, "c1")
+        async with opened(first):
+            await take(first)
+            execute(
+                url,
+                "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE WARNING 'canceling wait'; RETURN NULL; END $$",
+            )
+            execute(
+                url,
+                "CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON commits DEFERRABLE INITIALLY"
+                " DEFERRED FOR EACH ROW EXECUTE FUNCTION warn()",
+            )
+            await put(first, "h1")
+            assert first._lease.term == 2
+            execute(url, "DROP TRIGGER warn ON commits")
+            await put(first, "h2")
+            assert first._lease.term == 2
+        assert numbers(url) == [1, 2]
+
+    run(body())
+
+
 def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

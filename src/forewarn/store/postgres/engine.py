@@ -49,7 +49,7 @@ from forewarn.store.postgres.lease import (
     look,
     look_at_clock,
 )
-from forewarn.store.postgres.session import Watchdog, connect, connect_writer
+from forewarn.store.postgres.session import Watchdog, connect, connect_writer, waited_for_standby
 from forewarn.store.sql import read
 from forewarn.store.sql.store import SqlStore
 from forewarn.support import guard
@@ -209,8 +209,9 @@ class PostgresStore(SqlStore):
                     self._lease.end(driver)
                 raise
             try:
-                connection.commit()
-            except sa.exc.DBAPIError as error:
+                with waited_for_standby(driver):
+                    connection.commit()
+            except (sa.exc.DBAPIError, psycopg.Error) as error:
                 connection.invalidate()
                 raise InDoubt(self._error_text(error)) from error
 

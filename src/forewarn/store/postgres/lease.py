@@ -22,7 +22,7 @@ import psycopg
 
 from forewarn.core import Time
 from forewarn.store.port import Deposed, Leader, Member
-from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect
+from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect, waited_for_standby
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -161,7 +161,7 @@ class Lease:
         moment its session is ended, unless it is committing."""
         while True:
             try:
-                with connection.transaction():
+                with waited_for_standby(connection), connection.transaction():
                     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
                     return connection.execute(statement, values).fetchone()
             except psycopg.errors.LockNotAvailable:

@@ -4,7 +4,7 @@ libpq finds the primary among several hosts, and notices a link that is cut. It 
 server that stands still, because its kernel goes on answering. A statement that takes too long is
 therefore given up by shutting its socket. **Nothing ever sends a cancel request**: it would end the
 wait of a COMMIT for its standby, and the commit would become visible although it is on one disk
-only.
+only. If somebody else sends one, the server reports success, with a warning (`waited_for_standby`).
 """
 
 from __future__ import annotations
@@ -54,6 +54,25 @@ def connect_writer(url: str) -> psycopg.Connection[Any]:
         connection.close()
         raise
     return connection
+
+
+@contextlib.contextmanager
+def waited_for_standby(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Raises psycopg.OperationalError if a COMMIT in the block was cancelled while it waited: it
+    has happened, but a fail-over could lose it."""
+    warnings: list[str] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(note)
+    try:
+        yield
+    finally:
+        connection.remove_notice_handler(note)
+    if warnings:
+        raise psycopg.OperationalError(warnings[0])
 
 
 def _parameters(url: str) -> dict[str, Any]:
