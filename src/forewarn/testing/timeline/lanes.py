@@ -102,13 +102,15 @@ class Lanes:
             for event in events:
                 for name in event.machines:
                     event_ids.setdefault(name, []).append(event.id)
-            records = memory.lanes.values()
-            lanes = [lane.to_value(tuple(event_ids.get(lane.machine, ()))) for lane in records]
+            begins = memory.begins or 0.0
+            now = max(memory.now, begins)
+            lanes = [
+                lane.to_value(tuple(event_ids.get(lane.machine, ())), now)
+                for lane in memory.lanes.values()
+            ]
             positions = {
                 name: at for at, name in enumerate(dict.fromkeys(lane.group for lane in lanes))
             }
-            begins = memory.begins or 0.0
-            now = max(memory.now, begins)
             return Picture(
                 begins=begins,
                 now=now,

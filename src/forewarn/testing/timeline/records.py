@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from forewarn.testing.timeline.values import (
     MAX_MARKS,
     MAX_OTHER_MACHINES,
+    MAX_OUTAGES,
     MAX_TICKS,
     EventBar,
     Impact,
     Lane,
     Mark,
+    Outage,
     Sighting,
     Tick,
 )
@@ -121,6 +123,8 @@ class LaneRecord:
     approvals: list[tuple[float, str]] = field(default_factory=list)
     last_answer: tuple[int, int] = (0, 0)  # length and hash of the last document
     listed_events: frozenset[str] = frozenset()  # the ids in the last document
+    apart: list[Outage] = field(default_factory=list)
+    apart_since: float | None = None
 
     def add_poll(self, t: float) -> None:
         self.polls += 1
@@ -156,7 +160,13 @@ class LaneRecord:
         else:
             self.marks.append(Mark(t, t, kind, message))
 
-    def to_value(self, events: tuple[str, ...]) -> Lane:
+    def end_apart(self, t: float) -> None:
+        if self.apart_since is not None and len(self.apart) < MAX_OUTAGES:
+            self.apart.append(_apart(self.apart_since, t))
+        self.apart_since = None
+
+    def to_value(self, events: tuple[str, ...], now: float) -> Lane:
+        still = () if self.apart_since is None else (_apart(self.apart_since, now),)
         return Lane(
             machine=self.machine,
             group=self.group,
@@ -166,4 +176,9 @@ class LaneRecord:
             marks=tuple(self.marks),
             events=events,
             approvals=tuple(self.approvals),
+            apart=(*self.apart, *still),
         )
+
+
+def _apart(start: float, end: float) -> Outage:
+    return Outage(start, max(start, end), "control could not reach its node")

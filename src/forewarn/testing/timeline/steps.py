@@ -147,18 +147,21 @@ def step(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 
 def apart(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    memory.report(t, f"control cannot reach the node of {listing(_machines(memory, line))}")
+    machines = lines.names(line.get("machines"))
+    for name in machines:
+        lane = memory.lane(name)
+        if lane is not None and lane.apart_since is None:
+            lane.apart_since = t
+    memory.report(t, f"control cannot reach the node of {listing(machines)}")
 
 
 def joined(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    memory.report(t, f"control has reached the node of {listing(_machines(memory, line))} again")
-
-
-def _machines(memory: TimelineMemory, line: Mapping[str, Any]) -> tuple[str, ...]:
     machines = lines.names(line.get("machines"))
     for name in machines:
-        memory.lane(name)
-    return machines
+        lane = memory.lane(name)
+        if lane is not None:
+            lane.end_apart(t)
+    memory.report(t, f"control has reached the node of {listing(machines)} again")
 
 
 def disabled(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:

@@ -13,7 +13,7 @@ MAX_EVENTS = 1_000  # events that are remembered; beyond, the oldest one that ha
 MAX_OTHER_MACHINES = 50  # machines of an event's group, beside its own, whose sightings are kept
 MAX_TICKS = 200  # ticks into which the polls of a lane are merged
 MAX_MARKS = 100  # marks on a lane
-MAX_OUTAGES = 100  # outages of the service that are remembered
+MAX_OUTAGES = 100  # outages of the service that are remembered, and of each machine's node
 MAX_SCENARIOS = 50  # results of scenarios that are remembered
 MAX_EXPECTATIONS = 1_000  # of one scenario
 MAX_SENTENCE = 1_000  # characters of an expectation, or of what came of it
@@ -84,6 +84,14 @@ class EventBar(msgspec.Struct, frozen=True, kw_only=True):
         return next((sight for sight in self.sightings if sight.machine == machine), None)
 
 
+class Outage(msgspec.Struct, frozen=True):
+    """A time in which the service did not serve, or over which its clock was stepped."""
+
+    start: float
+    end: float
+    message: str
+
+
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to one machine. `events` are the ids of those that list it in Resources."""
 
@@ -95,18 +103,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[Mark, ...] = ()
     events: tuple[str, ...] = ()
     approvals: tuple[tuple[float, str], ...] = ()  # the time and the id of the event
+    apart: tuple[Outage, ...] = ()  # when control could not reach its node
 
     @property
     def quiet(self) -> bool:
-        return not (self.events or self.marks or self.approvals)
-
-
-class Outage(msgspec.Struct, frozen=True):
-    """A time in which the service did not serve, or over which its clock was stepped."""
-
-    start: float
-    end: float
-    message: str
+        return not (self.events or self.marks or self.approvals or self.apart)
 
 
 class ScenarioExpectation(msgspec.Struct, frozen=True):

@@ -202,6 +202,19 @@ def test_a_node_that_is_restarted_is_no_outage_of_the_service() -> None:
     assert Lanes.of([{"kind": "up", "t": T}, *lines, again]).picture().outages == ()
 
 
+def test_the_times_in_which_a_node_is_cut_off_are_on_the_lanes_of_its_machines() -> None:
+    machines = {"host": "rack-1", "machines": ["web_0"]}
+    times = [("apart", 5), ("apart", 7), ("joined", 9), ("apart", 30)]
+    lines = [{"kind": kind, "t": T + at, **machines} for kind, at in times]
+    lanes = Lanes.of([*lines, poll("web_1", 40)])
+    assert [(time.start - T, time.end - T) for time in of(lanes, "web_0").apart] == [
+        (5, 9),
+        (30, 40),
+    ]
+    assert of(lanes, "web_1").apart == ()
+    assert "╲ node cut off" in timeline_text(lanes, width=80)
+
+
 def test_a_step_of_the_clock_shows_as_time_that_was_lost() -> None:
     lines = [{"kind": "up", "t": T}, {"kind": "step", "t": T + 100, "seconds": 40.0}]
     (away,) = Lanes.of(lines).picture().outages
@@ -340,7 +353,10 @@ LIMITS = {
     ),
     "MAX_TICKS": "Groups into which the polls of one machine are collected",
     "MAX_MARKS": "Marks on one lane; further ones are counted with the last",
-    "MAX_OUTAGES": "Periods in which the service was not running",
+    "MAX_OUTAGES": (
+        "Periods in which the service was not running, and in which the node of a machine was cut"
+        " off"
+    ),
     "MAX_SCENARIOS": "Results of scenarios",
     "MAX_EXPECTATIONS": "Expectations of one scenario",
     "MAX_SENTENCE": "Characters of an expectation",

@@ -8,7 +8,7 @@ from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, duration, exact
 from forewarn.testing.timeline.drawing import symbols
 from forewarn.testing.timeline.drawing.markup import escape, number, tag
-from forewarn.testing.timeline.values import EventBar, Lane, Mark, Picture
+from forewarn.testing.timeline.values import EventBar, Lane, Mark, Outage, Picture
 
 LEFT, RIGHT = 196.0, 1_176.0  # the axis, in pixels of the drawing
 PAD, ROW, FOOT = 5.0, 40.0, 16.0  # heights: above the bars, of a row of bars, below the bars
@@ -44,6 +44,7 @@ class LaneDrawing:
         elements = []
         foot = top + self.height - FOOT + 3
         elements.append(self._name(top))
+        elements += [self._apart(time, top) for time in lane.apart]
         elements.append(self._polls(foot))
         for event, row in zip(self._events, self._rows, strict=True):
             elements.append(self._bar(event, top + PAD + row * ROW))
@@ -170,6 +171,13 @@ class LaneDrawing:
             data_from=exact(start),
             data_to=exact(end),
         )
+
+    def _apart(self, time: Outage, top: float) -> str:
+        self.used.add("apart")
+        x = self._x(time.start)
+        width = max(self._x(time.end) - x, MIN_WIDTH)
+        box = tag("rect", x=x, y=top, width=width, height=self.height, class_="apart")
+        return symbols.titled(f"{time.message}: {exact(time.start)} to {exact(time.end)}", box)
 
     def _polls(self, y: float) -> str:
         points: dict[int, None] = {}

@@ -123,6 +123,18 @@ def test_faults_refusals_and_absences_have_signs_of_their_own() -> None:
     assert float(away.get("width") or 0) == pytest.approx((RIGHT - LEFT) * 40 / 60, abs=0.1)
 
 
+def test_the_time_in_which_a_node_is_cut_off_is_shaded_on_its_lane() -> None:
+    machines = {"host": "rack-1", "machines": ["web_0"]}
+    lines = [poll("web_0", 0), poll("web_1", 0), poll("web_0", 60)]
+    lines += [
+        {"kind": kind, "t": T + at, **machines} for kind, at in (("apart", 20), ("joined", 50))
+    ]
+    drawn = svg(Lanes.of(lines))
+    (box, _legend) = elements(drawn, "apart")
+    assert float(box.get("width") or 0) == pytest.approx((RIGHT - LEFT) * 30 / 60, abs=0.1)
+    assert "control could not reach its node" in drawn
+
+
 def test_events_at_once_stand_one_above_the_other() -> None:
     lines = [step("raise", 0), step("raise", 1, FREEZE, type="Freeze"), step("start", 100)]
     first, second = elements(svg(Lanes.of(lines)), "unseen")[:2]
