@@ -40,6 +40,8 @@ _ABOUT_HOST = {
     K.HOST_REPAIRED.value: "{what} is healthy again",
     K.HOST_CORDONED.value: "{what} can no longer receive machines",
     K.HOST_UNCORDONED.value: "{what} can receive machines again",
+    K.HOST_NODE_JOINED.value: "{what} has a node now, and is expected to have one",
+    K.HOST_WITHOUT_NODE.value: "{what} is no longer expected to have a node",
 }
 _ABOUT_ROLLOUT = {
     K.ROLLOUT_STARTED.value: "{what} has started",

@@ -96,10 +96,10 @@ class Writer:
 
     def _now(self, registry: Registry) -> Now:
         now = self._clock.now(self.rules)
-        unwarned = self._host_index.unwarned
-        apart, apart_since = self._host_index.apart.at(now)
-        if not registry.halts and not registry.configurations and not unwarned and not apart:
+        unwarned, apart_hosts = self._host_index.unwarned, self._host_index.apart
+        if not (registry.halts or registry.configurations or unwarned or apart_hosts.hosts):
             return now
+        apart, apart_since = apart_hosts.at(now)
         return msgspec.structs.replace(
             now,
             halts=tuple(registry.halts.values()),

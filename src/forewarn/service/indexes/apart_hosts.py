@@ -13,17 +13,17 @@ from forewarn.core import Group, Now, Time
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
 
-_NONE: Mapping[str, Time | None] = {}
-
 
 class ApartHosts:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._since: dict[str, Time] = {}  # by host that is apart: when its node was cut off
-        self._back: dict[str, Time] = {}  # by host whose grace may not be over: when it joined
+        # Empty nearly always, which is all that most decisions look at. By host: None, or when its
+        # node joined again, as long as the grace after that may not be over.
+        self.hosts: dict[str, Time | None] = {}
+        self._since: dict[str, Time] = {}  # by these hosts: when the node was cut off
+        self._back: dict[str, Time] = {}  # those of them that have joined, in that order
         self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
-        self._apart: Mapping[str, Time | None] | None = _NONE  # None: has to be made again
-        self._apart_since: Mapping[str, Time] = {}
+        self._copies: tuple[Mapping[str, Time | None], Mapping[str, Time]] | None = None
         self._listeners: list[Callable[[str], None]] = []
         self.known = False  # is this the process that knows which nodes have joined?
         store.on_commit(self._on_commit)
@@ -34,61 +34,62 @@ class ApartHosts:
         self._listeners.append(listener)
 
     def begin(self, at: Time) -> None:
-        """Consider every host that is expected to have a node as apart, until it joins."""
+        """Consider every host that is expected to have a node as apart, until it joins. Nothing has
+        been decided yet, so nobody is told."""
         self.known = True
         for host in self._store.registry.hosts.values():
             if host.node:
-                self.cut_off(host.name, at)
+                self.hosts[host.name] = None
+                self._since[host.name] = at
+        self._copies = None
 
     def cut_off(self, host: str, at: Time) -> None:
         """Note that the node of a host is apart from now on, if the host is expected to have one:
         nothing starts for the machines on it."""
         known = self._store.registry.hosts.get(host)
-        if known is None or not known.node or host in self._since:
+        if known is None or not known.node or self.is_apart(host):
             return
-        self._since[host] = at
         self._back.pop(host, None)
+        self.hosts[host] = None
+        self._since[host] = at
         self._changed(host)
 
     def joined(self, host: str, at: Time) -> None:
         """Note that the node of a host has joined, and knows all that it has missed."""
-        if self._since.pop(host, None) is None:
-            return
-        self._back.pop(host, None)  # it becomes the latest
-        self._back[host] = self._heard[host] = at
-        self._changed(host)
+        if self.is_apart(host):
+            self.hosts[host] = self._back[host] = self._heard[host] = at
+            self._changed(host)
 
     def forget(self, host: str) -> None:
         """Note that a host is no longer expected to have a node."""
         self._heard.pop(host, None)
-        since, back = self._since.pop(host, None), self._back.pop(host, None)
-        if since is not None or back is not None:
+        if host in self.hosts:
+            self._drop(host)
             self._changed(host)
+
+    def is_apart(self, host: str) -> bool:
+        return host in self.hosts and self.hosts[host] is None
 
     def since(self, host: str) -> Time | None:
         """Return since when a host is apart; None if it is not."""
-        return self._since.get(host)
+        return self._since[host] if self.is_apart(host) else None
 
     def joined_at(self, host: str) -> Time | None:
         """Return when the node of a host joined last; None if that is not known."""
         return self._heard.get(host)
 
-    @property
-    def all(self) -> Mapping[str, Time]:
-        """The hosts that are apart, and since when."""
-        return self._since
+    def all(self) -> dict[str, Time]:
+        """Return the hosts that are apart, and since when."""
+        return {host: self._since[host] for host, back in self.hosts.items() if back is None}
 
     def at(self, now: Now) -> tuple[Mapping[str, Time | None], Mapping[str, Time]]:
         """Return `Now.apart` and `Now.apart_since` for this instant."""
-        if self._back:
-            grace = now.rules.paced(now.rules.start_grace)
-            while self._back and now.at >= next(iter(self._back.values())) + grace:
-                del self._back[next(iter(self._back))]
-                self._apart = None
-        if self._apart is None:
-            self._apart = {**dict.fromkeys(self._since), **self._back}
-            self._apart_since = dict(self._since)
-        return self._apart, self._apart_since
+        grace = now.rules.paced(now.rules.start_grace)
+        while self._back and now.at >= next(iter(self._back.values())) + grace:
+            self._drop(next(iter(self._back)))
+        if self._copies is None:
+            self._copies = self.hosts.copy(), self._since.copy()
+        return self._copies
 
     def heard_since(self, group: Group) -> Time:
         """Return since when polls of the group's machines are known of again, if all its hosts have
@@ -97,8 +98,13 @@ class ApartHosts:
             return 0
         return min((self._heard.get(m.host, 0) for m in group.machines if m.alive), default=0)
 
+    def _drop(self, host: str) -> None:
+        del self.hosts[host], self._since[host]
+        self._back.pop(host, None)
+        self._copies = None
+
     def _changed(self, host: str) -> None:
-        self._apart = None
+        self._copies = None
         for listener in self._listeners:
             listener(host)
 
@@ -111,6 +117,11 @@ class ApartHosts:
                 case HostRemoved(name=name):
                     self.forget(name)
                 case ClockAccepted():
-                    for times in (self._since, self._back, self._heard):
-                        times |= {host: min(at, commit.at) for host, at in times.items()}
-                    self._apart = None
+                    self._correct(commit.at)
+
+    def _correct(self, at: Time) -> None:
+        """Correct times that are ahead of an accepted clock."""
+        for times in (self._since, self._back, self._heard):
+            times |= {host: min(time, at) for host, time in times.items()}
+        self.hosts |= self._back
+        self._copies = None

@@ -132,11 +132,10 @@ class HostIndex:
         hosts = self._store.registry.hosts
         best: list[str] = []
         less_suitable: list[str] = []
-        apart = self.apart.all
         self._rank()
         for _, name in self._ranking:
             host = hosts[name]
-            if not host.healthy or host.cordoned or name in apart:
+            if not host.healthy or host.cordoned or self.apart.is_apart(name):
                 continue
             if name == current or self._events_by_host.get(name):
                 continue

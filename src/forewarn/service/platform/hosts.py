@@ -327,7 +327,7 @@ class Hosts:
 
     def _apart(self) -> str:
         """Return a hint about hosts that are not offered because they cannot be told."""
-        apart = sorted(self._host_index.apart.all)
+        apart = sorted(self._host_index.apart.all())
         return f"; not offered, because their nodes are cut off: {listing(apart)}" if apart else ""
 
     def _jointly(

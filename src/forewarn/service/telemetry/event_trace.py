@@ -60,6 +60,7 @@ class EventTrace:
         self._rules = rules
         self._machines: dict[str, tuple[str, Machine]] = {}  # as recorded, with their groups
         self._groups: dict[str, Group] = {}  # as recorded
+        self._nodes: set[str] = set()  # hosts that are expected to have a node
         self._windows: list[tuple[Any, ...]] = []  # as recorded
         self._windows_until: Time | None = None  # None: there are none
         self._begun = False
@@ -86,6 +87,7 @@ class EventTrace:
 
     def follow(self, store: Store, clock: Clock) -> None:
         """Record what commits contain that no request shows, beginning with the current state."""
+        self._nodes = {host.name for host in store.registry.hosts.values() if host.node}
         if store.groups:
             at = clock.now(self._rules or Durations()).at
             self.state(store, at)
@@ -138,6 +140,7 @@ class EventTrace:
             self.fleet(store, commit.at)
         elif moved:
             self.write("placement", commit.at, machines=moved)
+        self._nodes_changed(commit)
         halts = store.registry.halts.values()
         placed = any(isinstance(put, HaltPut | HaltReleased) for put in commit.puts)
         hosts = fleet or moved or any(isinstance(put, HostPut | HostRemoved) for put in commit.puts)
@@ -156,6 +159,17 @@ class EventTrace:
             windows = _windows(store)
             if ending or windows != self._windows:
                 self._write_windows(windows, commit.at)
+
+    def _nodes_changed(self, commit: Commit) -> None:
+        """Record which hosts are no longer expected to have a node."""
+        for put in commit.puts:
+            if isinstance(put, HostPut) and put.host.node:
+                self._nodes.add(put.host.name)
+            elif isinstance(put, HostPut | HostRemoved):
+                name = put.host.name if isinstance(put, HostPut) else put.name
+                if name in self._nodes:
+                    self._nodes.discard(name)
+                    self.without_node(commit.at, name)
 
     def _halts(self, store: Store, at: Time) -> None:
         halts = [_halt(halt, store) for halt in store.registry.halts.values()]

@@ -13,11 +13,12 @@ from forewarn.support.text import counted, utc
 def reach_readings(apart: ApartHosts, now: Time) -> Iterator[Sample]:
     """Yield how many hosts are apart, and for how long the first has been; without a sample on a
     control node that does not decide, which does not know."""
-    longest = max((now - since for since in apart.all.values()), default=0)
+    hosts = apart.all()
+    longest = max((now - since for since in hosts.values()), default=0)
     yield gauge(
         "forewarn_hosts_apart",
         "Hosts that cannot be told, because their node is cut off",
-        {(): len(apart.all)} if apart.known else {},
+        {(): len(hosts)} if apart.known else {},
     )
     yield gauge(
         "forewarn_host_apart_seconds",
@@ -29,11 +30,11 @@ def reach_readings(apart: ApartHosts, now: Time) -> Iterator[Sample]:
 def reach_warning(apart: ApartHosts) -> str:
     """Return a sentence for operators; empty if all hosts can be told. It is public, so it names no
     host."""
-    if not apart.all:
+    hosts = apart.all()
+    if not hosts:
         return ""
-    hosts = counted(len(apart.all), "host")
     return (
-        f"{hosts} cannot be told, because the node is cut off, the first since"
-        f" {utc(min(apart.all.values()))}: nothing starts for the machines there; see 'forewarn"
+        f"{counted(len(hosts), 'host')} cannot be told, because the node is cut off, the first"
+        f" since {utc(min(hosts.values()))}: nothing starts for the machines there; see 'forewarn"
         " host list'"
     )

@@ -24,6 +24,7 @@ from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import FaultKind, Service
+from helpers.reach import cut_off, join
 from helpers.times import START
 
 A = "AAAAAAAA-0000-4000-8000-000000000001"
@@ -311,3 +312,16 @@ def test_what_is_written_about_machines_apart_is_what_the_judge_reads() -> None:
     trace.joined(START + MINUTE, "rack-1", ["web_0"])
     [time] = ApartTimes(read_trace(lines)).of("web_0")
     assert (time.begin, time.end, time.host) == (START / SECOND, START / SECOND + 60, "rack-1")
+
+
+def test_a_host_that_is_no_longer_expected_to_have_a_node_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    fleet = "hosts: [h1, h2]\n" + FLEET
+    with Service(fleet, record=path) as service:
+        hosts = service._session.node.hosts
+        cut_off(service, "h1")
+        join(service, "h2")
+        for _ in range(2):
+            assert not isinstance(service._session.run(hosts.without_node("h1", "test")), Refused)
+        at = service.clock.now.timestamp()
+    assert said(path, "without-node") == [{"kind": "without-node", "t": at, "host": "h1"}]
