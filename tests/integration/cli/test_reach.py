@@ -97,6 +97,7 @@ def test_maintenance_of_such_a_host_is_announced_and_waits(service: Service) -> 
     assert "the event cannot start yet: host h1 cannot be told" in maintained.stderr
     service.clock.advance("1h")
     explained = printed(service, "host", "explain", "h1")
+    assert "healthy; it cannot be told: its node has been cut off since 20" in explained
     assert "reach: host h1 cannot be told" in explained
     assert statuses(service, "web-0") == ["Scheduled"]
     assert typed(service, "host", "without-node", "h1", "--yes").exit_code == 0

@@ -42,7 +42,7 @@ from forewarn.service.platform.host_state import (
 )
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
-from forewarn.support.text import counted, listing
+from forewarn.support.text import counted, listing, utc
 
 BY_NODE = "node"  # who has joined, in the history
 DEGRADED_NOTICE: Duration = 7 * DAY
@@ -487,6 +487,7 @@ class Hosts:
             machines=tuple(machine.name for machine in machines),
             message=_state_of(
                 host,
+                self.node_of(host),
                 machines,
                 self._host_index.disputed_on(name),
                 [event for plan in plans for event in plan.events],
@@ -543,11 +544,17 @@ def _degraded_cause(host: str) -> str:
 
 
 def _state_of(
-    host: Host, machines: Sequence[Machine], disputed: Sequence[Machine], events: Sequence[Event]
+    host: Host,
+    node: HostNode | None,
+    machines: Sequence[Machine],
+    disputed: Sequence[Machine],
+    events: Sequence[Event],
 ) -> str:
     state = host.health.value + (f" ({host.note})" if host.note else "")
     if host.cordoned:
         state += ", cordoned" + (f" ({host.cordon_note})" if host.cordon_note else "")
+    if node is not None and node.since is not None and node.state is NodeState.APART:
+        state += f"; it cannot be told: its node has been cut off since {utc(node.since)}"
     if disputed:
         state += f"; it is not certain whether {listing([m.name for m in disputed])} is on it"
     if not machines:
