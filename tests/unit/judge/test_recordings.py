@@ -33,19 +33,24 @@ def near() -> Recording:
 
 
 def far() -> Recording:
-    """Elsewhere life goes on. The answers of nodes have ids of their own."""
-    recording = (
+    """Elsewhere life goes on."""
+    return with_ids(
+        "2222",
         Recording(fleet=False)
         .note({"kind": "up", "t": T0 + 1, "host": "h2"})
         .see(T0 + 2, 5, OWN, OTHER, machine=FAR, host="h2")
         .approve(T0 + 20, B, machine=FAR, host="h2")
         .see(T0 + 21, 6, OWN, started(OTHER), machine=FAR, host="h2")
-        .see(T0 + 40, 7, OWN, machine=FAR, host="h2")
+        .see(T0 + 40, 7, OWN, machine=FAR, host="h2"),
     )
+
+
+def with_ids(part: str, recording: Recording) -> Recording:
+    """Give the answers of a node ids of their own."""
     for record in recording.records:
         for header in record.get("answer_headers", ()):
             if header[0] == "x-ms-request-id":
-                header[1] = header[1].replace("0000-0000", "2222-2222")
+                header[1] = header[1].replace("0000-0000", f"{part}-{part}")
     return recording
 
 
@@ -74,6 +79,22 @@ def test_nodes_are_compared_with_each_other(tmp_path: Path) -> None:
     code, output = checked(tmp_path, h1=late, control=control(), h2=far())
     assert code == 1
     assert "came-back" in output
+
+
+@pytest.mark.parametrize("incarnation", [7, 4])
+def test_a_machine_that_moves_is_followed_from_one_node_to_the_other(
+    tmp_path: Path, incarnation: int
+) -> None:
+    moving = control()
+    for t, hosts in ((T0 + 105, ["h1", "h2"]), (T0 + 120, ["h2"])):
+        moving.note({"kind": "placement", "t": t, "machines": {"web_0": hosts}})
+    # The node that it has left is cut off, and does not know that it has left.
+    left = near().see(T0 + 108, 7, OWN, host="h1").apart(T0 + 115, host="h1")
+    there = with_ids("4444", Recording(fleet=False).see(T0 + 106, 7, OWN, host="h2"))
+    there.see(T0 + 130, incarnation, OWN, host="h2", answer_headers={"x-ms-request-id": "last"})
+    code, output = checked(tmp_path, h1=left, control=moving, h2=far(), h2_later=there)
+    assert code == (0 if incarnation == 7 else 1), output
+    assert ("incarnation-down" in output) == (incarnation == 4)
 
 
 def test_without_the_fleet_each_machine_is_checked_by_itself_and_that_is_said(
@@ -125,11 +146,8 @@ def test_a_fleet_may_change_from_one_recording_to_the_next(tmp_path: Path) -> No
         machines = {name: {"group": "web", "update_domain": 0} for name in names}
         return Recording(fleet=False).fleet(t, machines=machines).see(t + 1, 1, machine=names[0])
 
-    middle = of(T0 + 9, "web_1", "web_2")
-    for record in middle.records[1:]:
-        record["answer_headers"] = [h for h in record["answer_headers"] if "request" not in h[0]]
-        record["answer_headers"].append(["x-ms-request-id", "another"])
-    code, output = checked(tmp_path, first=of(T0, "web_0", "web_1"), last=middle)
+    last = with_ids("2222", of(T0 + 9, "web_1", "web_2"))
+    code, output = checked(tmp_path, first=of(T0, "web_0", "web_1"), last=last)
     assert code == 0, output
 
 
