@@ -408,6 +408,32 @@ def test_a_commit_that_did_not_wait_for_its_standby_is_in_doubt(url: str) -> Non
     run(body())
 
 
+@pytest.mark.parametrize("error", [psycopg.OperationalError, OSError])
+def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
+    url: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it could open no new connections: the one through which it renews is still there."""
+
+    async def body() -> None:
+        first = node(url, "c1", length=SHORT)
+        connect = session.connect
+
+        def refused(url: str, purpose: str) -> psycopg.Connection[Any]:
+            if purpose == "claim":
+                raise error
+            return connect(url, purpose)
+
+        async with opened(first):
+            await take(first)
+            monkeypatch.setattr(lease, "connect", refused)
+            break_next_commit(monkeypatch, after=True)
+            with pytest.raises(Deposed, match="it is unknown whether"):
+                await asyncio.wait_for(put(first, "h1"), PATIENCE)
+        assert numbers(url) == [1]
+
+    run(body())
+
+
 def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,8 +239,10 @@ class PostgresStore(SqlStore):
         self._last = commits[-1].seq
 
     def _has_happened(self, commits: Sequence[Commit]) -> bool:
-        """Return whether a batch in doubt is in the log. Tries for as long as the lease lasts."""
-        while self._lease.held():
+        """Return whether a batch in doubt is in the log. Tries for as long as a lease lasts, though
+        it may be renewed meanwhile, through another connection: then another node can do better."""
+        end = guard.monotonic() + self._lease.length
+        while self._lease.held() and guard.monotonic() < end:
             try:
                 self._lease.claim_again()
                 with self._connection() as connection:
@@ -248,7 +250,7 @@ class PostgresStore(SqlStore):
                     happened = read.last_commit(connection) >= commits[-1].seq
                 log.warning("the outcome of the commit is known", happened=happened)
                 return happened
-            except (sa.exc.DBAPIError, psycopg.Error):
+            except self.errors:
                 self._turns.pause(RETRY)
         raise Deposed(
             f"{self.name} was not reached again within the lease: it is unknown whether the last"
