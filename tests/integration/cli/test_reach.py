@@ -189,6 +189,22 @@ def test_no_machine_is_moved_there_and_nobody_is_surprised_if_one_is(service: Se
     assert ask(service, "GET", "/v1/machines/solo").body["host"] == "h3"
 
 
+def test_machines_of_a_host_that_has_failed_are_moved_and_nothing_waits_for_it(
+    service: Service,
+) -> None:
+    reboot = service.schedule("Reboot", "solo")
+    cut_off(service, "h1")
+    service.approve("solo", reboot)
+    assert reboot.status == "Scheduled"
+    printed(service, "host", "fail", "h1", "--yes")
+    service.clock.advance("1h")
+    assert ask(service, "GET", "/v1/machines/solo").body["host"] in ("h2", "h3")
+    assert service.document("solo")["Events"] == []
+    assert "settled: its machines have moved" in printed(service, "event", "explain", reboot.id)
+    assert node(service, "h1")["state"] == "apart"
+    assert ask(service, "GET", "/readyz").body["warnings"] == {}  # that it has failed is known
+
+
 class Stubborn(Driver):
     """Moves every machine to h2, whatever it is offered."""
 

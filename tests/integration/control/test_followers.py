@@ -90,6 +90,20 @@ def test_what_is_read_is_what_the_leader_has_committed(leader: Node, follower: N
         assert int(here.headers["forewarn-commit"]) >= commit
 
 
+def test_which_nodes_of_hosts_have_joined_is_known_to_who_decides(
+    nodes: ControlNodes, leader: Node, follower: Node
+) -> None:
+    assert ask(leader.control_url, "PUT", "/v1/hosts/h1", {"name": "h1"}).status < 300
+    assert nodes.run(leader.hosts.node_joined("h1")) is None
+    until(lambda: follower.store.seq == leader.store.seq)
+    states = [ask(n.control_url, "GET", "/v1/hosts/h1").json() for n in (leader, follower)]
+    assert [state["node"]["state"] for state in states] == ["joined", "unknown"]
+    samples = [metrics(n.control_url) for n in (leader, follower)]
+    assert ["forewarn_hosts_apart" in sample for sample in samples] == [True, False]
+    assert ask(leader.control_url, "DELETE", "/v1/hosts/h1").status < 300
+    until(lambda: follower.store.seq == leader.store.seq)
+
+
 def test_the_feed_of_a_follower_has_what_is_committed_from_now_on(
     leader: Node, follower: Node
 ) -> None:

@@ -177,8 +177,8 @@ class Scheduler:
 
     def _on_reach(self, host: str) -> None:
         """Read the deadlines again that depend on whether a host can be told."""
-        names = self._host_index.groups_that_may_be_on(host)
-        self._read(self._store.groups[name] for name in sorted(names))
+        groups = map(self._store.groups.get, sorted(self._host_index.groups_that_may_be_on(host)))
+        self._read(group for group in groups if group is not None)
         self._wake()
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from forewarn.core import Group, Now, Time
+from forewarn.core.fleet import Health
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
 
@@ -79,8 +80,14 @@ class ApartHosts:
         return self._heard.get(host)
 
     def all(self) -> dict[str, Time]:
-        """Return the hosts that are apart, and since when."""
-        return {host: self._since[host] for host, back in self.hosts.items() if back is None}
+        """Return the hosts that are apart, and since when; without those that have failed, of which
+        it is known anyway that nothing can be told there."""
+        known = self._store.registry.hosts
+        return {
+            host: self._since[host]
+            for host, back in self.hosts.items()
+            if back is None and known[host].health is not Health.FAILED
+        }
 
     def at(self, now: Now) -> tuple[Mapping[str, Time | None], Mapping[str, Time]]:
         """Return `Now.apart` and `Now.apart_since` for this instant."""

@@ -20,7 +20,6 @@ RERANK = 64  # changed hosts up to which each is ranked separately instead of al
 class HostIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.apart = ApartHosts(store)
         self._machines_by_host: dict[
             str, dict[str, str]
         ] = {}  # by host: machines, and their groups
@@ -38,6 +37,7 @@ class HostIndex:
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
         self.unwarned: dict[str, tuple[str, ...]] = {}
         store.on_commit(self._on_commit)
+        self.apart = ApartHosts(store)  # told of commits after this index, which its listeners read
 
     def load(self) -> None:
         for group in self._store.groups.values():

@@ -19,7 +19,7 @@ from forewarn.store.port import Batch, Entry
 GROUPS = ("a", "b", "c")
 
 
-def sorted_anew(store: MemoryStore, group: str, machine: str) -> list[str]:
+def sorted_anew(store: MemoryStore, group: str, machine: str, apart: set[str]) -> list[str]:
     """By all that there is, and nothing remembered."""
     own = store.groups[group]
     found = own.machine(machine)
@@ -33,7 +33,9 @@ def sorted_anew(store: MemoryStore, group: str, machine: str) -> list[str]:
         one.host for one in own.machines if one.alive and one.update_domain != found.update_domain
     }
     free = [
-        name for name, host in store.registry.hosts.items() if host.healthy and name != found.host
+        name
+        for name, host in store.registry.hosts.items()
+        if host.healthy and name != found.host and name not in apart
     ]
     return sorted(free, key=lambda name: (name in clashing, load[name], name))
 
@@ -67,10 +69,20 @@ class Fleet:
             if self.chance.random() < 0.3:
                 host = self.chance.choice(self.hosts)
                 health = self.chance.choice(list(Health))
-                puts = [HostPut(Host(name=host, health=health))]
+                node = self.chance.random() < 0.5
+                puts = [HostPut(Host(name=host, health=health, node=node))]
                 if self.chance.random() < 0.3:
                     puts = [HostRemoved(host)]
             await self.commit([Entry(group, (item,))], puts)
+            if self.chance.random() < 0.3:
+                self.host_index.apart.cut_off(self.chance.choice(self.hosts), 1)
+            if self.chance.random() < 0.1:
+                self.host_index.apart.joined(self.chance.choice(self.hosts), 1)
+
+    def sorted_anew(self, group: str, machine: str) -> list[str]:
+        hosts = self.store.registry.hosts
+        apart = {name for name in hosts if self.host_index.apart.is_apart(name)}
+        return sorted_anew(self.store, group, machine, apart)
 
     def _put(self, group: str, number: int) -> MachinePut:
         return MachinePut(
@@ -93,7 +105,7 @@ def test_the_best_hosts_are_those_that_sorting_all_would_find(seed: int, between
             await fleet.change(between)
             for group in GROUPS:
                 offered = fleet.host_index.free_for(group, f"{group}_0")
-                assert list(offered) == sorted_anew(fleet.store, group, f"{group}_0")
+                assert list(offered) == fleet.sorted_anew(group, f"{group}_0")
             assert fleet.host_index.names() == frozenset(fleet.store.registry.hosts)
 
     asyncio.run(play())
@@ -106,7 +118,7 @@ def test_of_many_hosts_only_the_best_are_offered() -> None:
         for _ in range(5):
             await fleet.change(20)
             offered = fleet.host_index.free_for("a", "a_0")
-            assert list(offered) == sorted_anew(fleet.store, "a", "a_0")[:MAX_OFFERED]
+            assert list(offered) == fleet.sorted_anew("a", "a_0")[:MAX_OFFERED]
 
     asyncio.run(play())
 

@@ -26,6 +26,7 @@ from forewarn.drivers.port import (
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedError, Service
+from helpers.reach import join
 
 FLEET = """
 hosts: [h1, h2, h3]
@@ -247,3 +248,13 @@ def test_one_approval_that_takes_all_machines_down_leaves_nobody_to_ask(service:
     assert approved is not None
     assert approved.by == "policy: all machines are down"
     assert events[third.id].type is EventType.REDEPLOY
+
+
+def test_that_a_node_has_joined_is_recorded_once(service: Service) -> None:
+    node = service._session.node
+    join(service, "h1")
+    seq = node.store.seq
+    join(service, "h1")
+    assert node.store.seq == seq
+    assert node.store.registry.hosts["h1"].node
+    assert isinstance(service._session.run(node.hosts.node_joined("nowhere")), Refused)
