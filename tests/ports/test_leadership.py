@@ -10,6 +10,7 @@ import contextlib
 import socket
 import threading
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -459,15 +460,15 @@ def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
 
 
 def test_a_leader_that_stands_still_in_a_transaction_is_no_obstacle(url: str) -> None:
+    schema = "größe"  # which is not ASCII
+    execute(url, f"CREATE SCHEMA {schema}")
+    url = postgres.shared_server().url(quote(schema))
+
     async def body() -> None:
         second = node(url, "c2")
         async with opened(second):
-            with psycopg.connect(url) as still:
-                still.execute(
-                    "SELECT set_config('application_name',"
-                    " left('forewarn writer ' || current_schema(), 63), false)"
-                )
-                still.commit()
+            with session.connect_writer(url) as still:
+                still.execute("BEGIN")
                 still.execute("SELECT 1 FROM leader FOR KEY SHARE")
                 await take(second)
                 await put(second, "h1")

@@ -34,8 +34,8 @@ DEFAULTS = {
     "keepalives_count": 3,
 }
 # The name of the session that writes, in SQL. A database may contain several states, each in a
-# schema of its own.
-WRITER_NAME = "left('forewarn writer ' || current_schema(), 63)"
+# schema of its own. The server would replace what is not ASCII, so that nobody found the session.
+WRITER_NAME = "left('forewarn writer ' || regexp_replace(current_schema(), '[^ -~]', '_', 'g'), 63)"
 CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
 
 
