@@ -98,7 +98,7 @@ class Cancelling:
         self._connection = connection
 
     def shutdown(self, _how: int) -> None:
-        self._connection.cancel()
+        psycopg.Connection.cancel(self._connection)
 
 
 def cancels_what_takes_too_long(patch: pytest.MonkeyPatch) -> None:
@@ -116,6 +116,11 @@ def cancels_what_takes_too_long(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Watchdog, "limit", limit)
 
 
+def cancels_and_takes_it_for_success(patch: pytest.MonkeyPatch) -> None:
+    cancels_what_takes_too_long(patch)
+    patch.setattr(engine, "waited_for_standby", contextlib.nullcontext)
+
+
 def ends_sessions_that_wait_for_the_standby(patch: pytest.MonkeyPatch) -> None:
     ended, _, condition = lease._END_WRITERS.rpartition("AND")
     assert "SyncRep" in condition
@@ -125,10 +130,15 @@ def ends_sessions_that_wait_for_the_standby(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (cancels_what_takes_too_long, "what is on one disk only was acknowledged"),
+        (cancels_what_takes_too_long, "what is on one disk only can be read"),
+        (cancels_and_takes_it_for_success, "what is on one disk only was acknowledged"),
         (ends_sessions_that_wait_for_the_standby, "what is on one disk only can be read"),
     ],
-    ids=["cancels what takes too long", "ends sessions that wait for it"],
+    ids=[
+        "cancels what takes too long",
+        "cancels and takes it for success",
+        "ends sessions that wait for it",
+    ],
 )
 def test_a_store_is_caught_by_a_standby_that_is_away_that(
     broken: Break, reason: str, url: str, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ connections, transactions and the clock of a database, on PostgreSQL."""
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import socket
@@ -42,6 +43,7 @@ from helpers.leadership import (
     shut,
     take,
     until,
+    waits,
 )
 
 SHORT = 0.5  # seconds of a lease that is to run out
@@ -433,6 +435,33 @@ def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
         assert numbers(url) == [1]
 
     run(body())
+
+
+def test_a_commit_that_is_interrupted_is_given_up_and_not_cancelled(url: str) -> None:
+    """By Ctrl-C in a command that writes into the database."""
+    sent: list[int] = []
+
+    def write(connection: psycopg.Connection[Any]) -> None:
+        while True:
+            sent.append(len(sent))
+            connection.execute("INSERT INTO numbers VALUES (%s)", sent[-1:])
+            connection.commit()
+
+    def interrupt() -> None:
+        while not waits(url, "forewarn start"):
+            pass
+        _thread.interrupt_main()
+
+    execute(url, "CREATE TABLE numbers (number int)")
+    with session.connect(url, "start", autocommit=False) as connection:
+        watching = threading.Thread(target=interrupt)
+        with postgres.shared_server().without_standby():
+            watching.start()
+            with pytest.raises((psycopg.OperationalError, KeyboardInterrupt)):
+                write(connection)
+            watching.join()
+            numbers = execute(url, "SELECT number FROM numbers ORDER BY number")
+            assert [number for (number,) in numbers] == sent[:-1]
 
 
 def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(

@@ -39,10 +39,23 @@ WRITER_NAME = "left('forewarn writer ' || regexp_replace(current_schema(), '[^ -
 CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
 
 
+class Session(psycopg.Connection[Any]):
+    """A connection that is given up when what it does is interrupted, e.g. by Ctrl-C: psycopg would
+    cancel it."""
+
+    def cancel(self) -> None:
+        with _duplicate(self) as duplicate, contextlib.suppress(OSError):
+            duplicate.shutdown(socket.SHUT_RDWR)
+
+    def cancel_safe(self, *, timeout: float = 0.0) -> None:
+        del timeout
+        self.cancel()
+
+
 def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
     """Open a session. `purpose` is shown with it in pg_stat_activity."""
     conninfo = make_conninfo(**{**DEFAULTS, **_parameters(url)})
-    return psycopg.connect(conninfo, autocommit=autocommit, application_name=f"forewarn {purpose}")
+    return Session.connect(conninfo, autocommit=autocommit, application_name=f"forewarn {purpose}")
 
 
 def connect_writer(url: str) -> psycopg.Connection[Any]:
@@ -107,8 +120,7 @@ class Watchdog:
     @contextlib.contextmanager
     def limit(self, connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
         """Give the connection up if the block takes longer."""
-        # A descriptor of its own, which stays the same whatever libpq does with the connection's.
-        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+        duplicate = _duplicate(connection)
         key = id(duplicate)
         with self._lock:
             self._limits[key] = guard.monotonic() + seconds, duplicate
@@ -133,3 +145,9 @@ class Watchdog:
                     if ends < now:
                         with contextlib.suppress(OSError):
                             duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def _duplicate(connection: psycopg.Connection[Any]) -> socket.socket:
+    """Return a socket with a descriptor of its own, which stays the same whatever libpq does with
+    the connection's."""
+    return socket.socket(fileno=os.dup(connection.fileno()))
