@@ -70,6 +70,12 @@ class ControlMachine:
         return f" {GUESTS_ADDRESS}/24 " in shown
 
 
+def test_the_documentation_shows_the_check_that_is_shipped() -> None:
+    page = (ROOT / "docs/operate/several-control-nodes.md").read_text()
+    (shown,) = re.findall(r"^```\n(vrrp_script .*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert shown in re.sub(r"(?m)^ *#.*\n", "", SHIPPED)
+
+
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     needs_root()
