@@ -488,6 +488,11 @@ def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
     run(body())
 
 
+def test_the_default_isolation_of_a_role_does_not_matter(url: str) -> None:
+    with session.connect(f"{url}%20-cdefault_transaction_isolation%3Dserializable", "x") as found:
+        assert found.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+
+
 def test_a_leader_that_stands_still_in_a_transaction_is_no_obstacle(url: str) -> None:
     schema = "größe"  # which is not ASCII
     execute(url, f"CREATE SCHEMA {schema}")

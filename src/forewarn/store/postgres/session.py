@@ -55,7 +55,15 @@ class Session(psycopg.Connection[Any]):
 def connect(url: str, purpose: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
     """Open a session. `purpose` is shown with it in pg_stat_activity."""
     conninfo = make_conninfo(**{**DEFAULTS, **_parameters(url)})
-    return Session.connect(conninfo, autocommit=autocommit, application_name=f"forewarn {purpose}")
+    connection = Session.connect(conninfo, autocommit=True, application_name=f"forewarn {purpose}")
+    try:
+        # Whatever is the default of the role: in others, a renewal and the fence are in conflict.
+        connection.execute("SET default_transaction_isolation = 'read committed'")
+        connection.autocommit = autocommit
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def connect_writer(url: str) -> psycopg.Connection[Any]:
