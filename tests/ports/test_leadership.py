@@ -258,6 +258,7 @@ def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read
         def asking(connection: psycopg.Connection[Any]) -> str:
             if second.seq == 1 and not busy:
                 busy.append(1)
+                monkeypatch.setattr(engine, "POLL", 3600.0)
                 asyncio.run_coroutine_threadsafe(put(first, "h2"), loop).result(PATIENCE)
                 connection.execute("SELECT 1")  # with its answer comes the announcement
             return went_back(connection)
@@ -266,7 +267,6 @@ def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read
             await take(first)
             await put(first, "h1")
             await until(lambda: second.seq == 1)
-            monkeypatch.setattr(engine, "POLL", 3600.0)
             monkeypatch.setattr(mirror, "went_back", asking)
             await until(lambda: bool(busy))
             await until(lambda: second.seq == 2)
