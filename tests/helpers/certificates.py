@@ -89,6 +89,8 @@ _USES = (
 
 
 def _named(name: str) -> x509.GeneralName:
+    if name.startswith("forewarn:"):
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

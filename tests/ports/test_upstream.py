@@ -1,4 +1,5 @@
-"""What the guests' face is promised by the service, in the same process or in another."""
+"""What the guests' face is promised by the service: in the same process, in another, or on another
+host."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import pytest
 from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.core.time import HOUR, MINUTE
+from forewarn.metadata.publishing.journal import Journal
+from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.metadata.upstream import (
     GroupNews,
@@ -23,23 +26,27 @@ from forewarn.metadata.upstream import (
     Upstream,
 )
 from forewarn.node import Config, Node
+from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.listening.node_lines import make_tls_dial
 from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
 from forewarn.support import guard
+from helpers.certificates import Authority
 
 FLEET = """
+hosts: [h1]
 groups:
   - name: web
     kind: scale-set
     policy: {may_postpone: "1h, twice"}
     machines:
-      - {name: web_0, address: 127.1.0.1}
-      - {name: web_1, address: 127.1.0.2}
+      - {name: web_0, address: 127.1.0.1, host: h1}
+      - {name: web_1, address: 127.1.0.2, host: h1}
   - name: db
     kind: standalone
-    machines: [{name: db_0, address: 127.1.0.3}]
+    machines: [{name: db_0, address: 127.1.0.3, host: h1}]
 """
 START = 1_800_000_000 * 1_000_000
 
@@ -80,22 +87,38 @@ Stage: TypeAlias = Callable[[Callable[[Scene], Awaitable[None]]], None]
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
+async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
     store = Fragile()
+    authority = Authority(tmp_path)
+    lines = NodeLines(Address("127.0.0.1", 0), authority.issue("127.0.0.1"), authority.path)
+    own = authority.issue("forewarn:node:h1", into=Tls(tmp_path / "h1.pem", tmp_path / "h1.key"))
     config = Config(
         fleet=parse(FLEET),
         rules=Durations(silence=None),
         virtual=START,
-        workers=1 if remote else 0,
+        workers=1 if kind == "worker" else 0,
         upstream=tmp_path / "upstream",
+        nodes=lines if kind == "node" else None,
     )
     node = Node(config, store=store)
-    if not remote:
+    if kind == "local":
         async with node:
             yield Scene(node, LocalUpstream(node.guests, store), store)
         return
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(make_dial(tmp_path / "upstream"), 0, node.clock)
+
+    async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if node.nodes_address is None:
+            raise OSError("control does not listen yet")
+        return await make_tls_dial(node.nodes_address, own, authority.path)()
+
+    if kind == "worker":
+        upstream = RemoteUpstream(make_dial(tmp_path / "upstream"), 0, node.clock)
+    else:
+        journal = Journal(tmp_path, "h1")
+        upstream = NodeUpstream([dial], "h1", node.clock, journal)
+        await upstream.restore()
+        tasks.start(upstream.watch(), "promise")
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
@@ -106,11 +129,11 @@ async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
         await tasks.end()
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture(params=["local", "worker", "node"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     def play(body: Callable[[Scene], Awaitable[None]]) -> None:
         async def all_of_it() -> None:
-            async with asyncio.timeout(30), served(tmp_path, request.param == "remote") as scene:
+            async with asyncio.timeout(30), served(tmp_path, request.param) as scene:
                 await body(scene)
 
         asyncio.run(all_of_it())
@@ -279,7 +302,7 @@ def test_callers_that_are_no_machine_are_named_until_they_are_one(stage: Stage) 
         assert counts == {"127.1.0.9": 2, "127.9.9.9": 1}
         assert all(caller.first == scene.node.writer.now().at for caller in callers.all())
         grown = FLEET.replace(
-            "  - name: db", "      - {name: web_2, address: 127.1.0.9}\n  - name: db"
+            "  - name: db", "      - {name: web_2, address: 127.1.0.9, host: h1}\n  - name: db"
         )
         await scene.node.fleet_apply.fleet(parse(grown), by="test")
         assert [caller.address for caller in callers.all()] == ["127.9.9.9"]
@@ -290,7 +313,7 @@ def test_callers_that_are_no_machine_are_named_until_they_are_one(stage: Stage) 
 def test_a_face_is_told_of_machines_that_come_and_go(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         grown = FLEET.replace(
-            "  - name: db", "      - {name: web_2, address: 127.1.0.9}\n  - name: db"
+            "  - name: db", "      - {name: web_2, address: 127.1.0.9, host: h1}\n  - name: db"
         )
         await scene.node.fleet_apply.fleet(parse(grown), by="test")
         await until(lambda: len(scene.last("web").machines) == 3)

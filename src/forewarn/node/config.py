@@ -55,6 +55,14 @@ class Tls(msgspec.Struct, frozen=True):
     key: Path
 
 
+class NodeLines(msgspec.Struct, frozen=True):
+    """Where nodes on hosts connect to, and how both sides prove who they are."""
+
+    address: Address
+    tls: Tls
+    authority: Path  # of the nodes' certificates, as PEM
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
@@ -85,6 +93,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
     workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
     upstream: Path | None = None  # the UNIX socket between control and workers
+    nodes: NodeLines | None = None  # for the nodes on hosts; None: guests are answered here
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
     control_fd: int | None = None  # the same for operators
     record: Path | None = None  # a trace of all requests, answers and events

@@ -26,12 +26,15 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.faults.inject import DisappearingEvents, FaultInjection
+from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.hub import Hub
+from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
+from forewarn.node.listening.node_lines import open_node_lines
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
@@ -140,6 +143,8 @@ class Node:
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
         self.front: Front | None = None
         self.hub: Hub | None = None  # only with workers
+        self.host_nodes: HostNodes | None = None  # only with nodes on hosts
+        self.nodes_address: Address | None = None  # to which they connect
         self.metadata_urls: list[str] = []
         self.control_url = ""
         self.control_names = config.control_names  # changed by a reload
@@ -355,8 +360,8 @@ class Node:
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         if self.trace:
             self.trace.begin(store, self.clock, self.writer.now)
-        if config.workers:
-            await self._start_hub(self._upstream, tasks)  # workers learn of every commit first
+        if config.workers or config.nodes:
+            await self._start_publishing(tasks)
         self.apart_hosts.begin(self.writer.now().at)
         # Before anything new starts, so that nothing is resumed twice.
         self.executor.resume(restored)
@@ -383,16 +388,29 @@ class Node:
             self.notifications = Notifications(self.store, self.feed, lambda: self.writer.now().at)
         await self.notifications.configure(tables, self._tasks)
 
-    async def _start_hub(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
+    async def _start_publishing(self, tasks: guard.Tasks) -> None:
+        """Publish changes to the processes that answer guests: workers, or nodes on hosts."""
+        publisher = self.publishing.publisher = Publisher(self.store, self.ledger)
+        tasks.start(publisher.run(), "publisher")
+        tasks.start(publisher.watch(), "who is late")
+        if self.config.workers:
+            await self._start_hub(publisher, tasks)
+        if self.config.nodes is not None:
+            nodes = self.host_nodes = HostNodes(
+                *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
+            )
+            lines = await open_node_lines(self.config.nodes, nodes)
+            self._stack.push_async_callback(lines.close)
+            self.nodes_address = lines.address
+            tasks.start(nodes.watch(self.store.leadership), "nodes")
+
+    async def _start_hub(self, publisher: Publisher, tasks: guard.Tasks) -> None:
         """Open the socket to which workers connect."""
         assert self.config.upstream is not None
         hub = self.hub = Hub(
-            *(upstream, self.store, self.clock, self.ledger, tasks, self.config.workers),
+            *(self._upstream, self.store, self.clock, publisher, tasks, self.config.workers),
             service=state_name(self.config.state),
         )
-        self.publishing.publisher = hub.publisher
-        tasks.start(hub.publisher.run(), "publisher")
-        tasks.start(hub.publisher.watch(), "members that are late")
         worker_socket = await open_worker_socket(self.config.upstream, hub)
         self._stack.push_async_callback(worker_socket.close)
         tasks.start(worker_socket.keep_open(), "the workers' socket")

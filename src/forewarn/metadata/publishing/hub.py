@@ -31,6 +31,8 @@ from forewarn.metadata.publishing.messages import (
     Joined,
     LeaseIs,
     MessageStream,
+    NodeHello,
+    Ping,
     Pulse,
     Report,
     Shown,
@@ -40,6 +42,7 @@ from forewarn.metadata.publishing.messages import (
     ToControl,
     Unwelcome,
     Welcome,
+    WhoIs,
     frame,
 )
 from forewarn.metadata.publishing.metrics import WorkerMetrics, worker_samples
@@ -51,7 +54,6 @@ from forewarn.metadata.publishing.publisher import (
 )
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.engine.clock import STALL, Clock
-from forewarn.service.engine.ledger import Ledger
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
 from forewarn.store.port import Commit, Leadership, Store
 from forewarn.support import guard
@@ -89,10 +91,6 @@ class WorkerMember(Member):
     def name(self) -> str:
         return str(self.number)
 
-    def shows(self, groups: Collection[str]) -> bool:
-        del groups
-        return True
-
     def tell(self, news: Announcement) -> None:
         for framed in news.partial if self.whole else news.full:
             self._hub.send(self, framed)
@@ -116,7 +114,7 @@ class Hub:
         upstream: LocalUpstream,
         store: Store,
         clock: Clock,
-        ledger: Ledger,
+        publisher: Publisher,
         tasks: guard.Tasks,
         expected: int,
         service: str = "",
@@ -136,9 +134,10 @@ class Hub:
         self._closing = False
         self._metrics = WorkerMetrics()
         self._waits = Histogram(WAITS)
-        self.publisher = Publisher(store, ledger, lambda _: self._fencing.left() > 0)
-        self.publisher.on_shown = self._waits.add
-        self._calls = Calls(upstream, self.publisher, tasks)
+        self._publisher = publisher
+        publisher.absent.append(lambda _: self._fencing.left() > 0)
+        publisher.on_shown = self._waits.add
+        self._calls = Calls(upstream, publisher, tasks)
         store.on_own_commit(self._on_commit)
 
     # The state of the workers.
@@ -295,7 +294,7 @@ class Hub:
         )
         member = self._members[hello.worker] = WorkerMember(self, stream, hello)
         self._metrics.add(hello.instance, counted_before=hello.serving)
-        self.publisher.enter(member)
+        self._publisher.enter(member)
         return member
 
     def _leave(self, member: WorkerMember) -> None:
@@ -303,7 +302,7 @@ class Hub:
             del self._members[member.number]
             if member.serving:
                 self._fencing.lost(member.number)
-            self.publisher.leave(member)
+            self._publisher.leave(member)
         self._changed()
 
     def close(self) -> None:
@@ -315,7 +314,7 @@ class Hub:
 
     async def _send_snapshot(self, member: WorkerMember) -> None:
         """Send all groups, and let the worker show them once no other shows anything older."""
-        stream, publisher = member.stream, self.publisher
+        stream, publisher = member.stream, self._publisher
         try:
             for groups in updates.snapshot(publisher.announced):
                 pending = publisher.pending(news.view.name for news in groups)
@@ -355,15 +354,15 @@ class Hub:
             member.has_sent = True
             match message:
                 case Held(number=number, whole=whole):
-                    self.publisher.confirm(member, number, whole=whole)
+                    self._publisher.confirm(member, number, whole=whole)
                     self._changed()
                 case Report():
                     self._calls.record(message)
                 case Pulse(readings=readings):
                     self._metrics.update(member.instance, readings)
                     self._metrics.retain(m.instance for m in self._members.values())
-                case Hello():
-                    raise BrokenConnection("a second hello")
+                case Hello() | NodeHello() | WhoIs() | Ping():
+                    raise BrokenConnection("a message that a worker does not send")
                 case _:
                     self._calls.take(member, message)
 
@@ -372,7 +371,7 @@ class Hub:
     def _changed(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
-        self.publisher.settle()
+        self._publisher.settle()
 
     async def _wait_for_change(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -18,7 +18,8 @@ from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.telemetry.samples import Sample
 
-PROTOCOL = 6
+PROTOCOL = 6  # of workers, which have the same version as control
+NODE_PROTOCOLS = (1,)  # of nodes, which may have another: the last one, and the one before
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -42,17 +43,29 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     service: str = ""  # whose worker it is: there may be several services on a machine
 
 
+class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
+    """The first message of a node. Later versions only add fields, with defaults."""
+
+    protocols: tuple[int, ...]  # that it speaks
+    version: str  # of forewarn
+    host: str
+    instance: str  # of the node's process
+    serving: bool  # does it already answer guests, with what it was told before?
+    term: int = 0  # the highest of a control node that it has followed
+
+
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
     protocol: int
     version: str
     rules: Durations
+    term: int = 0  # of this control node; 0: there is only one
 
 
 class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
     reason: str
 
 
-# Control to worker.
+# Control to a worker or a node.
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag="slice"):
@@ -118,6 +131,20 @@ class LeaseIs(msgspec.Struct, frozen=True, tag="lease"):
     until: float
 
 
+class Promise(msgspec.Struct, frozen=True, tag="promise"):
+    """Until then nothing newer is shown elsewhere without this node."""
+
+    until: float  # in seconds of control's clock, as in `Pong`
+    at: Time  # the service's time: nodes do not read the wall clock
+
+
+class Pong(msgspec.Struct, frozen=True, tag="pong"):
+    """The answer to a Ping."""
+
+    sent: float  # as in the Ping
+    at: float  # seconds of control's clock, which also runs while its computer is suspended
+
+
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """The answer to a call. Its effects were sent before."""
 
@@ -133,7 +160,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
     """Control stops in an orderly way."""
 
 
-# Worker to control.
+# A worker or a node to control.
 
 
 class Held(msgspec.Struct, frozen=True, tag="held"):
@@ -182,6 +209,18 @@ class Postpone(msgspec.Struct, frozen=True, tag="postpone"):
 Call: TypeAlias = Enable | Approve | Prepare | AskPrepared | Postpone
 
 
+class WhoIs(msgspec.Struct, frozen=True, tag="who-is"):
+    """Asks a node's control for the machine with an address that it does not know: it may be about
+    to move to this host. If there is one, it is told before the answer."""
+
+    id: int
+    address: str
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    sent: float  # seconds of the node's own clock
+
+
 class Polled(msgspec.Struct, frozen=True, array_like=True):
     """A machine's polls since it was last reported, all of one version and incarnation."""
 
@@ -219,11 +258,24 @@ ToWorker: TypeAlias = (
     | Shown
     | TimeIs
     | LeaseIs
+    | Promise
+    | Pong
     | Answer
     | Goodbye
 )
 ToControl: TypeAlias = (
-    Hello | Held | Enable | Approve | Prepare | AskPrepared | Postpone | Report | Pulse
+    Hello
+    | NodeHello
+    | Held
+    | Enable
+    | Approve
+    | Prepare
+    | AskPrepared
+    | Postpone
+    | WhoIs
+    | Ping
+    | Report
+    | Pulse
 )
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 
-from forewarn.core import Group
+from forewarn.core import Group, Machine, view
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.messages import Changed, Publication, frame
@@ -42,6 +42,8 @@ class PendingPublication:
         self.number = 0  # 0: not announced yet
         self.groups: dict[str, Group] = {}  # as they are to be shown
         self.has_news = False  # is there anything in it that guests can notice?
+        self.forced: set[str] = set()  # groups that are told, whether they have changed or not
+        self.placed: list[str] = []  # groups whose machines, or the hosts of which, have changed
         self.missing = 0  # how many members have not confirmed it
         self.committed_at = self.announced_at = guard.monotonic()
         self.overs = [asyncio.Event()]  # set when it is shown; those of merged ones, too
@@ -57,6 +59,19 @@ class Announcement:
     def __init__(self, changes: Mapping[int, list[Changed]], after: Mapping[str, Group]) -> None:
         self.changes = changes  # by the number of a publication
         self.after = after
+        self._by_host: dict[str, dict[str, tuple[Machine, ...]]] = {}
+
+    @cached_property
+    def documents_only(self) -> bool:
+        """Whether no machines or places have changed."""
+        changes = (change for made in self.changes.values() for change in made)
+        return all(change.machines is None and change.place is None for change in changes)
+
+    def on_host(self, group: str, host: str) -> tuple[Machine, ...]:
+        """Return the machines of a group that are on a host, as a node needs them."""
+        if group not in self._by_host:
+            self._by_host[group] = updates.by_host(self.after[group])
+        return self._by_host[group].get(host, ())
 
     @cached_property
     def partial(self) -> list[bytes]:
@@ -77,7 +92,8 @@ def _framed(changes: Mapping[int, list[Changed]]) -> list[bytes]:
 class Member:
     """A process that shows groups to guests, and is connected."""
 
-    def __init__(self, *, serving: bool) -> None:
+    def __init__(self, *, serving: bool, groups: Iterable[str] | None = None) -> None:
+        self.groups = None if groups is None else set(groups)  # that it shows; None: all
         self.serving = serving  # may it be showing documents?
         self.whole = False  # has it confirmed all groups as they were when it connected?
         self.joined = False  # may it show what it is told?
@@ -91,7 +107,7 @@ class Member:
 
     def shows(self, groups: Collection[str]) -> bool:
         """Return whether it shows any of these groups, or will."""
-        raise NotImplementedError
+        return self.groups is None or not self.groups.isdisjoint(groups)
 
     def tell(self, news: Announcement) -> None:
         raise NotImplementedError
@@ -110,22 +126,24 @@ class Member:
 
 
 class Publisher:
-    def __init__(
-        self, store: Store, ledger: Ledger, absent: Callable[[Collection[str]], bool]
-    ) -> None:
-        """`absent` returns whether a process that is not connected may be showing one of the
-        groups, and has to be waited for."""
+    def __init__(self, store: Store, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._absent = absent
+        # Each returns whether a process that is not connected may be showing one of the groups, and
+        # has to be waited for.
+        self.absent: list[Callable[[Collection[str]], bool]] = []
         self._announced: dict[str, Group] = dict(store.groups)  # as members were last told
         self._number = 0  # of the last publication that was announced
-        self._members: dict[Member, None] = {}
+        self._members: dict[Member, None] = {}  # all of them
+        self._show_all: dict[Member, None] = {}  # those that show all groups
+        self._by_group: dict[str, dict[Member, None]] = {}  # the others
         self._behind: set[Member] = set()  # those that have something to confirm
         self._waiting: dict[str, PendingPublication] = {}  # by group: to be announced
         self._pending: dict[str, PendingPublication] = {}  # by group: announced, and not shown
         self._confirmed: set[PendingPublication] = set()  # by all members, but not shown
         self._wake = asyncio.Event()
         self.on_shown: Callable[[float], None] = lambda _: None  # seconds after the commit
+        # Who has to show a group, of the members that do not show all.
+        self.place: Callable[[Group], Iterable[Member]] = lambda _: ()
         store.on_own_commit(self._on_commit)
 
     @property
@@ -189,6 +207,18 @@ class Publisher:
         groups = {**changed, **{name: Group(name=name) for name in forgotten}}
         if not groups:
             return
+        self._publish(groups)
+
+    def place_again(self, name: str) -> None:
+        """Tell a group once more, because other members have to show it, or other machines of it,
+        although nothing was committed."""
+        group = self._announced.get(name)
+        if name in self._waiting:
+            group = self._waiting[name].groups[name]
+        if group is not None:
+            self._publish({name: group}).forced.add(name)
+
+    def _publish(self, groups: Mapping[str, Group]) -> PendingPublication:
         publications = list(dict.fromkeys(p for n in groups if (p := self._waiting.get(n))))
         if not publications:
             self._ledger.take(IN_FLIGHT)
@@ -196,11 +226,13 @@ class Publisher:
         publication = publications[0]
         for other in publications[1:]:
             publication.groups |= other.groups
+            publication.forced |= other.forced
             publication.overs += other.overs
             self._ledger.release(IN_FLIGHT)
         publication.groups |= groups
         self._waiting.update(dict.fromkeys(publication.groups, publication))
         self._wake.set()
+        return publication
 
     def _take_ready(self) -> list[PendingPublication]:
         """Take what is to be announced and has no group that is still being published."""
@@ -224,6 +256,7 @@ class Publisher:
             publication.number = self._number
             publication.announced_at = guard.monotonic()
             publication.has_news = bool(made)
+            publication.placed = [c.view.name for c in made if c.machines is not None]
             if made:
                 news[publication.number] = made
                 after |= publication.groups
@@ -231,23 +264,51 @@ class Publisher:
                 self._announced[name] = group
                 if group == Group(name=name):  # it was removed
                     del self._announced[name]
-            for member in self._members:
+                for member in self.place(group):
+                    self._add_group(member, name)
+            for member in self._members_of(publication.groups):
                 if member.serving and (made or not member.whole):
                     self._expect(member, publication)
             if not publication.missing:
                 self._confirmed.add(publication)
         if news:
             announcement = Announcement(news, after)
-            for member in list(self._members):
-                if member.shows(after):
-                    member.tell(announcement)
+            for member in self._members_of(after):
+                member.tell(announcement)
         self.settle()
+
+    def _members_of(self, groups: Iterable[str]) -> list[Member]:
+        """Return the members that show one of these groups."""
+        members = dict(self._show_all)
+        for name in groups:
+            members |= self._by_group.get(name, {})
+        return list(members)
+
+    def _add_group(self, member: Member, name: str) -> None:
+        if member.groups is not None and member in self._members:
+            member.groups.add(name)
+            self._by_group.setdefault(name, {})[member] = None
+
+    def _remove_others(self, group: Group) -> None:
+        """Note that members without a machine of the group do not show it any more."""
+        for member in self._by_group.get(group.name, {}).keys() - set(self.place(group)):
+            self._remove_group(member, group.name)
+
+    def _remove_group(self, member: Member, name: str) -> None:
+        if member.groups is not None:
+            member.groups.discard(name)
+        of_group = self._by_group.get(name, {})
+        of_group.pop(member, None)
+        if not of_group:
+            self._by_group.pop(name, None)
 
     async def _changes(self, publication: PendingPublication) -> list[Changed]:
         """Return what changes for guests."""
         changes = []
         for n, (name, group) in enumerate(publication.groups.items(), 1):
             change = updates.changed(self._announced.get(name), group)
+            if name in publication.forced:
+                (change,) = updates.in_full([change or Changed(view(group))], {name: group})
             if change is not None:
                 changes.append(change)
             if n % COMPARE_SLICE == 0:
@@ -260,14 +321,22 @@ class Publisher:
         """Add a member. It has to be sent `announced`, and is told everything from now on. If it is
         serving, it may show what was before, until it has confirmed."""
         self._members[member] = None
+        if member.groups is None:
+            self._show_all[member] = None
+        else:
+            for name in member.groups:
+                self._by_group.setdefault(name, {})[member] = None
         if member.serving:
             for publication in sorted(set(self._pending.values()), key=lambda p: p.number):
-                if publication.number:
+                if publication.number and member.shows(publication.groups):
                     self._expect(member, publication)
 
     def leave(self, member: Member) -> None:
         """Remove a member. If it may be showing something, it is absent from now on."""
         self._members.pop(member, None)
+        self._show_all.pop(member, None)
+        for name in list(member.groups or ()):
+            self._remove_group(member, name)
         self._receive(member, self._number)
 
     def confirm(self, member: Member, number: int, *, whole: bool = False) -> None:
@@ -276,11 +345,10 @@ class Publisher:
         self._receive(member, number)
 
     def _expect(self, member: Member, publication: PendingPublication) -> None:
-        if member.shows(publication.groups):
-            member.unconfirmed.append(publication)
-            self._behind.add(member)
-            publication.missing += 1
-            self._confirmed.discard(publication)
+        member.unconfirmed.append(publication)
+        self._behind.add(member)
+        publication.missing += 1
+        self._confirmed.discard(publication)
 
     def _receive(self, member: Member, number: int) -> None:
         expected, member.unconfirmed = member.unconfirmed, deque()
@@ -298,19 +366,24 @@ class Publisher:
 
     def settle(self) -> None:
         """Have everything shown that nobody is waited for any more."""
-        done = [p for p in self._confirmed if not self._absent(p.groups)]
+        done = [p for p in self._confirmed if not any(absent(p.groups) for absent in self.absent)]
         if not done:
             return
         self._confirmed.difference_update(done)
         for publication in done:
             for name in publication.groups:
                 del self._pending[name]
-        for member in self._members:
-            if not member.joined:
-                continue
-            numbers = [p.number for p in done if p.has_news and member.shows(p.groups)]
-            if numbers:
-                member.show(numbers)
+        numbers: dict[Member, list[int]] = {}
+        for publication in done:
+            if publication.has_news:
+                for member in self._members_of(publication.groups):
+                    numbers.setdefault(member, []).append(publication.number)
+        for member, shown in numbers.items():
+            if member.joined:
+                member.show(shown)
+        for publication in done:
+            for name in publication.placed:
+                self._remove_others(publication.groups[name])
         for publication in done:
             for over in publication.overs:
                 over.set()

@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from forewarn import __version__
 from forewarn.core import Durations, Now, Time
 from forewarn.metadata.publishing.messages import (
@@ -41,6 +43,7 @@ from forewarn.metadata.publishing.messages import (
     ToWorker,
     Unwelcome,
     Welcome,
+    WhoIs,
 )
 from forewarn.metadata.publishing.poll_report import PollReport
 from forewarn.metadata.publishing.staged_views import StagedViews
@@ -172,7 +175,7 @@ class RemoteUpstream:
         self._calls += 1
         return self._calls
 
-    async def _call(self, call: Call) -> Answer:
+    async def _call(self, call: Call | WhoIs) -> Answer:
         if self._stream is None:
             raise NotDurable(AWAY)
         if len(self._pending) >= MAX_PENDING_CALLS:
@@ -235,29 +238,33 @@ class RemoteUpstream:
         reader, writer = await self._dial()
         stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         try:
-            stream.send(
-                Hello(
-                    protocol=PROTOCOL,
-                    version=__version__,
-                    worker=self._worker,
-                    instance=self._instance,
-                    serving=self.synchronized.is_set(),
-                    service=self._service,
-                )
-            )
+            stream.send(self._hello())
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = await stream.receive()
-            match greeting:
-                case Welcome(rules=rules):
-                    self._rules = rules
-                case Unwelcome(reason=reason):
-                    raise NotWelcome(reason)
-                case _:
-                    raise BrokenConnection("control did not answer the hello")
+            self._greeted(greeting)
         except BaseException:
             stream.cut()
             raise
         return stream
+
+    def _hello(self) -> msgspec.Struct:
+        return Hello(
+            protocol=PROTOCOL,
+            version=__version__,
+            worker=self._worker,
+            instance=self._instance,
+            serving=self.synchronized.is_set(),
+            service=self._service,
+        )
+
+    def _greeted(self, greeting: ToWorker) -> None:
+        match greeting:
+            case Welcome(rules=rules):
+                self._rules = rules
+            case Unwelcome(reason=reason):
+                raise NotWelcome(reason)
+            case _:
+                raise BrokenConnection("control did not answer the hello")
 
     async def _follow(self, stream: MessageStream[ToWorker]) -> None:
         staged = self._staged
@@ -267,6 +274,7 @@ class RemoteUpstream:
         try:
             while True:
                 message = await stream.receive()
+                self._keep(message)
                 match message:
                     case Answer(id=id):
                         future = self._pending.get(id)
@@ -276,7 +284,7 @@ class RemoteUpstream:
                         for publication in publications:
                             staged.stage(publication.number, publication.groups)
                         if not more:
-                            stream.send(Held(publications[-1].number))
+                            await self._confirm(Held(publications[-1].number), stream)
                     case Shown(numbers=numbers, at=at):
                         self._set_time(at)
                         await staged.show(numbers)
@@ -290,14 +298,24 @@ class RemoteUpstream:
                         staged.add_snapshot(groups, pending)
                     case SnapshotEnd(number=number):
                         staged.end_snapshot()
-                        stream.send(Held(number, whole=True))
+                        await self._confirm(Held(number, whole=True), stream)
                     case Goodbye():
                         self._goodbye = True
                     case _:
-                        raise BrokenConnection("control sent a second hello")
+                        self._take_other(message, stream)
         finally:
             self._followed, self._broken = None, guard.monotonic()
             stream.cut()
+
+    def _keep(self, message: ToWorker) -> None:
+        """Called with every message, before it has any effect."""
+
+    async def _confirm(self, held: Held, stream: MessageStream[ToWorker]) -> None:
+        stream.send(held)
+
+    def _take_other(self, message: ToWorker, stream: MessageStream[ToWorker]) -> None:
+        del stream
+        raise BrokenConnection(f"control sent an unexpected message: {type(message).__name__}")
 
     async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
         self._set_time(joined.at, reset=True)

@@ -102,6 +102,12 @@ class StagedViews:
             if n % SHOW_SLICE == 0:
                 await guard.pause(0)
 
+    def contents(self) -> tuple[list[GroupNews], list[tuple[int, str, GroupNews | None]]]:
+        """Return what is shown, and what is staged: with which publication, and what the group is
+        to become; None if it is removed."""
+        staged = [(change.number, name, change.news) for name, change in self._changes.items()]
+        return list(self._shown.values()), staged
+
     def show_held(self) -> int:
         """Show everything that is staged, without permission. Returns the number of groups."""
         held = list(self._changes) if self._open else []

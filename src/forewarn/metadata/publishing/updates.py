@@ -9,17 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn.core import Group, Machine, view
+from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import Changed, News, Publication
 from forewarn.metadata.upstream import GroupNews, group_news
 
 SLICE_MACHINES = 512  # machines in one message about several groups
 
 
-def guest_news(group: Group) -> GroupNews:
-    """Return a group as workers need it: of its machines only what guests can see, not hosts and
-    labels."""
-    news = group_news(group)
-    return msgspec.structs.replace(news, machines=tuple(map(_to_guests, news.machines)))
+def guest_news(group: Group, machines: tuple[Machine, ...] | None = None) -> GroupNews:
+    """Return a group as workers need it: of its machines, or of some of them, only what guests can
+    see, not hosts and labels."""
+    if machines is None:
+        machines = tuple(map(to_guests, group.machines))
+    return msgspec.structs.replace(group_news(group), machines=machines)
+
+
+def removed(name: str) -> Changed:
+    """Return a group as it is when there is none."""
+    return Changed(view(Group(name=name)), (), Place())
 
 
 def snapshot(groups: Mapping[str, Group]) -> Iterator[tuple[GroupNews, ...]]:
@@ -62,14 +69,14 @@ def news(publications: Sequence[Publication]) -> list[News]:
 
 
 def changed(before: Group | None, after: Group) -> Changed | None:
-    """Return what changes for guests, or None if nothing does."""
+    """Return what changes for guests, or for the nodes that answer them; None if nothing does."""
     if before is None:
         news = guest_news(after)
         return Changed(news.view, news.machines, news.place)
     machines = None
     if before.machines is not after.machines:
-        machines = tuple(map(_to_guests, after.machines))
-        if machines == tuple(map(_to_guests, before.machines)):
+        machines = tuple(map(to_guests, after.machines))
+        if machines == tuple(map(to_guests, before.machines)) and _hosts(before) == _hosts(after):
             machines = None
     place = None if before.place == after.place else after.place
     shown = view(after)
@@ -78,7 +85,20 @@ def changed(before: Group | None, after: Group) -> Changed | None:
     return Changed(shown, machines, place)
 
 
-def _to_guests(machine: Machine) -> Machine:
+def by_host(group: Group) -> dict[str, tuple[Machine, ...]]:
+    """Return the machines of a group by the host that they are on, as its node needs them."""
+    machines: dict[str, list[Machine]] = {}
+    for machine in group.machines:
+        machines.setdefault(machine.host, []).append(to_guests(machine))
+    return {host: tuple(there) for host, there in machines.items()}
+
+
+def _hosts(group: Group) -> list[str]:
+    return [machine.host for machine in group.machines]
+
+
+def to_guests(machine: Machine) -> Machine:
+    """Return what guests can see of a machine."""
     if not (machine.labels or machine.host or machine.moved_from or machine.disputed):
         return machine
     return msgspec.structs.replace(machine, labels={}, host="", moved_from=None, disputed="")

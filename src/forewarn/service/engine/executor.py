@@ -17,6 +17,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.joint import members
 from forewarn.core.events import log_fields
+from forewarn.core.fleet import Health
 from forewarn.core.labels import labels_of
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
@@ -217,6 +218,7 @@ class Executor:
         try:
             # No machine is disturbed while its guest can still be shown the event as Scheduled.
             await self._publishing.shown(event.joint.groups if event.joint else (event.group,))
+            await self._until_told(event, what)
             with otel.attempt(event) as span:
                 outcome = await self.attempt(
                     lambda fence: self.task(event, fence=fence),
@@ -228,6 +230,30 @@ class Executor:
                 await self._store_outcome(event, outcome, corrected)
         finally:
             self._ledger.release(what)
+
+    async def _until_told(self, event: Event, what: str) -> None:
+        """Wait while one of its machines is on a host that cannot be told of it, unless that host
+        has failed."""
+        if not self._cannot_be_told(event):
+            return
+        self._ledger.release(what)  # nobody who moves a virtual clock waits for a node
+        try:
+            while self._cannot_be_told(event):
+                await guard.pause(RETRY_AFTER)
+        finally:
+            self._ledger.take(what)
+
+    def _cannot_be_told(self, event: Event) -> bool:
+        apart = self._host_index.apart.all()
+        if not apart:
+            return False
+        hosts = self._store.registry.hosts
+        together = members(self._store.groups, event.joint).values() if event.joint else (event,)
+        return any(
+            machine.host in apart and hosts[machine.host].health is not Health.FAILED
+            for member in together
+            for machine in self._concerned(member)
+        )
 
     async def _store_outcome(self, event: Event, outcome: Outcome, corrected: int) -> None:
         """Store the result. `corrected` is how many corrections of the clock had been made when

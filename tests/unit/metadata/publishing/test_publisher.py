@@ -27,17 +27,13 @@ class Told(Member):
     """A member that remembers what it was told, and confirms nothing by itself."""
 
     def __init__(self, *groups: str, serving: bool = True, joined: bool = True) -> None:
-        super().__init__(serving=serving)
-        self.groups = set(groups)
+        super().__init__(serving=serving, groups=groups)
         self.joined = self.whole = joined
         self.news: list[tuple[int, list[str]]] = []
         self.shown: list[int] = []
         self.is_late = False
         self.fenced = ""
         self.on_fence: Callable[[], None] = lambda: None
-
-    def shows(self, groups: Collection[str]) -> bool:
-        return not self.groups.isdisjoint(groups)
 
     def tell(self, news: Announcement) -> None:
         for number, changes in news.changes.items():
@@ -60,7 +56,8 @@ class Scene:
         self.store = MemoryStore()
         self.ledger = Ledger()
         self.absent: set[str] = set()  # groups that somebody who is not connected may be showing
-        self.publisher = Publisher(self.store, self.ledger, lambda g: not self.absent.isdisjoint(g))
+        self.publisher = Publisher(self.store, self.ledger)
+        self.publisher.absent.append(lambda groups: not self.absent.isdisjoint(groups))
         self.waits: list[float] = []
         self.publisher.on_shown = self.waits.append
 

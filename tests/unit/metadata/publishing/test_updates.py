@@ -39,10 +39,17 @@ def test_a_group_that_changes_while_others_are_told_of_is_told_as_it_is_by_then(
 
 def test_operators_affairs_are_not_told() -> None:
     before = group("web", 3)
-    machines = tuple(msgspec.structs.replace(m, host="x", labels={}) for m in before.machines)
+    machines = tuple(msgspec.structs.replace(m, labels={}) for m in before.machines)
     after = msgspec.structs.replace(before, machines=machines, labels={"new": "label"})
     assert updates.changed(before, after) is None
     assert updates.guest_news(before).machines == updates.guest_news(after).machines
+
+
+def test_that_a_machine_is_on_another_host_is_told_without_saying_on_which() -> None:
+    before = group("web", 3)
+    machines = tuple(msgspec.structs.replace(m, host="x") for m in before.machines)
+    told = changed(before, msgspec.structs.replace(before, machines=machines))
+    assert [(m.name, m.host) for m in told.machines or ()] == [(m.name, "") for m in machines]
 
 
 def test_what_is_told_of_a_change_is_what_has_changed() -> None:

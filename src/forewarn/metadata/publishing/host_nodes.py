@@ -1,0 +1,484 @@
+"""Control's side of the lines to the nodes on hosts.
+
+A node shows the groups that have machines on its host, and is told nothing else. It cannot be ended
+from here, so it has a *promise*: until then nothing newer is shown elsewhere without it. Promises
+are renewed while it confirms what it is told. Without a confirmation, a change waits until the
+promise has run out, and is then shown without that node.
+
+A host without a line to its node is *apart* for those who decide (`service.indexes.apart_hosts`):
+nothing starts for the machines on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from forewarn import __version__
+from forewarn.core import Group, Machine, Refused, Status, Time
+from forewarn.metadata.publishing import updates
+from forewarn.metadata.publishing.calls import Calls
+from forewarn.metadata.publishing.messages import (
+    MAX_GREETING,
+    NODE_PROTOCOLS,
+    Answer,
+    Approve,
+    AskPrepared,
+    BrokenConnection,
+    Call,
+    Changed,
+    Enable,
+    Goodbye,
+    Held,
+    Joined,
+    MessageStream,
+    NodeHello,
+    Ping,
+    Pong,
+    Postpone,
+    Prepare,
+    Promise,
+    Publication,
+    Pulse,
+    Report,
+    Shown,
+    SnapshotEnd,
+    SnapshotPart,
+    ToControl,
+    Unwelcome,
+    Welcome,
+    WhoIs,
+    frame,
+)
+from forewarn.metadata.publishing.publisher import (
+    Announcement,
+    Member,
+    PendingPublication,
+    Publisher,
+)
+from forewarn.metadata.upstream import LocalUpstream
+from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.platform.hosts import Hosts
+from forewarn.store.port import Commit, Leadership, Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
+
+PROMISE = 6.0  # seconds
+PROMISE_EVERY = 2.0  # seconds between two promises
+CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which no promise is renewed
+SNAPSHOT_WITHIN = 10.0  # seconds in which a node has to confirm all groups
+QUIET = 15.0  # seconds without a message, after which a node is disconnected: it sends one every 5
+JOIN_EVERY = 0.05  # seconds between two looks whether a node may join
+CHECK_EVERY = 0.5  # seconds between two looks at the nodes
+SLICE = 64  # groups of one message
+MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
+
+log = logger("forewarn")
+
+
+class NodeMember(Member):
+    """A node that is connected."""
+
+    def __init__(
+        self,
+        nodes: HostNodes,
+        stream: MessageStream[ToControl],
+        hello: NodeHello,
+        groups: Iterable[str],
+    ) -> None:
+        super().__init__(serving=hello.serving, groups=groups)
+        self._nodes = nodes
+        self.stream = stream
+        self.host = hello.host
+        self.version = hello.version
+        self.calls = 0
+        self.sent: set[str] = set()  # groups that it was sent
+        self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
+        self.promised = 0.0  # until when
+        self.heard = guard.boottime()  # when it sent something last
+        self.caught_up = asyncio.Event()  # set when it has confirmed all groups
+
+    @property
+    def name(self) -> str:
+        return self.host
+
+    def tell(self, news: Announcement) -> None:
+        if news.documents_only and self.sent.issuperset(news.after):
+            for framed in news.partial:
+                self._nodes.send(self, framed)
+            return
+        publications = [
+            Publication(number, tuple(self._own(changes, news)))
+            for number, changes in news.changes.items()
+        ]
+        for message in updates.news([p for p in publications if p.groups]):
+            self._nodes.send(self, frame(message))
+
+    def _own(self, changes: Iterable[Changed], news: Announcement) -> Iterator[Changed]:
+        """Yield the changes of its own groups, and of these only its own machines."""
+        for change in changes:
+            name = change.view.name
+            machines = self._nodes.machines_on(self.host, news.after[name], news)
+            if name not in self.sent:
+                if machines:
+                    self.sent.add(name)
+                    yield Changed(change.view, machines, news.after[name].place)
+            elif machines:
+                own = None if change.machines is None else machines
+                yield Changed(change.view, own, change.place)
+            else:
+                self.sent.discard(name)
+                yield updates.removed(name)
+
+    def show(self, numbers: Collection[int]) -> None:
+        self._nodes.send(self, frame(Shown(tuple(numbers), self._nodes.now())))
+
+    def late(self, publication: PendingPublication) -> bool:
+        now = guard.boottime()
+        patience = CONFIRM_WITHIN if self.whole else SNAPSHOT_WITHIN
+        return now >= self._nodes.promised(self.host) and (
+            guard.monotonic() - publication.announced_at > patience
+        )
+
+    def fence(self, why: str) -> None:
+        """Disconnect it. Its promise has run out, or is waited for."""
+        self._nodes.cut(self, why)
+
+
+class HostNodes:
+    def __init__(
+        self,
+        upstream: LocalUpstream,
+        store: Store,
+        hosts: Hosts,
+        host_index: HostIndex,
+        publisher: Publisher,
+        tasks: guard.Tasks,
+    ) -> None:
+        self._upstream = upstream
+        self._store = store
+        self._hosts = hosts
+        self._host_index = host_index
+        self._apart = host_index.apart
+        self._publisher = publisher
+        self._tasks = tasks
+        self._calls = Calls(upstream, publisher, tasks)
+        self._members: dict[str, NodeMember] = {}
+        # By host without a line: until when its node may show what it was told, and which groups.
+        self._absent: dict[str, tuple[float, set[str]]] = {}
+        self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
+        self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
+        self._closing = False
+        publisher.place = self._placed
+        publisher.absent.append(self.absent)
+        store.on_own_commit(self._on_commit)
+        begun = guard.boottime()
+        for host in store.registry.hosts.values():
+            if host.node:  # whoever decided before may have given it a promise
+                self._absent[host.name] = begun + PROMISE, set(host_index.groups_on(host.name))
+        self._apart.begin(upstream.now().at)
+
+    def now(self) -> Time:
+        return self._upstream.now().at
+
+    def promised(self, host: str) -> float:
+        """Return until when the node of a host has a promise."""
+        member = self._members.get(host)
+        until, _ = self._absent.get(host, (0.0, None))
+        return max(until, member.promised if member else 0.0)
+
+    def absent(self, groups: Collection[str]) -> bool:
+        """Return whether a node without a line may be showing one of the groups."""
+        now = guard.boottime()
+        return any(
+            until > now and not shown.isdisjoint(groups) for until, shown in self._absent.values()
+        )
+
+    def _placed(self, group: Group) -> Iterator[NodeMember]:
+        """Yield the nodes that have to show a group."""
+        hosts = dict.fromkeys(machine.host for machine in group.machines)
+        hosts |= {h: None for h, moving in self._arriving.items() if group.name in moving.values()}
+        for host in hosts:
+            if member := self._members.get(host):
+                yield member
+
+    def machines_on(
+        self, host: str, group: Group, news: Announcement | None = None
+    ) -> tuple[Machine, ...]:
+        """Return the machines of a group that are on a host, or move there."""
+        there = news.on_host(group.name, host) if news else updates.by_host(group).get(host, ())
+        arriving = self._arriving.get(host)
+        if not arriving:
+            return there
+        names = {machine.name for machine in there}
+        return there + tuple(
+            updates.to_guests(m)
+            for m in group.machines
+            if m.name in arriving and m.name not in names
+        )
+
+    async def watch(self, leadership: Leadership | None) -> None:
+        """Renew promises, and look for nodes that are silent."""
+        while True:
+            await guard.pause(CHECK_EVERY)
+            now = guard.boottime()
+            lease = leadership.until if leadership else now + PROMISE
+            for member in list(self._members.values()):
+                if now - member.heard > QUIET:
+                    self.cut(member, f"it has sent nothing for {QUIET:g} s")
+                elif member.joined and member.promised - now <= PROMISE - PROMISE_EVERY:
+                    self._promise(member, min(now + PROMISE, lease))
+            for host, (until, _) in list(self._absent.items()):
+                if until <= now:
+                    del self._absent[host]
+
+    def _promise(self, member: NodeMember, until: float) -> None:
+        behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
+        if behind is not None and guard.monotonic() - behind > CONFIRM_WITHIN:
+            return
+        member.promised = until
+        self.send(member, frame(Promise(until, self.now())))
+
+    # A line.
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
+        """Serve a node until its line is broken. `host` is the one that its certificate names."""
+        stream: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
+        member: NodeMember | None = None
+        sending: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(SNAPSHOT_WITHIN):
+                hello = await stream.receive(MAX_GREETING)
+                problem = await self._problem(hello, host)
+            if problem:
+                stream.send(Unwelcome(problem))
+                await stream.drain()
+                raise BrokenConnection(problem)
+            if self._closing:
+                raise BrokenConnection("control is stopping")
+            assert isinstance(hello, NodeHello)
+            member = self._enter(stream, hello)
+            sending = self._tasks.start(self._bring_up(member), f"bringing up node {host}")
+            await self._listen(member)
+        except (BrokenConnection, TimeoutError) as error:
+            if not self._closing:
+                why = str(error) or f"it has sent no hello within {SNAPSHOT_WITHIN:g} s"
+                log.warning("a node is no longer connected", host=host, why=why)
+        finally:
+            if sending is not None:
+                sending.cancel()
+            if member is not None:
+                self._leave(member)
+            stream.cut()
+
+    async def _problem(self, hello: ToControl, host: str) -> str:
+        if not isinstance(hello, NodeHello):
+            return "a node must send a hello first"
+        if hello.host != host:
+            return f"its certificate is for the node of host '{host}', not '{hello.host}'"
+        if not set(hello.protocols) & set(NODE_PROTOCOLS):
+            return (
+                f"this is forewarn {__version__} (protocols {NODE_PROTOCOLS}), the node is"
+                f" {hello.version} (protocols {hello.protocols}); upgrade the older one"
+            )
+        term = self._store.leadership.term if self._store.leadership else 0
+        if hello.term > term:
+            return f"it has followed term {hello.term}; this is term {term}"
+        refused = await self._hosts.node_joined(host)
+        return refused.message if isinstance(refused, Refused) else ""
+
+    def _enter(self, stream: MessageStream[ToControl], hello: NodeHello) -> NodeMember:
+        if before := self._members.get(hello.host):
+            self.cut(before, "another connection has taken its place")
+        term = self._store.leadership.term if self._store.leadership else 0
+        stream.send(
+            Welcome(
+                protocol=max(set(hello.protocols) & set(NODE_PROTOCOLS)),
+                version=__version__,
+                rules=self._upstream.now().rules,
+                term=term,
+            )
+        )
+        here = [n for n in self._host_index.groups_on(hello.host) if n in self._publisher.announced]
+        arriving = self._arriving.get(hello.host, {}).values()
+        member = NodeMember(self, stream, hello, {*here, *arriving})
+        member.promised, _ = self._absent.pop(hello.host, (0.0, None))
+        self._members[hello.host] = member
+        if member.catching_up:
+            member.behind = tuple(member.groups or ())
+            self._catching_up.update(member.behind)
+        self._publisher.enter(member)
+        return member
+
+    def _caught_up(self, member: NodeMember) -> None:
+        self._catching_up.subtract(member.behind)
+        self._catching_up = +self._catching_up
+        member.behind = ()
+        member.caught_up.set()
+
+    def _leave(self, member: NodeMember) -> None:
+        if self._members.get(member.host) is member:
+            del self._members[member.host]
+            if member.serving:
+                self._absent[member.host] = member.promised, set(member.groups or ())
+            self._apart.cut_off(member.host, self.now())
+            self._caught_up(member)
+            self._publisher.leave(member)
+
+    async def _bring_up(self, member: NodeMember) -> None:
+        """Send a node its groups, and let it show them once no other node shows anything older."""
+        stream, publisher = member.stream, self._publisher
+        try:
+            for names in _slices(sorted(member.groups or ())):
+                groups = [publisher.announced[n] for n in names if n in publisher.announced]
+                parts = tuple(
+                    updates.guest_news(group, self.machines_on(member.host, group))
+                    for group in groups
+                )
+                member.sent.update(group.name for group in groups)
+                pending = publisher.pending(group.name for group in groups)
+                stream.send(SnapshotPart(parts, pending))
+                await stream.drain()
+            stream.send(SnapshotEnd(publisher.number))
+            async with asyncio.timeout(SNAPSHOT_WITHIN):
+                await member.caught_up.wait()
+            while self._others_behind(member):
+                await guard.pause(JOIN_EVERY)
+        except BrokenConnection:
+            return  # `serve` has noticed
+        except TimeoutError:
+            self.cut(
+                member,
+                f"it was sent its groups, and has not confirmed them for {SNAPSHOT_WITHIN:g} s",
+            )
+            return
+        member.joined = member.serving = True
+        pending = publisher.pending(member.groups or ())
+        self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
+        was_apart = guard.boottime() >= member.promised
+        self._promise(member, guard.boottime() + PROMISE)
+        self._apart.joined(member.host, self.now())
+        log.info("a node answers guests", host=member.host, was_apart=was_apart)
+
+    def _others_behind(self, member: NodeMember) -> bool:
+        """Return whether another node may be showing one of its groups as it was before."""
+        groups = member.groups or set()
+        return self.absent(groups) or any(self._catching_up.get(name) for name in groups)
+
+    async def _listen(self, member: NodeMember) -> None:
+        while True:
+            message = await member.stream.receive()
+            member.heard = guard.boottime()
+            match message:
+                case Held(number=number, whole=whole):
+                    self._publisher.confirm(member, number, whole=whole)
+                    if whole:
+                        self._caught_up(member)
+                case Ping(sent=sent):
+                    member.stream.send(Pong(sent, guard.boottime()))
+                case Report():
+                    self._calls.record(self._own(member, message))
+                case Pulse():
+                    pass
+                case WhoIs(id=id, address=address):
+                    self._tasks.start(self._find(member, id, address), "looking for a machine")
+                case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
+                    self._take(member, message)
+                case _:
+                    raise BrokenConnection("a second hello")
+
+    # What a node asks for.
+
+    def _take(self, member: NodeMember, call: Call) -> None:
+        """Carry a call out, if it is for a group, and a machine, of its host."""
+        if self._may(member, call):
+            self._calls.take(member, call)
+        else:
+            member.stream.send(Answer(call.id, failed="it is not on this host"))
+
+    def _may(self, member: NodeMember, call: Call) -> bool:
+        group = self._store.groups.get(call.group)
+        if group is None:
+            return False
+        machines = {machine.name for machine in self.machines_on(member.host, group)}
+        return call.machine in machines if hasattr(call, "machine") else bool(machines)
+
+    def _own(self, member: NodeMember, report: Report) -> Report:
+        """Return what a report says about machines and groups of its host."""
+        here = self._host_index.groups_on(member.host)
+        machines = {m.name for m in self._host_index.machines_on(member.host)}
+        machines |= self._arriving.get(member.host, {}).keys()
+        return Report(
+            polled=tuple(polled for polled in report.polled if polled.machine in machines),
+            alive=tuple(group for group in report.alive if group in here),
+            unknown=report.unknown,
+        )
+
+    async def _find(self, member: NodeMember, id: int, address: str) -> None:
+        """Tell a node of the machine that is about to move to its host and has this address."""
+        found = self._moving(address)
+        if len(found) == 1 and member.joined:
+            ((group, machine),) = found
+            self._arriving.setdefault(member.host, {})[machine] = group
+            self._publisher.place_again(group)
+            await self._publisher.shown((group,))
+        member.stream.send(Answer(id, yes=len(found) == 1))
+
+    def _moving(self, address: str) -> list[tuple[str, str]]:
+        """Return the machines with an address that are being moved, and their groups."""
+        return [
+            (group.name, machine.name)
+            for group in self._store.groups.values()
+            for event in group.events
+            if event.relocates and event.status is Status.STARTED
+            for machine in group.named(event.resources).values()
+            if machine.alive and address in machine.addresses
+        ]
+
+    def _on_commit(self, _: Commit, changed: Mapping[str, Group]) -> None:
+        """Forget machines that have arrived, or do not move any more."""
+        for host, arriving in list(self._arriving.items()):
+            for machine, group in list(arriving.items()):
+                if group in changed and not self._still_moves(changed[group], machine, host):
+                    del arriving[machine]
+                    self._publisher.place_again(group)
+            if not arriving:
+                del self._arriving[host]
+
+    def _still_moves(self, group: Group, name: str, host: str) -> bool:
+        machine = group.machine(name)
+        return (
+            machine is not None
+            and machine.host != host
+            and any(
+                event.relocates and event.status is Status.STARTED and name in event.resources
+                for event in group.events
+            )
+        )
+
+    # Helpers.
+
+    def send(self, member: NodeMember, framed: bytes) -> None:
+        member.stream.send_frame(framed)
+        if member.stream.unsent > MAX_UNSENT:
+            self.cut(member, "it does not read what it is sent")
+
+    def cut(self, member: NodeMember, why: str) -> None:
+        """Disconnect a node; it connects again."""
+        log.warning("a node is cut off", host=member.host, why=why)
+        self._leave(member)
+        member.stream.cut()
+
+    def close(self) -> None:
+        self._closing = True
+        for member in list(self._members.values()):
+            member.stream.send(Goodbye())
+            member.stream.writer.close()
+
+
+def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(names), SLICE):
+        yield names[at : at + SLICE]

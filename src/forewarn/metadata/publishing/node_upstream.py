@@ -1,0 +1,242 @@
+"""`Upstream` for the endpoint of a node: a line to control, and a journal of what it was told.
+
+While the promise of control lasts, what is shown here is what is shown everywhere. Without it, the
+node is *apart*: it goes on showing what it was last told. What needs control is held for a while,
+and asked again on the next line, since all of it may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import cycle
+
+import msgspec
+
+from forewarn import __version__
+from forewarn.core import Durations
+from forewarn.metadata.publishing import updates
+from forewarn.metadata.publishing.journal import Journal, Told
+from forewarn.metadata.publishing.messages import (
+    NODE_PROTOCOLS,
+    Answer,
+    BrokenConnection,
+    Call,
+    Changed,
+    Enable,
+    Held,
+    Joined,
+    MessageStream,
+    News,
+    NodeHello,
+    Ping,
+    Pong,
+    Promise,
+    Publication,
+    Shown,
+    SnapshotEnd,
+    SnapshotPart,
+    ToWorker,
+    Unwelcome,
+    Welcome,
+    WhoIs,
+)
+from forewarn.metadata.publishing.remote_upstream import MAX_PENDING_CALLS, Dial, RemoteUpstream
+from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
+from forewarn.service.engine.clock import Clock
+from forewarn.support import guard
+from forewarn.support.logs import logger
+
+HOLD_CALL = 8.0  # seconds for which what needs control is held
+HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minutes
+HOLD_UNKNOWN = 2.0  # likewise for a caller that is not known here
+WATCH_EVERY = 0.1  # seconds between two looks at the promise
+PING_EVERY = 30.0  # seconds between two comparisons of the clocks
+DRIFT = 0.0005  # by which two clocks may differ in speed
+
+AWAY = f"control could not be reached for {HOLD_CALL:g} s"
+
+log = logger("forewarn")
+
+
+class NodeUpstream(RemoteUpstream):
+    def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
+        self._host = host
+        self._journal = journal
+        self._dials = cycle(dials)
+        super().__init__(self._dial_next, 0, clock)
+        self._term = 0  # the highest that it has followed
+        self._ahead: tuple[float, float] | None = None  # our clock minus control's, and when known
+        self._promised = 0.0  # until when, by our clock
+        self._pinged = float("-inf")
+        self._welcome = Welcome(protocol=1, version="", rules=Durations())
+        self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
+        self._is_apart = True
+        self._joined = asyncio.Event()  # set while it may call
+
+    async def _dial_next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await next(self._dials)()
+
+    # What needs control.
+
+    async def _call(self, call: Call | WhoIs) -> Answer:
+        """Ask control, again on every new line. All calls may be repeated."""
+        hold = HOLD_ENABLE if isinstance(call, Enable) else HOLD_CALL
+        try:
+            async with asyncio.timeout(hold):
+                while True:
+                    await self._joined.wait()
+                    try:
+                        return await super()._call(call)
+                    except OutcomeUnknown:
+                        pass  # the line was lost before the answer
+        except TimeoutError:
+            if isinstance(call, Enable):  # whose caller gets no answer, and asks again
+                raise OutcomeUnknown(AWAY) from None
+            raise NotDurable(AWAY) from None
+
+    async def find(self, address: str) -> None:
+        """Ask control for the machine with an address that is not known here: it may be about to
+        move to this host. Returns when it is known, or will not be."""
+        if self._stream is None or len(self._pending) >= MAX_PENDING_CALLS:
+            return
+        with contextlib.suppress(TimeoutError, NotDurable):
+            async with asyncio.timeout(HOLD_UNKNOWN):
+                await super()._call(WhoIs(self._number(), address))
+
+    def _disconnected(self, why: str) -> None:
+        self._joined.clear()
+        super()._disconnected(why)
+
+    # The promise.
+
+    @property
+    def apart(self) -> bool:
+        """Whether something newer may be shown elsewhere."""
+        return guard.boottime() >= self._promised
+
+    async def watch(self) -> None:
+        """Notice when the promise has run out, and compare the clocks now and then."""
+        while True:
+            await guard.pause(WATCH_EVERY)
+            self._note_apart()
+            if self._followed is not None and guard.boottime() - self._pinged >= PING_EVERY:
+                self._ping(self._followed)
+
+    def _ping(self, stream: MessageStream[ToWorker]) -> None:
+        self._pinged = guard.boottime()
+        stream.send(Ping(self._pinged))
+
+    def _note_apart(self) -> None:
+        if self.apart != self._is_apart:
+            self._is_apart = self.apart
+            self.on_apart(self._is_apart)
+
+    def _take_other(self, message: ToWorker, stream: MessageStream[ToWorker]) -> None:
+        match message:
+            case Pong(sent=sent, at=at):
+                # Control's clock showed `at` not before we sent the ping.
+                self._ahead = sent - at, guard.boottime()
+            case Promise(until=until, at=at):
+                self._set_time(at)
+                if self._ahead is not None:
+                    ahead, known = self._ahead
+                    self._promised = until + ahead - DRIFT * max(0.0, until + ahead - known)
+                    self._note_apart()
+            case _:
+                super()._take_other(message, stream)
+
+    # The line.
+
+    def _hello(self) -> msgspec.Struct:
+        return NodeHello(
+            protocols=NODE_PROTOCOLS,
+            version=__version__,
+            host=self._host,
+            instance=self._instance,
+            serving=self.synchronized.is_set(),
+            term=self._term,
+        )
+
+    def _greeted(self, greeting: ToWorker) -> None:
+        match greeting:
+            case Welcome(rules=rules, term=term):
+                if term < self._term:
+                    raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
+                self._rules, self._term, self._welcome = rules, term, greeting
+                self._ahead, self._pinged = None, float("-inf")
+            case Unwelcome(reason=reason):
+                raise BrokenConnection(reason)
+            case _:
+                raise BrokenConnection("control did not answer the hello")
+
+    def _keep(self, message: ToWorker) -> None:
+        if isinstance(message, SnapshotPart | SnapshotEnd | News | Shown):
+            self._journal.append(message)
+
+    async def _confirm(self, held: Held, stream: MessageStream[ToWorker]) -> None:
+        if self._journal.long:
+            await self._replace_journal()
+        else:
+            await asyncio.to_thread(self._journal.sync)
+        stream.send(held)
+
+    async def _follow(self, stream: MessageStream[ToWorker]) -> None:
+        await self._replace_journal()
+        self._journal.append(self._welcome)
+        self._ping(stream)
+        await super()._follow(stream)
+
+    async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
+        self._journal.append(joined)
+        await super()._join(joined, stream)
+        await self._replace_journal()
+        self._joined.set()
+
+    # The journal.
+
+    async def restore(self) -> None:
+        """Show what the journal contains."""
+        staged, whole = self._staged, False
+        for message in self._journal.read():
+            match message:
+                case Welcome(term=term, rules=rules):
+                    self._term, self._rules = max(self._term, term), rules
+                    staged.begin()
+                case SnapshotPart(groups=groups, pending=pending):
+                    staged.add_snapshot(groups, pending)
+                case SnapshotEnd():
+                    staged.end_snapshot()
+                case News(publications=publications):
+                    for publication in publications:
+                        staged.stage(publication.number, publication.groups)
+                case Joined(pending=pending, at=at):
+                    await staged.show_all(pending)
+                    self._set_time(at)
+                    whole = True
+                case Shown(numbers=numbers, at=at):
+                    await staged.show(numbers)
+                    self._set_time(at)
+        if whole:
+            self.synchronized.set()
+        await self._replace_journal()
+
+    async def _replace_journal(self) -> None:
+        await asyncio.to_thread(self._journal.replace, self._contents())
+
+    def _contents(self) -> list[Told]:
+        """Return messages that lead to what is shown and staged now."""
+        shown, staged = self._staged.contents()
+        told: list[Told] = [msgspec.structs.replace(self._welcome, term=self._term)]
+        if not self.synchronized.is_set():
+            return told
+        told += [SnapshotPart((news,)) for news in shown]
+        told += [SnapshotEnd(0), Joined((), self.now().at)]
+        for number, name, news in staged:
+            if news is None:
+                change = updates.removed(name)
+            else:
+                change = Changed(news.view, news.machines, news.place)
+            told.append(News((Publication(number, (change,)),)))
+        return told

@@ -1,0 +1,358 @@
+"""Control and its nodes, on lines that are lost and found again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.core import EventType, Refused, Status
+from forewarn.core.deciding.holds import HoldKind
+from forewarn.drivers.port import Task
+from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, remote_upstream
+from forewarn.metadata.publishing.messages import (
+    NODE_PROTOCOLS,
+    BrokenConnection,
+    MessageStream,
+    NodeHello,
+    ToWorker,
+    Unwelcome,
+    Welcome,
+)
+from forewarn.metadata.upstream import NotDurable
+from forewarn.node import Node
+from forewarn.service.engine import executor
+from forewarn.support import guard
+from helpers.host_nodes import Control, HostNode, host_node, until
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_nodes, "PROMISE", 0.6)
+    monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 0.1)
+    monkeypatch.setattr(host_nodes, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(host_nodes, "CONFIRM_WITHIN", 0.2)
+    monkeypatch.setattr(publisher, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(node_upstream, "WATCH_EVERY", 0.02)
+    monkeypatch.setattr(node_upstream, "HOLD_CALL", 1.0)
+    monkeypatch.setattr(remote_upstream, "MAX_HOLD", 1.5)
+    monkeypatch.setattr(executor, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(remote_upstream, "REPORT_EVERY", 0.1)
+
+
+def play(body: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await body()
+
+    asyncio.run(limited())
+
+
+async def joined(*nodes: HostNode) -> None:
+    await until(lambda: all(n.upstream.connected and not n.upstream.apart for n in nodes))
+
+
+async def shown(node: HostNode, group: str, *events: tuple[str, str]) -> None:
+    await until(lambda: node.events(group) == list(events))
+
+
+async def reboot(node: Node, machine: str) -> str:
+    done = await node.platform.schedule(type=EventType.REBOOT, machines=(machine,), by="test")
+    assert not isinstance(done, Refused)
+    return done.event.id
+
+
+def test_a_node_is_told_the_groups_of_its_host_and_of_these_its_own_machines(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            assert {name: h1.machines(name) for name in h1.of} == {"web": ["web_0"]}
+            assert {name: h2.machines(name) for name in h2.of} == {"web": ["web_1"], "db": ["db_0"]}
+            await h1.upstream.enable("web")
+            id = await reboot(node, "web_1")
+            await shown(h1, "web", (id, "Scheduled"))
+            await shown(h2, "web", (id, "Scheduled"))
+            assert node.store.registry.hosts["h1"].node
+            assert not node.store.registry.hosts["h3"].node
+
+    play(body)
+
+
+def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            await h1.upstream.enable("web")
+            id = await reboot(node, "web_1")
+            with pytest.raises(NotDurable, match="not on this host"):
+                await h1.upstream.approve("web_1", "web", [id])
+            with pytest.raises(NotDurable, match="not on this host"):
+                await h1.upstream.enable("db")
+            with pytest.raises(NotDurable, match="not on this host"):
+                await h1.upstream.prepared("db", id)
+            event = node.store.groups["web"].event(id)
+            assert event is not None
+            assert event.approved is None
+            assert not node.store.groups["db"].enabled
+            assert await h1.upstream.approve("web_0", "web", [id])
+
+    play(body)
+
+
+def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def hello(host: str, says: str, **other: object) -> ToWorker:
+        reader, writer = await control.dial(host)
+        stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        values = {
+            "protocols": NODE_PROTOCOLS,
+            "version": "1",
+            "host": says,
+            "instance": "by hand",
+            "serving": False,
+            **other,
+        }
+        stream.send(NodeHello(**values))  # type: ignore[arg-type]
+        try:
+            return await stream.receive()
+        finally:
+            stream.cut()
+
+    async def body() -> None:
+        async with control() as node:
+            answer = await hello("h1", "h2")
+            assert isinstance(answer, Unwelcome)
+            assert "its certificate is for the node of host 'h1'" in answer.reason
+            answer = await hello("h9", "h9")
+            assert isinstance(answer, Unwelcome)
+            assert "h9" in answer.reason  # which is not in the fleet
+            answer = await hello("h1", "h1", protocols=(98, 99))
+            assert isinstance(answer, Unwelcome)
+            assert "upgrade the older one" in answer.reason
+            answer = await hello("h1", "h1", term=7)
+            assert isinstance(answer, Unwelcome)
+            assert "it has followed term 7" in answer.reason
+            assert not any(host.node for host in node.store.registry.hosts.values())
+            answer = await hello("h1", "h1", protocols=(*NODE_PROTOCOLS, 99))
+            assert isinstance(answer, Welcome)
+            assert answer.protocol == NODE_PROTOCOLS[-1]
+
+    play(body)
+
+
+def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_goes_on(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            await h1.upstream.enable("web")
+            await h2.upstream.enable("db")
+            mine = await reboot(node, "web_0")
+            await shown(h1, "web", (mine, "Scheduled"))
+            control.cut = True
+            h1.cut()
+            await until(lambda: h1.apart[-1:] == [True])
+            assert h1.events("web") == [(mine, "Scheduled")]  # it goes on showing what it was told
+            # An approval by another machine of the group counts, but does not start it.
+            assert await h2.upstream.approve("web_1", "web", [mine])
+            event = node.store.groups["web"].event(mine)
+            assert event is not None
+            assert (event.status, event.approved is not None) == (Status.SCHEDULED, True)
+            (hold,) = node.platform.holds(event)
+            assert hold.kind is HoldKind.REACH
+            other = await reboot(node, "db_0")
+            assert await h2.upstream.approve("db_0", "db", [other])  # which starts
+            with pytest.raises(NotDurable, match="control could not be reached"):
+                await h1.upstream.approve("web_0", "web", [mine])
+            control.cut = False
+            await joined(h1)
+            await until(lambda: h1.events("web") in ([(mine, "Started")], []))
+            assert h1.apart[-1] is False
+
+    play(body)
+
+
+def test_an_approval_is_held_and_asked_again_on_the_next_line(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            await h1.upstream.enable("web")
+            id = await reboot(node, "web_0")
+            control.cut = True
+            h1.cut()
+            await until(lambda: not h1.upstream.connected)
+            approving = asyncio.ensure_future(  # noqa: TID251
+                h1.upstream.approve("web_0", "web", [id])
+            )
+            await guard.pause(0.1)
+            assert not approving.done()
+            control.cut = False
+            assert await approving
+            event = node.store.groups["web"].event(id)
+            assert event is None or event.approved is not None
+
+    play(body)
+
+
+def test_a_node_that_is_started_without_control_shows_what_it_was_told(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node, host_node(control, "h2") as h2:
+            async with host_node(control, "h1") as h1:
+                await joined(h1, h2)
+                await h1.upstream.enable("web")
+                id = await reboot(node, "web_0")
+                await shown(h1, "web", (id, "Scheduled"))
+                before = h1.of["web"]
+            control.cut = True
+            async with host_node(control, "h1") as h1:
+                assert h1.upstream.synchronized.is_set()
+                assert h1.of["web"] == before
+                assert h1.events("web") == [(id, "Scheduled")]
+                assert h1.upstream.apart
+                control.cut = False
+                await joined(h1)
+                assert await h1.upstream.approve("web_0", "web", [id])
+
+    play(body)
+
+
+def test_a_silent_node_is_waited_for_until_its_promise_has_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            await h2.upstream.enable("web")
+            await h2.upstream.enable("db")
+            silent = asyncio.Event()
+
+            async def confirm_never(*_: object) -> None:
+                silent.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(h1.upstream, "_confirm", confirm_never)
+            scheduling = asyncio.ensure_future(reboot(node, "web_1"))  # noqa: TID251
+            await silent.wait()
+            assert h1.events("web") is None  # it was told, and shows neither
+            await reboot(node, "db_0")  # of another group, for which nobody waits
+            assert not scheduling.done()
+            id = await scheduling
+            await shown(h2, "web", (id, "Scheduled"))
+            assert node.host_index.apart.since("h1") is not None
+
+    play(body)
+
+
+def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            await h2.upstream.enable("web")
+            id = await reboot(node, "web_0")
+            await shown(h1, "web", (id, "Scheduled"))
+            performed: list[bool] = []
+            perform = node.executor.driver.perform
+
+            async def note(task: Task) -> Any:
+                performed.append(h1.events("web") != [(id, "Scheduled")])
+                return await perform(task)
+
+            monkeypatch.setattr(node.executor.driver, "perform", note)
+            confirm = h1.upstream._confirm
+
+            async def break_line(*_: object) -> None:
+                control.cut = True
+                h1.cut()
+
+            monkeypatch.setattr(h1.upstream, "_confirm", break_line)
+            assert await h2.upstream.approve("web_1", "web", [id])  # it has started
+            await until(lambda: h1.apart[-1] is True)
+            await guard.pause(0.1)
+            assert performed == []
+            monkeypatch.setattr(h1.upstream, "_confirm", confirm)
+            control.cut = False
+            await until(lambda: len(performed) > 0)
+            assert performed == [True]
+
+    play(body)
+
+
+def test_a_node_follows_no_control_of_an_earlier_term(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control(), host_node(control, "h1") as h1:
+            await joined(h1)
+            h1.upstream._term = 9
+            with pytest.raises(BrokenConnection, match="term 0"):
+                h1.upstream._greeted(h1.upstream._welcome)
+
+    play(body)
+
+
+def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h2") as h2:
+            async with control() as node:
+                await joined(h1, h2)
+                await h1.upstream.enable("web")
+                id = await reboot(node, "web_0")
+                await shown(h1, "web", (id, "Scheduled"))
+            await until(lambda: not h1.upstream.connected)
+            assert h1.events("web") == [(id, "Scheduled")]
+            async with control() as node:
+                assert node.host_index.apart.since("h1") is not None
+                await joined(h1, h2)
+                await until(lambda: node.host_index.apart.since("h1") is None)
+                assert await h1.upstream.approve("web_0", "web", [id])
+
+    play(body)

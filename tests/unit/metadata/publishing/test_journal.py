@@ -1,0 +1,121 @@
+"""What a node finds on its disk after it was killed, or after somebody else was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarn.core import Durations, GroupKind, GroupView, Machine
+from forewarn.core.fleet import Place
+from forewarn.metadata.publishing import journal as journal_module
+from forewarn.metadata.publishing.journal import Journal, JournalInUse, Told
+from forewarn.metadata.publishing.messages import (
+    Changed,
+    Joined,
+    News,
+    Publication,
+    Shown,
+    SnapshotEnd,
+    SnapshotPart,
+    Welcome,
+)
+from forewarn.metadata.upstream import GroupNews
+
+VIEW = GroupView(name="web", kind=GroupKind.SCALE_SET, enabled=True, incarnation=7, events=())
+TOLD: list[Told] = [
+    Welcome(protocol=1, version="1", rules=Durations(), term=3),
+    SnapshotPart((GroupNews(VIEW, (Machine(name="web_0"),), Place()),), {"web": 4}),
+    SnapshotEnd(4),
+    Joined((4,), 1_800_000_000_000_000),
+    News((Publication(5, (Changed(VIEW),)),)),
+    Shown((4, 5), 1_800_000_000_000_001),
+]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    made = Journal(tmp_path, "h1")
+    made.replace(TOLD[:3])
+    for message in TOLD[3:]:
+        made.append(message)
+    made.sync()
+    yield made
+    made.close()
+
+
+def again(path: Path, host: str = "h1") -> list[Told]:
+    journal = Journal(path.parent, host)
+    try:
+        return journal.read()
+    finally:
+        journal.close()
+
+
+def test_what_was_told_is_read_again_in_order(journal: Journal) -> None:
+    assert journal.read() == TOLD
+    journal.close()
+    assert again(journal.path) == TOLD
+
+
+def test_a_new_journal_is_empty(tmp_path: Path) -> None:
+    assert again(tmp_path / "journal") == []
+
+
+def test_wherever_its_end_is_missing_all_that_is_whole_is_used(journal: Journal) -> None:
+    content = journal.path.read_bytes()
+    journal.close()
+    found = set()
+    for length in range(len(content)):
+        journal.path.write_bytes(content[:length])
+        told = again(journal.path)
+        assert told == TOLD[: len(told)]
+        found.add(len(told))
+    assert found == set(range(len(TOLD)))
+
+
+def test_if_anything_else_is_damaged_nothing_of_it_is_used(journal: Journal) -> None:
+    content = journal.path.read_bytes()
+    journal.close()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 0xFF
+        journal.path.write_bytes(bytes(damaged))
+        assert again(journal.path) == []
+
+
+def test_a_file_that_had_grown_before_anything_was_written_is_used(journal: Journal) -> None:
+    content = journal.path.read_bytes()
+    journal.close()
+    journal.path.write_bytes(content + bytes(100))
+    assert again(journal.path) == TOLD
+
+
+@pytest.mark.parametrize("content", [b"\0", b"garbage" * 100, b"\0\0\0\1\0\0\0\0x"])
+def test_garbage_is_not_used(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "journal").write_bytes(content)
+    assert again(tmp_path / "journal") == []
+
+
+def test_the_journal_of_another_host_is_not_used(journal: Journal) -> None:
+    journal.close()
+    assert again(journal.path, "h2") == []
+
+
+def test_a_journal_has_one_node(journal: Journal, tmp_path: Path) -> None:
+    with pytest.raises(JournalInUse, match="in use by another node"):
+        Journal(tmp_path, "h1")
+    journal.close()
+    Journal(tmp_path, "h1").close()
+
+
+def test_it_is_long_when_it_has_doubled(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not journal.long
+    monkeypatch.setattr(journal_module, "LEAST_GROWTH", 100)
+    for _ in range(50):
+        journal.append(TOLD[-1])
+    assert journal.long
+    journal.replace(TOLD)
+    assert not journal.long
+    assert journal.read() == TOLD
