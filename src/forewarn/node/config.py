@@ -19,7 +19,7 @@ from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import ClockLimits
-from forewarn.service.fleet.addresses import AddressProblem, any_address, guest_addresses
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules, guest_addresses
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY
@@ -111,8 +111,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.metadata is None else (self.metadata, *self.more_metadata)
 
     @property
-    def address_problem(self) -> AddressProblem:
-        """Why a machine of the inventory cannot have an address."""
+    def address_rules(self) -> AddressRules:
+        """Which addresses machines of the inventory can have."""
         if self.identity is not Identity.SOURCE:
-            return any_address
-        return guest_addresses([address.host for address in self.guest_addresses])
+            return ANY_ADDRESS
+        own = [address.host for address in self.guest_addresses]
+        return guest_addresses(own, per_host=self.nodes is not None)

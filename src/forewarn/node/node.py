@@ -248,6 +248,7 @@ class Node:
         self.clock.on_interruption(_log_interruption)
         self.host_index = HostIndex(store)
         self.host_index.load()
+        self.host_index.having = self.machine_index.at
         self.apart_hosts = self.host_index.apart
         self.publishing = Publishing()
         self.writer = Writer(
@@ -345,7 +346,7 @@ class Node:
             prepare,
             config.placement,
             config.removal_limit,
-            config.address_problem,
+            config.address_rules,
         )
         self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(

@@ -47,6 +47,9 @@ def list_unknown_callers(
         mark = (page[-1].address,)
         add_next_link(call.headers, request.url.path, request.scope["query_string"], mark)
     return [
-        core.unknown_caller(caller, platform.machine_index.at(caller.address) or "")
+        core.unknown_caller(
+            caller,
+            next((machine.name for machine in platform.machine_index.at(caller.address)), ""),
+        )
         for caller in page
     ]

@@ -199,8 +199,8 @@ async def put_group(
     force: Force = False,
     remove: Remove = None,
 ) -> FleetDifference:
-    text, address_problem = await _text(request, "group"), context().fleet_apply.address_problem
-    change = edit.put_group(name, text, SHOWN_OF_GROUP, address_problem)
+    text, addresses = await _text(request, "group"), context().fleet_apply.addresses
+    change = edit.put_group(name, text, SHOWN_OF_GROUP, addresses)
     return await apply_change(call, change, force=force, remove=remove)
 
 
@@ -340,7 +340,7 @@ async def _machine_changed(
         machine_index,
         ignored=SHOWN_OF_MACHINE,
         keep=keep,
-        address_problem=context().fleet_apply.address_problem,
+        addresses=context().fleet_apply.addresses,
     )
     return await apply_change(
         call, change, force=force, only=lambda: {group, machine_index.group_of(name) or ""}

@@ -329,8 +329,8 @@ class _Validation:
         if not self._settings.fleet or not self._with_fleet:
             return None
         try:
-            address_problem = guest_addresses([address.host for address in guests])
-            return read.load(Path(self._settings.fleet), address_problem)
+            rules = guest_addresses([address.host for address in guests])
+            return read.load(Path(self._settings.fleet), rules)
         except FleetError as error:
             raise SettingsError(*str(error).splitlines()) from error
 

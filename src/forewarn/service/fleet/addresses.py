@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Collection
-from typing import TypeAlias
+
+import msgspec
 
 WELL_KNOWN = "169.254.169.254"  # of the metadata endpoint, as every guest knows it
 
-# Why a machine cannot have an address, or "". Addresses are in the form in which `build` has them.
-AddressProblem: TypeAlias = Callable[[str], str]
+
+class AddressRules(msgspec.Struct, frozen=True):
+    # Returns why a machine cannot have an address, or "". Addresses are in the form in which
+    # `build` has them.
+    problem: Callable[[str], str] = lambda _: ""
+    per_host: bool = False  # machines on different hosts may have the same one
 
 
-def any_address(_address: str) -> str:
-    """Let a machine have any address, as where each is given one in any case."""
-    return ""
+# As where each machine is given an address in any case.
+ANY_ADDRESS = AddressRules()
 
 
-def guest_addresses(endpoint: Collection[str]) -> AddressProblem:
-    """Return what is wrong with addresses of guests, given those that the endpoint listens on.
+def guest_addresses(endpoint: Collection[str], *, per_host: bool = False) -> AddressRules:
+    """Return which addresses guests can have, given those that the endpoint listens on.
 
     An endpoint on loopback is there to be tried out: only programs on this computer reach it, and
     so they are its guests."""
@@ -39,7 +43,7 @@ def guest_addresses(endpoint: Collection[str]) -> AddressProblem:
             )
         return ""
 
-    return problem
+    return AddressRules(problem, per_host)
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,7 +21,7 @@ from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as read_fleet
 from forewarn.service.fleet import recheck
-from forewarn.service.fleet.addresses import AddressProblem, any_address
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.build import Fleet, FleetError
 from forewarn.service.fleet.diff import (
     Comparison,
@@ -68,7 +68,7 @@ class FleetApply:
     """`prepare` may change a fleet before it is compared: `dev` assigns addresses. `placement` says
     what counts if a fleet names another host for a machine than the one it is known to be on.
     `removal_limit` says how many machines may be removed without giving their number, and
-    `address_problem` which addresses machines in texts cannot have."""
+    `addresses` which ones machines in texts can have."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class FleetApply:
         prepare: Prepare | None = None,
         placement: Placement | None = None,
         removal_limit: RemovalLimit | None = None,
-        address_problem: AddressProblem = any_address,
+        addresses: AddressRules = ANY_ADDRESS,
     ) -> None:
-        self.address_problem = address_problem
+        self.addresses = addresses
         self.placement = placement
         self.removal_limit = removal_limit
         self._store = store
@@ -108,7 +108,7 @@ class FleetApply:
 
         def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
             progress = self._progress("reading", 0, READ)
-            return read_fleet.parse(text, progress, self.address_problem)
+            return read_fleet.parse(text, progress, self.addresses)
 
         return await self._applied(
             read,

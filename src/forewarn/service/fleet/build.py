@@ -39,7 +39,7 @@ from forewarn.core.windows.syntax import (
     parse_window,
 )
 from forewarn.service.fleet import shapes as e
-from forewarn.service.fleet.addresses import AddressProblem, any_address
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.suggest import nearest
 from forewarn.support.text import in_words, parse_duration
@@ -102,21 +102,23 @@ class FleetBuilder:
         among: Fleet | None = None,
         *,
         without: str = "",
-        address_problem: AddressProblem = any_address,
+        addresses: AddressRules = ANY_ADDRESS,
     ) -> None:
         self._problems = problems
-        self._address_problem = address_problem
+        self._rules = addresses
         self._groups: dict[str, tuple[e.GroupEntry, Define]] = {}
         self._hosts: dict[str, Where] = {}  # of machines, and where each is first named
         self._names: dict[str, str] = {}  # machines, and their groups
-        self._addresses: dict[str, str] = {}  # and their machines
+        # And their machines. If they are per host, by host and address.
+        self._addresses: dict[tuple[str, str], str] = {}
         self._ids: dict[str, str] = {}
         for group, define in among.groups.items() if among else ():
             if group != without:
                 for machine in define.machines:
                     self._names[machine.name] = group
                     self._ids[machine.vm_id.lower()] = machine.name
-                    self._addresses |= dict.fromkeys(machine.addresses, machine.name)
+                    for address in machine.addresses:
+                        self._addresses[self._scope(machine.host), address] = machine.name
 
     def group(
         self,
@@ -277,15 +279,22 @@ class FleetBuilder:
         with self._problems.collected():
             for text, at_address in addresses:
                 address = _address(text, at_address)
-                if problem := self._address_problem(address):
+                if problem := self._rules.problem(address):
                     raise FleetError(problem, at_address)
-                if address in self._addresses:
-                    other = self._addresses[address]
+                key = self._scope(entry.host), address
+                if key in self._addresses:
+                    on_host = f" on host '{key[0]}'" if key[0] else ""
                     raise FleetError(
-                        f"address '{address}' occurs twice: machine '{other}' has it", at_address
+                        f"address '{address}' occurs twice{on_host}: machine"
+                        f" '{self._addresses[key]}' has it",
+                        at_address,
                     )
-                self._addresses[address] = entry.name
+                self._addresses[key] = entry.name
                 yield address
+
+    def _scope(self, host: str) -> str:
+        """Return within what an address must be unique: a host, or all of the fleet."""
+        return host if self._rules.per_host else ""
 
 
 def _check_count(kind: GroupKind, count: int, at: Where) -> None:

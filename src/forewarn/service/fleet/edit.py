@@ -11,7 +11,7 @@ import msgspec
 from forewarn.core import Machine, Refused
 from forewarn.core.commands import Define
 from forewarn.core.refusal import conflict, unknown_name
-from forewarn.service.fleet.addresses import AddressProblem, any_address
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.build import Fleet, FleetError
 from forewarn.service.fleet.diff import declared
 from forewarn.service.fleet.export import machine_entry
@@ -29,7 +29,7 @@ def put_group(
     name: str,
     text: str,
     ignored: Collection[str] = (),
-    address_problem: AddressProblem = any_address,
+    addresses: AddressRules = ANY_ADDRESS,
 ) -> Change:
     """The keys in `ignored` tell what a group is like, and cannot be changed here. Machines can be
     given by their names, if they are to stay as they are, and the policy without its own table."""
@@ -47,7 +47,7 @@ def put_group(
             known = {machine.name: machine for machine in current.machines} if current else {}
             return _as_group(_without(raw, ignored), known)
 
-        group = parse_group(text, name, fleet, prepare, address_problem)
+        group = parse_group(text, name, fleet, prepare, addresses)
         group = msgspec.structs.replace(group, observed=True, kept=kept)
         return Fleet({**fleet.groups, name: group}, fleet.hosts)
 
@@ -82,7 +82,7 @@ def put_machine(
     *,
     ignored: Collection[str] = (),
     keep: bool = False,
-    address_problem: AddressProblem = any_address,
+    addresses: AddressRules = ANY_ADDRESS,
 ) -> Change:
     """Create or change one machine of a fleet that has only the groups concerned. With `keep`, keys
     that are not given stay as they are. The index knows the machines of all groups."""
@@ -111,15 +111,20 @@ def put_machine(
         return raw
 
     def change(fleet: Fleet) -> Fleet:
-        group, define = parse_machine(text, name, fleet, prepare, address_problem)
+        group, define = parse_machine(text, name, fleet, prepare, addresses)
         if says_where:
             define = msgspec.structs.replace(define, placed=frozenset([name]))
         machine = next(machine for machine in define.machines if machine.name == name)
         found = [(f"vm_id '{machine.vm_id}'", machine_index.with_id(machine.vm_id))]
-        found += [(f"address '{a}'", machine_index.at(a)) for a in machine.addresses]
-        for what, other in found:
-            if other not in (None, name):
-                raise FleetError(f"{what} occurs twice: machine '{other}' has it")
+        found += [
+            (f"address '{address}'", other.name)
+            for address in machine.addresses
+            for other in machine_index.at(address)
+            if not addresses.per_host or other.host == machine.host
+        ]
+        for what, other_name in found:
+            if other_name not in (None, name):
+                raise FleetError(f"{what} occurs twice: machine '{other_name}' has it")
         groups = {
             other: _left(by_group, name) if other != group else define
             for other, by_group in fleet.groups.items()

@@ -18,7 +18,7 @@ from forewarn.core.events import types_that
 from forewarn.core.fleet import MAX_NAME, GroupKind, Host
 from forewarn.service.fleet import export
 from forewarn.service.fleet import shapes as e
-from forewarn.service.fleet.addresses import AddressProblem, any_address
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules
 from forewarn.service.fleet.build import (
     MAX_PLACEMENT_GROUP,
     PLACED,
@@ -70,12 +70,12 @@ _EMPTY = {
 }
 
 
-def load(path: Path, address_problem: AddressProblem = any_address) -> Fleet:
+def load(path: Path, addresses: AddressRules = ANY_ADDRESS) -> Fleet:
     from forewarn.service.fleet.calendar_dates import with_dates  # a test has no file
 
     try:
         text = with_dates(path.read_text(encoding="utf-8"), path.parent, guard.wall_us)
-        return parse(text, address_problem=address_problem)
+        return parse(text, addresses=addresses)
     except FleetError as error:
         raise FleetError(error.named(str(path))) from error
     except OSError as error:
@@ -87,12 +87,12 @@ def load(path: Path, address_problem: AddressProblem = any_address) -> Fleet:
 def parse(
     text: str,
     progress: Callable[[float], None] = lambda _: None,
-    address_problem: AddressProblem = any_address,
+    addresses: AddressRules = ANY_ADDRESS,
 ) -> Fleet:
     """Parse a fleet file group by group. `progress` is called with the fraction that is read."""
 
     def read(problems: Problems) -> Fleet:
-        builder = FleetBuilder(problems, address_problem=address_problem)
+        builder = FleetBuilder(problems, addresses=addresses)
         return _read(text, builder, problems, progress)
 
     return _located(text, read)
@@ -103,14 +103,14 @@ def parse_group(
     name: str,
     among: Fleet,
     prepare: Callable[[Raw], Raw] = lambda raw: raw,
-    address_problem: AddressProblem = any_address,
+    addresses: AddressRules = ANY_ADDRESS,
 ) -> Define:
     """Parse one group that is to be part of a fleet, with distinct names and addresses. `prepare`
     may change what was read before it is looked at."""
 
     def read(problems: Problems) -> Define:
         entry = _single_entry(text, name, e.GroupEntry, problems, prepare)
-        builder = FleetBuilder(problems, among, without=name, address_problem=address_problem)
+        builder = FleetBuilder(problems, among, without=name, addresses=addresses)
         builder.group(entry, ())
         return builder.finish(_current_defaults(name, among), among.hosts).groups[name]
 
@@ -138,7 +138,7 @@ def parse_machine(
     name: str,
     among: Fleet,
     prepare: Callable[[Raw], Raw] = lambda raw: raw,
-    address_problem: AddressProblem = any_address,
+    addresses: AddressRules = ANY_ADDRESS,
 ) -> tuple[str, Define]:
     """Parse one machine that is to be part of a group of this fleet. Return the group and what it
     becomes. Besides the keys of a fleet file, `group` names the group."""
@@ -166,7 +166,7 @@ def parse_machine(
             problems,
             Fleet(left, among.hosts),
             without=group,
-            address_problem=address_problem,
+            addresses=addresses,
         )
         builder.group(group_entry, ())
         built = builder.finish(_current_defaults(group, among), among.hosts).groups[group]

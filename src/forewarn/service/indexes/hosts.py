@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from forewarn.core import Event, Group, Machine, Status
 from forewarn.core.group import replaced
@@ -36,6 +36,8 @@ class HostIndex:
         self._changed: set[str] = set()  # hosts whose machines or events have changed
         # By host: machines that are, or may be, on it and do not know of its planned maintenance.
         self.unwarned: dict[str, tuple[str, ...]] = {}
+        # The machines that have an address: each on another host.
+        self.having: Callable[[str], Iterable[Machine]] = lambda _: ()
         store.on_commit(self._on_commit)
         self.apart = ApartHosts(store)  # told of commits after this index, which its listeners read
 
@@ -123,12 +125,13 @@ class HostIndex:
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
         """Return the hosts that a machine could move to, the best first: healthy hosts that are not
-        cordoned, can be told, and for which nothing is planned; preferably without another update
-        domain of its group, and then with few machines."""
+        cordoned, can be told, have no machine with its address, and for which nothing is planned;
+        preferably without another update domain of its group, and then with few machines."""
         record = self._store.groups[group].machine(machine)
         domain, current = (record.update_domain, record.host) if record else (0, "")
         members = self._store.groups[group].machines
         clashing = {m.host for m in members if m.alive and m.update_domain != domain}
+        taken = {m.host for a in (record.addresses if record else ()) for m in self.having(a)}
         hosts = self._store.registry.hosts
         best: list[str] = []
         less_suitable: list[str] = []
@@ -137,7 +140,7 @@ class HostIndex:
             host = hosts[name]
             if not host.healthy or host.cordoned or self.apart.is_apart(name):
                 continue
-            if name == current or self._events_by_host.get(name):
+            if name == current or name in taken or self._events_by_host.get(name):
                 continue
             (less_suitable if name in clashing else best).append(name)
             if len(best) == MAX_OFFERED:

@@ -15,7 +15,8 @@ class MachineIndex:
         self._store = store
         self._group_of: dict[str, str] = {}
         self._members: dict[str, tuple[Machine, ...]] = {}
-        self._at: dict[str, str] = {}  # by address: the machine that has it
+        self._at: dict[str, str] = {}  # by address: a machine that has it
+        self._also_at: dict[str, set[str]] = {}  # by address: the others, which are on other hosts
         self._with_id: dict[str, str] = {}  # the same by vm_id
         store.on_commit(self._on_commit)
 
@@ -35,14 +36,19 @@ class MachineIndex:
         machine = group.machine(name) if group else None
         return (group, machine) if group and machine else None
 
-    def at(self, address: str) -> str | None:
-        """Return the machine that has this address."""
-        return self._at.get(address)
+    def at(self, address: str) -> list[Machine]:
+        """Return the machines that have this address: on each host at most one."""
+        if address not in self._at:
+            return []
+        names = [self._at[address], *sorted(self._also_at.get(address, ()))]
+        return [place[1] for name in names if (place := self.machine(name))]
 
-    def present_at(self, address: str) -> Machine | None:
-        """Return the machine that has this address, unless it is gone."""
-        place = self.machine(self._at.get(address, ""))
-        return place[1] if place and place[1].alive else None
+    def present_at(self, address: str, host: str = "") -> Machine | None:
+        """Return the machine that has this address, on a host or anywhere, unless it is gone."""
+        for machine in self.at(address):
+            if machine.alive and host in ("", machine.host):
+                return machine
+        return None
 
     def with_id(self, vm_id: str) -> str | None:
         """Return the machine that has this id."""
@@ -86,20 +92,30 @@ class MachineIndex:
         for machine in come:
             self._with_id[_id_of(machine)] = machine.name
             for address in machine.addresses:
-                self._at[address] = machine.name
+                if self._at.setdefault(address, machine.name) != machine.name:
+                    self._also_at.setdefault(address, set()).add(machine.name)
 
     def _forget(self, machine: Machine) -> None:
         """Forget the address and id of a machine, unless it has them in another group now."""
         place = self.machine(machine.name)
         current = place[1] if place else None
         for address in machine.addresses:
-            if self._at.get(address) == machine.name and not (
-                current and address in current.addresses
-            ):
-                del self._at[address]
+            if not (current and address in current.addresses):
+                self._forget_address(machine.name, address)
         vm_id = _id_of(machine)
         if self._with_id.get(vm_id) == machine.name and not (current and _id_of(current) == vm_id):
             del self._with_id[vm_id]
+
+    def _forget_address(self, machine: str, address: str) -> None:
+        others = self._also_at.get(address, set())
+        others.discard(machine)
+        if self._at.get(address) == machine:
+            if others:
+                self._at[address] = others.pop()
+            else:
+                del self._at[address]
+        if not others:
+            self._also_at.pop(address, None)
 
 
 def _id_of(machine: Machine) -> str:

@@ -232,7 +232,7 @@ class Platform:
         name = group.name
 
         def plan(states: States) -> CommitPlan | Refused:
-            if refused := _unknown_host(states, host):
+            if refused := _unknown_host(states, host) or self._address_taken(machine, host):
                 return refused
             return CommitPlan([(name, c.RecordMove(machine=machine, host=host, by=by))])
 
@@ -241,6 +241,16 @@ class Platform:
             return done
         notes = [note for changes in done for note in changes.notes]
         return (*notes, *self._arrival_notes(self._store.registry.hosts[host], machine))
+
+    def _address_taken(self, machine: str, host: str) -> Refused | None:
+        """Refuse a host that has another machine with the same address: nobody could tell which of
+        them a request comes from."""
+        found = self.machine_index.machine(machine)
+        for address in found[1].addresses if found else ():
+            for other in self.machine_index.at(address):
+                if other.name != machine and other.host == host and other.alive:
+                    return conflict(f"machine '{other.name}' on host '{host}' also has {address}")
+        return None
 
     def _arrival_notes(self, host: Host, machine: str) -> tuple[str, ...]:
         """Return notes for a caller who puts a machine on a host."""

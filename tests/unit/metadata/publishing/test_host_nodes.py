@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from forewarn.core import EventType, Refused, Status
+from forewarn.core.commands import Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.drivers.port import Task
 from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, remote_upstream
@@ -25,8 +27,9 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.upstream import NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import executor
+from forewarn.service.fleet.read import parse
 from forewarn.support import guard
-from helpers.host_nodes import Control, HostNode, host_node, until
+from helpers.host_nodes import FLEET, Control, HostNode, host_node, until
 
 
 @pytest.fixture(autouse=True)
@@ -320,6 +323,82 @@ def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
             control.cut = False
             await until(lambda: len(performed) > 0)
             assert performed == [True]
+
+    play(body)
+
+
+def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    same = FLEET.replace("address: 10.0.0.3, host: h2", "address: 10.0.0.1, host: h2")
+    control.config = msgspec.structs.replace(
+        control.config, fleet=parse(same, addresses=control.config.address_rules)
+    )
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+        ):
+            await joined(h1, h2)
+            at = {host.host: _at(host, "10.0.0.1") for host in (h1, h2)}
+            assert at == {"h1": ["web_0"], "h2": ["db_0"]}
+            assert [m.name for m in node.machine_index.at("10.0.0.1")] == ["web_0", "db_0"]
+            assert node.host_index.free_for("web", "web_0") == ("h3",)
+            refused = await node.platform.record_move("web_0", "h2", "test")
+            assert isinstance(refused, Refused)
+            assert "machine 'db_0' on host 'h2' also has 10.0.0.1" in refused.message
+            assert not isinstance(await node.platform.record_move("web_0", "h3", "test"), Refused)
+            await until(lambda: _at(h1, "10.0.0.1") == [])
+            assert _at(h2, "10.0.0.1") == ["db_0"]
+
+    play(body)
+
+
+def _at(node: HostNode, address: str) -> list[str]:
+    """Return the machines that a node knows by an address."""
+    machines = [machine for news in node.of.values() for machine in news.machines]
+    return [machine.name for machine in machines if address in machine.addresses]
+
+
+def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h2") as h2,
+            host_node(control, "h3") as h3,
+        ):
+            await joined(h1, h2, h3)
+            await h1.upstream.enable("web")
+            assert "web" not in h3.of
+            await h3.upstream.find("10.0.0.1")  # of a machine that does not move
+            assert "web" not in h3.of
+            arrived = asyncio.Event()
+
+            async def perform(_: Task) -> Done:
+                await arrived.wait()
+                return Done(moved={"web_0": "h3"})
+
+            monkeypatch.setattr(node.executor.driver, "perform", perform)
+            done = await node.platform.schedule(
+                type=EventType.REDEPLOY, machines=("web_0",), by="test"
+            )
+            assert not isinstance(done, Refused)
+            assert await h1.upstream.approve("web_0", "web", [done.event.id])
+            await h3.upstream.find("10.0.0.1")
+            assert h3.machines("web") == ["web_0"]
+            assert h1.machines("web") == ["web_0"]  # and still here
+            await shown(h3, "web", (done.event.id, "Started"))
+            await h3.upstream.approve("web_0", "web", [done.event.id])  # it may speak from there
+            arrived.set()
+            await until(lambda: h1.machines("web") == [])
+            assert h3.machines("web") == ["web_0"]
+            await shown(h3, "web")
 
     play(body)
 

@@ -30,7 +30,7 @@ groups:
 
 def test_all_of_them_are_refused_at_once() -> None:
     with pytest.raises(FleetError) as refused:
-        parse(FLEET, address_problem=guest_addresses(["169.254.0.9"]))
+        parse(FLEET, addresses=guest_addresses(["169.254.0.9"]))
     lines = refused.value.named("fleet.yaml").splitlines()
     expected = {
         6: "'127.0.0.1' is a loopback address",
@@ -53,16 +53,37 @@ def test_a_single_group_or_machine_is_held_to_the_same() -> None:
     problem = guest_addresses(["169.254.169.254"])
     text = '{"kind": "standalone", "machines": [{"name": "a", "address": "127.0.0.1"}]}'
     with pytest.raises(FleetError, match="loopback"):
-        edit.put_group("web", text, address_problem=problem)(Fleet({}))
+        edit.put_group("web", text, addresses=problem)(Fleet({}))
     fleet = parse("groups: [{name: web, kind: standalone, machines: [{name: a}]}]")
     text = '{"group": "web", "address": "169.254.169.254"}'
     index = MachineIndex(MemoryStore())
     with pytest.raises(FleetError, match="the endpoint itself"):
-        edit.put_machine("a", text, index, address_problem=problem)(fleet)
+        edit.put_machine("a", text, index, addresses=problem)(fleet)
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1", "::1", "localhost"])
 def test_guests_of_an_endpoint_on_loopback_are_on_loopback(endpoint: str) -> None:
-    problem = guest_addresses([endpoint])
+    problem = guest_addresses([endpoint]).problem
     assert (problem("127.0.0.1"), problem("127.0.0.7"), problem("::1")) == ("", "", "")
     assert "the endpoint itself" in problem("169.254.169.254")
+
+
+TENANTS = """
+hosts: [h1, h2]
+groups:
+  - name: one
+    kind: standalone
+    machines: [{name: a, address: 10.0.0.5, host: h1}]
+  - name: two
+    kind: standalone
+    machines: [{name: b, address: 10.0.0.5, host: h2}]
+"""
+
+
+def test_where_each_host_has_a_node_machines_on_different_hosts_may_have_the_same_address() -> None:
+    per_host = guest_addresses([], per_host=True)
+    assert len(parse(TENANTS, addresses=per_host).groups) == 2
+    with pytest.raises(FleetError, match="occurs twice: machine 'a' has it"):
+        parse(TENANTS)
+    with pytest.raises(FleetError, match="occurs twice on host 'h1': machine 'a' has it"):
+        parse(TENANTS.replace("host: h2", "host: h1"), addresses=per_host)

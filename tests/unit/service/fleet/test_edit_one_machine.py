@@ -91,8 +91,8 @@ def test_an_address_that_was_given_up_is_free() -> None:
         assert isinstance(
             await edited.put("d0", {"addresses": ["10.0.0.9"]}, "db", keep=True), Difference
         )
-        assert edited.index.at("10.0.0.3") is None
-        assert edited.index.at("10.0.0.9") == "d0"
+        assert edited.index.at("10.0.0.3") == []
+        assert [machine.name for machine in edited.index.at("10.0.0.9")] == ["d0"]
         done = await edited.put("w1", {"addresses": ["10.0.0.3"]}, "web", keep=True)
         assert isinstance(done, Difference)
         assert edited.index.with_id(edited.machine("w1").vm_id) == "w1"
