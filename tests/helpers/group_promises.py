@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from forewarn.core import Group, Now, Policy, commands
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event, EventType, Source, Status
@@ -71,8 +73,7 @@ def out_of_reach(event: Event, group: Group, now: Now) -> bool:
     """Is a living machine of its on a host that cannot be told; or could not until a moment ago,
     if nobody has approved it?"""
     for machine in group.machines:
-        named = machine.name in event.resources and not machine.gone
-        if not named or (machine.name in event.left and machine.host != event.host):
+        if machine.name not in event.resources or machine.gone:
             continue
         for host in {machine.host, machine.disputed} & set(now.apart):
             joined = now.apart[host]
@@ -81,7 +82,23 @@ def out_of_reach(event: Event, group: Group, now: Now) -> bool:
             fresh = now.at < joined + paced(now.rules.start_grace, now)
             if fresh and event.approved is None:
                 return True
+        left = now.left_apart.get(machine.name)
+        fresh = left is not None and now.at < left + paced(now.rules.start_grace, now)
+        if fresh and event.approved is None:
+            return True
     return False
+
+
+def with_left(now: Now, before: Group, after: Group) -> Now:
+    """`now`, and who has left a host that is apart: its guests have not had time to poll."""
+    left = dict(now.left_apart)
+    for machine in before.machines:
+        present = after.machine(machine.name)
+        if machine.gone or present is None or machine.host not in now.apart:
+            continue
+        if present.host != machine.host:
+            left[machine.name] = now.at
+    return msgspec.structs.replace(now, left_apart=left)
 
 
 def unheard(group: Group, now: Now) -> bool:

@@ -33,7 +33,7 @@ from forewarn.core.fleet import Placement
 from forewarn.core.halts import Halt
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
-from helpers.group_promises import unheard
+from helpers.group_promises import unheard, with_left
 from helpers.group_referee import Referee
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
@@ -60,6 +60,7 @@ class World:
         if isinstance(decision, Changes):
             self.group = apply(before, decision.items)
             self.history.append(decision.items)
+            self.now = with_left(self.now, before, self.group)
         self.referee.judge(before, command, self.now, decision, self.group, self.served)
         self.sound = True
         return decision

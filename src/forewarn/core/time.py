@@ -73,6 +73,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     apart: Mapping[str, Time | None] = {}  # by host that cannot be told, because its node is cut
     # off: None, or when its node joined again, if the grace after that is not over
     apart_since: Mapping[str, Time] = {}  # by such a host: when its node was cut off
+    left_apart: Mapping[str, Time] = {}  # by machine that has left such a host: when it did, if the
+    # grace after that is not over
 
     @property
     def served(self) -> Duration:
@@ -83,13 +85,17 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     def grace_ends(self) -> Time | None:
         if self.steady_since is None:
             return None
-        return self.steady_since + self.rules.paced(self.rules.start_grace)
+        return self.grace_after(self.steady_since)
 
     def apart_until(self, host: str) -> Time | None:
         """Return when the grace ends after the node of a host has joined again; None if it has not,
         or was not cut off."""
         joined = self.apart.get(host)
-        return None if joined is None else joined + self.rules.paced(self.rules.start_grace)
+        return None if joined is None else self.grace_after(joined)
+
+    def grace_after(self, at: Time) -> Time:
+        """Return until when guests that can poll again since `at` have time to."""
+        return at + self.rules.paced(self.rules.start_grace)
 
     @property
     def clock_problem(self) -> str:

@@ -38,7 +38,7 @@ from forewarn.core.deciding.joint import (
     settle_joints,
     with_common_start,
 )
-from forewarn.core.deciding.reach import ApartMachines, reach_holds, unheard
+from forewarn.core.deciding.reach import ApartMachines, reach_holds, unheard, with_departures
 from forewarn.core.deciding.removals import delete, evict
 from forewarn.core.deciding.start import carried_out_jointly, settle
 from forewarn.core.events import (
@@ -95,6 +95,7 @@ def decide_all(
         if isinstance(decided, Refused):
             return decided
         decision, group = decided
+        now = with_departures(now, before, group)
         decisions.append(decision)
         touched |= movable_joints(before, now)
         if decision.items:
@@ -148,6 +149,7 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
     if isinstance(decision, Refused):
         return decision
     after = apply(group, decision.items)
+    now = with_departures(now, group, after)
     starts = settle(after, now)
     if (now.halts or now.apart) and (notes := _waiting_notes(after, decision.event, now)):
         decision = msgspec.structs.replace(decision, notes=(*decision.notes, *notes))

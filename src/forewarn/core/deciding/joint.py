@@ -113,7 +113,7 @@ class JointState:
     def apart_grace_ends(self, active: Mapping[str, Event], now: Now) -> Time:
         """Return until when a joint does not start by its NotBefore because its host was apart; 0
         if it was not, or if the joint is approved."""
-        if not now.apart or approved(self.groups, active):
+        if not (now.apart or now.left_apart) or approved(self.groups, active):
             return 0
         ends = [self.apart_machines(name, now).grace_ends(event) for name, event in active.items()]
         return max((at for at in ends if at is not None), default=0)

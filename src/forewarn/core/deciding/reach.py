@@ -2,10 +2,13 @@
 
 While the node of a host is cut off, its machines may be shown an event as Scheduled that has long
 been approved or is overdue. So no event starts that names a living machine there; and when the node
-is back, nothing starts by its NotBefore until guests there have had time to poll again.
+is back, or a machine has left the host, nothing starts by its NotBefore until guests there have had
+time to poll again.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.events import Event
@@ -27,14 +30,12 @@ class ApartMachines:
 
     def by_host(self, event: Event) -> dict[str, list[str]]:
         """Return the hosts that are apart, or have been a moment ago, on which the event has
-        machines, and these machines. Those that have left its own host are not disturbed by it."""
+        machines, and these machines. They count even if they have moved away since it was raised,
+        and are not disturbed by it: they are shown it."""
         found: dict[str, list[str]] = {}
         hosts = self._of_machines() if self._now.apart else {}
-        if not hosts:
-            return found
-        away = self._group.away(event)
-        for name in event.resources:
-            for host in hosts.get(name, ()) if name not in away else ():
+        for name in event.resources if hosts else ():
+            for host in hosts.get(name, ()):
                 found.setdefault(host, []).append(name)
         return found
 
@@ -44,16 +45,25 @@ class ApartMachines:
         return bool(apart) and any(apart[host] is None for host in self.by_host(event))
 
     def grace_ends(self, event: Event) -> Time | None:
-        """Return until when the event does not start by its NotBefore because the node of a host
-        has been back only for a moment; None if there is no such host."""
-        if not self._now.apart:
+        """Return until when the event does not start by its NotBefore because its machines have
+        been reachable again only for a moment; None if they always were."""
+        if not self._now.apart and not self._now.left_apart:
             return None
         ends = [self._now.apart_until(host) for host in self.by_host(event)]
+        ends += [self._now.grace_after(at) for at in self.left(event).values()]
         return max((at for at in ends if at is not None), default=None)
+
+    def left(self, event: Event) -> dict[str, Time]:
+        """Return the machines of the event that have just left a host that is apart, and when."""
+        left = self._now.left_apart
+        if not left:
+            return {}
+        alive = self._group.named(name for name in event.resources if name in left)
+        return {name: left[name] for name, machine in alive.items() if machine.alive}
 
     def stop(self, event: Event) -> bool:
         """Is the event kept from starting?"""
-        if not self._now.apart:
+        if not self._now.apart and not self._now.left_apart:
             return False
         if self.cut_off(event):
             return True
@@ -88,12 +98,47 @@ def reach_holds(event: Event, apart: ApartMachines, now: Now, *, agreed: bool) -
                     " guests there have had time to poll again",
                     since=max(event.raised_at, joined),
                     until=ends,
-                    unblocked_by="a machine of each of its groups, or an operator, by approving it"
-                    if event.joint is not None
-                    else f"any machine of group '{event.group}', or an operator, by approving it",
+                    unblocked_by=_approvers(event),
                 )
             )
+    left = {} if agreed else apart.left(event)
+    fresh = {name: at for name, at in left.items() if now.at < now.grace_after(at)}
+    if fresh:
+        last = max(fresh.values())
+        holds.append(
+            Hold(
+                kind=HoldKind.REACH,
+                message=f"{listing(list(fresh))} could not be told until {utc(last)}, on"
+                " a host whose node is cut off; nothing starts by its NotBefore until guests have"
+                " had time to poll again",
+                since=max(event.raised_at, last),
+                until=now.grace_after(last),
+                unblocked_by=_approvers(event),
+            )
+        )
     return holds
+
+
+def _approvers(event: Event) -> str:
+    if event.joint is not None:
+        return "a machine of each of its groups, or an operator, by approving it"
+    return f"any machine of group '{event.group}', or an operator, by approving it"
+
+
+def with_departures(now: Now, before: Group, after: Group) -> Now:
+    """Return `now` with the machines that have left hosts that are apart in between: nothing may
+    start for them yet by its NotBefore."""
+    if not now.apart or before.machines is after.machines:
+        return now
+    hosts = {m.name: m.host for m in before.machines if m.alive and m.host in now.apart}
+    left = {
+        machine.name: now.at
+        for machine in after.machines
+        if machine.name in hosts and machine.host != hosts[machine.name]
+    }
+    if not left:
+        return now
+    return msgspec.structs.replace(now, left_apart={**now.left_apart, **left})
 
 
 def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:

@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
 from forewarn.core.deciding.decide import decide_all
+from forewarn.core.deciding.reach import with_departures
 from forewarn.core.halts import Halt
 from forewarn.core.registry import Put, Registry
 from forewarn.service.engine import otel
@@ -96,10 +97,10 @@ class Writer:
 
     def _now(self, registry: Registry) -> Now:
         now = self._clock.now(self.rules)
-        unwarned, apart_hosts = self._host_index.unwarned, self._host_index.apart
-        if not (registry.halts or registry.configurations or unwarned or apart_hosts.hosts):
+        unwarned, reach = self._host_index.unwarned, self._host_index.apart
+        if not (registry.halts or registry.configurations or unwarned or reach.hosts or reach.left):
             return now
-        apart, apart_since = apart_hosts.at(now)
+        apart, apart_since, left_apart = reach.at(now)
         return msgspec.structs.replace(
             now,
             halts=tuple(registry.halts.values()),
@@ -108,7 +109,16 @@ class Writer:
             unwarned=unwarned,
             apart=apart,
             apart_since=apart_since,
+            left_apart=left_apart,
         )
+
+    def _with_departures(self, now: Now, states: States) -> Now:
+        """Return `now` with the machines that have left hosts that are apart in this very batch, of
+        which the index does not know yet."""
+        for name, group in states.maps[0].items():
+            if (before := self._store.groups.get(name)) is not None:
+                now = with_departures(now, before, group)
+        return now
 
     def restored(self, at: Time) -> None:
         """Note that a backup was restored at this time: its Scheduled events wait for a while."""
@@ -141,6 +151,8 @@ class Writer:
             decisions.clear()
             refusal.clear()
             now = self._now(states.registry)
+            if now.apart:
+                now = self._with_departures(now, states)
             refused = precondition(states) if precondition else None
             planned = refused or (plan if isinstance(plan, CommitPlan) else plan(states))
             if isinstance(planned, Refused):

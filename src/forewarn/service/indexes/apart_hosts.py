@@ -8,11 +8,14 @@ decide, no node has a line to it yet, so all of them are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from forewarn.core import Group, Now, Time
 from forewarn.core.fleet import Health
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
+
+Copies: TypeAlias = tuple[Mapping[str, Time | None], Mapping[str, Time], Mapping[str, Time]]
 
 
 class ApartHosts:
@@ -24,7 +27,8 @@ class ApartHosts:
         self._since: dict[str, Time] = {}  # by these hosts: when the node was cut off
         self._back: dict[str, Time] = {}  # those of them that have joined, in that order
         self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
-        self._copies: tuple[Mapping[str, Time | None], Mapping[str, Time]] | None = None
+        self.left: dict[str, Time] = {}  # by machine that has left such a host: when, in that order
+        self._copies: Copies | None = None
         self._listeners: list[Callable[[str], None]] = []
         self.known = False  # is this the process that knows which nodes have joined?
         store.on_commit(self._on_commit)
@@ -89,14 +93,23 @@ class ApartHosts:
             if back is None and known[host].health is not Health.FAILED
         }
 
-    def at(self, now: Now) -> tuple[Mapping[str, Time | None], Mapping[str, Time]]:
-        """Return `Now.apart` and `Now.apart_since` for this instant."""
-        grace = now.rules.paced(now.rules.start_grace)
-        while self._back and now.at >= next(iter(self._back.values())) + grace:
+    def at(self, now: Now) -> Copies:
+        """Return `Now.apart`, `Now.apart_since` and `Now.left_apart` for this instant."""
+        while self._back and now.at >= now.grace_after(next(iter(self._back.values()))):
             self._drop(next(iter(self._back)))
+        while self.left and now.at >= now.grace_after(next(iter(self.left.values()))):
+            del self.left[next(iter(self.left))]
+            self._copies = None
         if self._copies is None:
-            self._copies = self.hosts.copy(), self._since.copy()
+            self._copies = self.hosts.copy(), self._since.copy(), self.left.copy()
         return self._copies
+
+    def moved(self, machine: str, host: str, at: Time) -> None:
+        """Note that a machine has left a host, which may be apart."""
+        if host in self.hosts:
+            self.left.pop(machine, None)  # it becomes the latest
+            self.left[machine] = at
+            self._copies = None
 
     def heard_since(self, group: Group) -> Time:
         """Return since when polls of the group's machines are known of again, if all its hosts have
@@ -128,7 +141,7 @@ class ApartHosts:
 
     def _correct(self, at: Time) -> None:
         """Correct times that are ahead of an accepted clock."""
-        for times in (self._since, self._back, self._heard):
+        for times in (self._since, self._back, self._heard, self.left):
             times |= {host: min(time, at) for host, time in times.items()}
         self.hosts |= self._back
         self._copies = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
 
-from forewarn.core import Event, Group, Machine, Status
+from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.group import replaced
 from forewarn.core.halts import Halt
 from forewarn.core.labels import matches, parse
@@ -165,7 +165,7 @@ class HostIndex:
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
-            self._index(group)
+            self._index(group, commit.at)
         self._find_unwarned()
         for put in commit.puts:
             match put:
@@ -180,10 +180,15 @@ class HostIndex:
                 case HaltReleased():
                     self._by_label.clear()
 
-    def _index(self, group: Group) -> None:
+    def _index(self, group: Group, at: Time = 0) -> None:
         machines, events = self._indexed.get(group.name, ((), ()))
         if machines is not group.machines:
             gone, come = replaced(machines, group.machines)
+            if self.apart.hosts:
+                hosts = {machine.name: machine.host for machine in come}
+                for machine in gone:
+                    if machine.alive and hosts.get(machine.name, machine.host) != machine.host:
+                        self.apart.moved(machine.name, machine.host, at)
             for machine in gone:
                 self._changed |= {machine.host, machine.disputed}
                 on_host = self._machines_by_host.get(machine.host)

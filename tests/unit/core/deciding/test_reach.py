@@ -131,6 +131,33 @@ def test_a_machine_that_has_moved_away_or_is_gone_holds_nothing() -> None:
     assert made.status(both) is not Status.SCHEDULED
 
 
+def test_a_machine_that_has_left_has_time_to_poll_before_anything_starts_by_its_not_before() -> (
+    None
+):
+    made = world()
+    restart = made.maintained(EventType.REBOOT, "m0")
+    made.cut_off("h0")
+    made.run(HOUR)
+    made.do(commands.RecordMove(machine="m0", host="h9", by="ops"))
+    [hold] = why(made.group, restart, made.now)
+    assert (hold.kind, hold.until) == (HoldKind.REACH, made.now.at + GRACE)
+    assert hold.message.startswith(f"m0 could not be told until {utc(made.now.at)}, on a host")
+    assert due(made.group, made.now) == hold.until
+    made.run(GRACE - 1)
+    assert made.status(restart) is Status.SCHEDULED
+    made.run(1)
+    assert made.status(restart) is Status.STARTED
+
+
+def test_a_machine_that_has_left_is_disturbed_at_once_if_that_is_approved() -> None:
+    made = world()
+    restart = made.maintained(EventType.REBOOT, "m0")
+    made.cut_off("h0")
+    made.approve(restart)
+    made.do(commands.RecordMove(machine="m0", host="h9", by="ops"))
+    assert made.status(restart) is Status.STARTED
+
+
 def test_a_machine_that_may_be_there_counts() -> None:
     made = World()
     made.define(Machine(name="m0", host="h9", disputed="h0"))

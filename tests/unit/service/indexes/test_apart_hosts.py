@@ -84,6 +84,19 @@ def test_graces_end_one_after_the_other_also_of_a_node_that_joins_twice() -> Non
         assert made.at(START + GRACE + 2 * SECOND) == {}
 
 
+def test_a_machine_that_has_left_such_a_host_is_known_until_the_grace_is_over() -> None:
+    @reach
+    async def _(made: Reach) -> None:
+        made.apart.cut_off("h1", START)
+        made.apart.moved("m1", "h1", START + SECOND)
+        made.apart.moved("m2", "h2", START + SECOND)  # it could be told all the time
+        made.apart.moved("m3", "h1", START + HOUR)
+        assert made.apart.at(Now(at=START + HOUR))[2] == {"m3": START + HOUR}
+        made.apart.forget("h1")
+        assert made.apart.at(Now(at=START + HOUR))[2] == {"m3": START + HOUR}
+        assert made.apart.at(Now(at=START + HOUR + GRACE))[2] == {}
+
+
 @pytest.mark.parametrize("host", ["h3", "nobody"])
 def test_a_host_that_is_not_expected_to_have_a_node_is_never_apart(host: str) -> None:
     @reach
