@@ -403,7 +403,7 @@ class Node:
             lines = await open_node_lines(self.config.nodes, nodes)
             self._stack.push_async_callback(lines.close)
             self.nodes_address = lines.address
-            tasks.start(nodes.watch(self.store.leadership), "nodes")
+            tasks.start(nodes.watch(), "nodes")
 
     async def _start_hub(self, publisher: Publisher, tasks: guard.Tasks) -> None:
         """Open the socket to which workers connect."""

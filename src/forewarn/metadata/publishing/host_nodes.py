@@ -15,6 +15,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from forewarn import __version__
 from forewarn.core import Group, Machine, Refused, Status, Time
 from forewarn.metadata.publishing import updates
@@ -60,7 +62,7 @@ from forewarn.metadata.publishing.publisher import (
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.hosts import Hosts
-from forewarn.store.port import Commit, Leadership, Store
+from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -77,6 +79,14 @@ MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it 
 log = logger("forewarn")
 
 
+class _Promised(msgspec.Struct, frozen=True):
+    """What a node without a line may be showing."""
+
+    until: float = 0.0
+    groups: frozenset[str] = frozenset()
+    kept: bool = False  # has it had promises all the time since it joined?
+
+
 class NodeMember(Member):
     """A node that is connected."""
 
@@ -86,8 +96,11 @@ class NodeMember(Member):
         stream: MessageStream[ToControl],
         hello: NodeHello,
         groups: Iterable[str],
+        before: _Promised,
     ) -> None:
-        super().__init__(serving=hello.serving, groups=groups)
+        # Without a promise it may show what was before as long as it likes: nobody waits for it.
+        serving = hello.serving and guard.boottime() < before.until
+        super().__init__(serving=serving, groups=groups)
         self._nodes = nodes
         self.stream = stream
         self.host = hello.host
@@ -95,7 +108,8 @@ class NodeMember(Member):
         self.calls = 0
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
-        self.promised = 0.0  # until when
+        self.promised = before.until
+        self.has_missed_nothing = before.kept  # so far
         self.heard = guard.boottime()  # when it sent something last
         self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
@@ -165,18 +179,21 @@ class HostNodes:
         self._tasks = tasks
         self._calls = Calls(upstream, publisher, tasks)
         self._members: dict[str, NodeMember] = {}
-        # By host without a line: until when its node may show what it was told, and which groups.
-        self._absent: dict[str, tuple[float, set[str]]] = {}
+        self._absent: dict[str, _Promised] = {}  # by host without a line
         self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._closing = False
         publisher.place = self._placed
         publisher.absent.append(self.absent)
         store.on_own_commit(self._on_commit)
-        begun = guard.boottime()
+        # Whoever decided before may have given a promise to any node, and have told it of machines
+        # that were about to move there.
+        until = guard.boottime() + PROMISE
+        moving = {group for group, _ in self._moving()}
         for host in store.registry.hosts.values():
-            if host.node:  # whoever decided before may have given it a promise
-                self._absent[host.name] = begun + PROMISE, set(host_index.groups_on(host.name))
+            if host.node:
+                groups = frozenset(moving.union(host_index.groups_on(host.name)))
+                self._absent[host.name] = _Promised(until, groups)
         self._apart.begin(upstream.now().at)
 
     def now(self) -> Time:
@@ -185,14 +202,15 @@ class HostNodes:
     def promised(self, host: str) -> float:
         """Return until when the node of a host has a promise."""
         member = self._members.get(host)
-        until, _ = self._absent.get(host, (0.0, None))
-        return max(until, member.promised if member else 0.0)
+        absent = self._absent.get(host, _Promised())
+        return max(absent.until, member.promised if member else 0.0)
 
     def absent(self, groups: Collection[str]) -> bool:
         """Return whether a node without a line may be showing one of the groups."""
         now = guard.boottime()
         return any(
-            until > now and not shown.isdisjoint(groups) for until, shown in self._absent.values()
+            promised.until > now and not promised.groups.isdisjoint(groups)
+            for promised in self._absent.values()
         )
 
     def _placed(self, group: Group) -> Iterator[NodeMember]:
@@ -218,27 +236,28 @@ class HostNodes:
             if m.name in arriving and m.name not in names
         )
 
-    async def watch(self, leadership: Leadership | None) -> None:
+    async def watch(self) -> None:
         """Renew promises, and look for nodes that are silent."""
         while True:
             await guard.pause(CHECK_EVERY)
             now = guard.boottime()
-            lease = leadership.until if leadership else now + PROMISE
             for member in list(self._members.values()):
                 if now - member.heard > QUIET:
                     self.cut(member, f"it has sent nothing for {QUIET:g} s")
                 elif member.joined and member.promised - now <= PROMISE - PROMISE_EVERY:
-                    self._promise(member, min(now + PROMISE, lease))
-            for host, (until, _) in list(self._absent.items()):
-                if until <= now:
+                    self._promise(member)
+            for host, promised in list(self._absent.items()):
+                if promised.until <= now:
                     del self._absent[host]
 
-    def _promise(self, member: NodeMember, until: float) -> None:
+    def _promise(self, member: NodeMember) -> None:
         behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
         if behind is not None and guard.monotonic() - behind > CONFIRM_WITHIN:
             return
-        member.promised = until
-        self.send(member, frame(Promise(until, self.now())))
+        member.promised = guard.boottime() + PROMISE
+        if leadership := self._store.leadership:
+            member.promised = min(member.promised, leadership.until)
+        self.send(member, frame(Promise(member.promised, self.now())))
 
     # A line.
 
@@ -288,11 +307,15 @@ class HostNodes:
         if hello.term > term:
             return f"it has followed term {hello.term}; this is term {term}"
         refused = await self._hosts.node_joined(host)
-        return refused.message if isinstance(refused, Refused) else ""
+        if isinstance(refused, Refused):
+            return refused.message
+        if host not in self._members:
+            self._apart.cut_off(host, self.now())  # if it is the first time, until it has joined
+        return ""
 
     def _enter(self, stream: MessageStream[ToControl], hello: NodeHello) -> NodeMember:
-        if before := self._members.get(hello.host):
-            self.cut(before, "another connection has taken its place")
+        if earlier := self._members.get(hello.host):
+            self.cut(earlier, "another connection has taken its place")
         term = self._store.leadership.term if self._store.leadership else 0
         stream.send(
             Welcome(
@@ -304,8 +327,9 @@ class HostNodes:
         )
         here = [n for n in self._host_index.groups_on(hello.host) if n in self._publisher.announced]
         arriving = self._arriving.get(hello.host, {}).values()
-        member = NodeMember(self, stream, hello, {*here, *arriving})
-        member.promised, _ = self._absent.pop(hello.host, (0.0, None))
+        before = self._absent.pop(hello.host, _Promised())
+        shows = before.groups if hello.serving else ()
+        member = NodeMember(self, stream, hello, {*here, *arriving, *shows}, before)
         self._members[hello.host] = member
         if member.catching_up:
             member.behind = tuple(member.groups or ())
@@ -323,7 +347,9 @@ class HostNodes:
         if self._members.get(member.host) is member:
             del self._members[member.host]
             if member.serving:
-                self._absent[member.host] = member.promised, set(member.groups or ())
+                self._absent[member.host] = _Promised(
+                    member.promised, frozenset(member.groups or ()), member.has_missed_nothing
+                )
             self._apart.cut_off(member.host, self.now())
             self._caught_up(member)
             self._publisher.leave(member)
@@ -335,12 +361,13 @@ class HostNodes:
             for names in _slices(sorted(member.groups or ())):
                 groups = [publisher.announced[n] for n in names if n in publisher.announced]
                 parts = tuple(
-                    updates.guest_news(group, self.machines_on(member.host, group))
+                    updates.guest_news(group, machines)
                     for group in groups
+                    if (machines := self.machines_on(member.host, group))
                 )
-                member.sent.update(group.name for group in groups)
-                pending = publisher.pending(group.name for group in groups)
-                stream.send(SnapshotPart(parts, pending))
+                sent = [part.view.name for part in parts]
+                member.sent.update(sent)
+                stream.send(SnapshotPart(parts, publisher.pending(sent)))
                 await stream.drain()
             stream.send(SnapshotEnd(publisher.number))
             async with asyncio.timeout(SNAPSHOT_WITHIN):
@@ -358,9 +385,10 @@ class HostNodes:
         member.joined = member.serving = True
         pending = publisher.pending(member.groups or ())
         self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
-        was_apart = guard.boottime() >= member.promised
-        self._promise(member, guard.boottime() + PROMISE)
-        self._apart.joined(member.host, self.now())
+        was_apart = not member.has_missed_nothing or guard.boottime() >= member.promised
+        member.has_missed_nothing = True
+        self._promise(member)
+        self._apart.joined(member.host, self.now(), missed=was_apart)
         log.info("a node answers guests", host=member.host, was_apart=was_apart)
 
     def _others_behind(self, member: NodeMember) -> bool:
@@ -376,6 +404,7 @@ class HostNodes:
                 case Held(number=number, whole=whole):
                     self._publisher.confirm(member, number, whole=whole)
                     if whole:
+                        self._publisher.leave_groups(member, (member.groups or set()) - member.sent)
                         self._caught_up(member)
                 case Ping(sent=sent):
                     member.stream.send(Pong(sent, guard.boottime()))
@@ -419,6 +448,12 @@ class HostNodes:
 
     async def _find(self, member: NodeMember, id: int, address: str) -> None:
         """Tell a node of the machine that is about to move to its host and has this address."""
+        here = self._host_index.machines_on(member.host)
+        if any(machine.alive and address in machine.addresses for machine in here):
+            # It has just come, and is about to be shown there.
+            await self._publisher.shown(self._host_index.groups_on(member.host))
+            member.stream.send(Answer(id))
+            return
         found = self._moving(address)
         if len(found) == 1 and member.joined:
             ((group, machine),) = found
@@ -427,15 +462,15 @@ class HostNodes:
             await self._publisher.shown((group,))
         member.stream.send(Answer(id, yes=len(found) == 1))
 
-    def _moving(self, address: str) -> list[tuple[str, str]]:
-        """Return the machines with an address that are being moved, and their groups."""
+    def _moving(self, address: str | None = None) -> list[tuple[str, str]]:
+        """Return the machines that are being moved, or those with an address, and their groups."""
         return [
             (group.name, machine.name)
             for group in self._store.groups.values()
             for event in group.events
             if event.relocates and event.status is Status.STARTED
             for machine in group.named(event.resources).values()
-            if machine.alive and address in machine.addresses
+            if machine.alive and (address is None or address in machine.addresses)
         ]
 
     def _on_commit(self, _: Commit, changed: Mapping[str, Group]) -> None:

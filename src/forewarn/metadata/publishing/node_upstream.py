@@ -61,6 +61,8 @@ log = logger("forewarn")
 
 
 class NodeUpstream(RemoteUpstream):
+    hold_changing = HOLD_ENABLE
+
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
         self._host = host
         self._journal = journal
@@ -137,12 +139,14 @@ class NodeUpstream(RemoteUpstream):
         match message:
             case Pong(sent=sent, at=at):
                 # Control's clock showed `at` not before we sent the ping.
-                self._ahead = sent - at, guard.boottime()
+                self._ahead = sent - at, sent
             case Promise(until=until, at=at):
                 self._set_time(at)
                 if self._ahead is not None:
                     ahead, known = self._ahead
                     self._promised = until + ahead - DRIFT * max(0.0, until + ahead - known)
+                    if self.apart:  # the ping, or this, was long under way
+                        self._ping(stream)
                     self._note_apart()
             case _:
                 super()._take_other(message, stream)

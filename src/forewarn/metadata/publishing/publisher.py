@@ -95,6 +95,7 @@ class Member:
     def __init__(self, *, serving: bool, groups: Iterable[str] | None = None) -> None:
         self.groups = None if groups is None else set(groups)  # that it shows; None: all
         self.serving = serving  # may it be showing documents?
+        self.entered = 0  # the last publication that was announced before it connected
         self.whole = False  # has it confirmed all groups as they were when it connected?
         self.joined = False  # may it show what it is told?
         # What it has not confirmed, in the order in which it was told.
@@ -212,9 +213,8 @@ class Publisher:
     def place_again(self, name: str) -> None:
         """Tell a group once more, because other members have to show it, or other machines of it,
         although nothing was committed."""
-        group = self._announced.get(name)
-        if name in self._waiting:
-            group = self._waiting[name].groups[name]
+        latest = self._waiting.get(name) or self._pending.get(name)
+        group = latest.groups[name] if latest else self._announced.get(name)
         if group is not None:
             self._publish({name: group}).forced.add(name)
 
@@ -321,6 +321,7 @@ class Publisher:
         """Add a member. It has to be sent `announced`, and is told everything from now on. If it is
         serving, it may show what was before, until it has confirmed."""
         self._members[member] = None
+        member.entered = self._number
         if member.groups is None:
             self._show_all[member] = None
         else:
@@ -337,12 +338,25 @@ class Publisher:
         self._show_all.pop(member, None)
         for name in list(member.groups or ()):
             self._remove_group(member, name)
-        self._receive(member, self._number)
+        self._receive(member, list(member.unconfirmed))
+
+    def leave_groups(self, member: Member, names: Iterable[str]) -> None:
+        """Note that a member does not show these groups any more."""
+        for name in names:
+            self._remove_group(member, name)
 
     def confirm(self, member: Member, number: int, *, whole: bool = False) -> None:
-        """Note that a member shows nothing any more from before this publication."""
+        """Note that a member shows nothing any more from before this publication; if it has not
+        confirmed all groups as they were when it connected, of what it was told since."""
         member.whole |= whole
-        self._receive(member, number)
+        confirmed = [
+            publication
+            for publication in member.unconfirmed
+            # Of what has no news it is enough to know that the member has caught up.
+            if (publication.number <= number or not publication.has_news)
+            and (member.whole or (publication.has_news and publication.number > member.entered))
+        ]
+        self._receive(member, confirmed)
 
     def _expect(self, member: Member, publication: PendingPublication) -> None:
         member.unconfirmed.append(publication)
@@ -350,13 +364,10 @@ class Publisher:
         publication.missing += 1
         self._confirmed.discard(publication)
 
-    def _receive(self, member: Member, number: int) -> None:
-        expected, member.unconfirmed = member.unconfirmed, deque()
-        for publication in expected:
-            # Of what has no news it is enough to know that the member has caught up.
-            if publication.number > number and (publication.has_news or not member.whole):
-                member.unconfirmed.append(publication)
-                continue
+    def _receive(self, member: Member, confirmed: Collection[PendingPublication]) -> None:
+        expected = member.unconfirmed
+        member.unconfirmed = deque(p for p in expected if p not in confirmed)
+        for publication in confirmed:
             publication.missing -= 1
             if not publication.missing:
                 self._confirmed.add(publication)

@@ -82,7 +82,6 @@ LATE = (
     f"the control process has not answered for {CALL_TIMEOUT:g} s:"
     " it is unknown whether the request took effect"
 )
-CHANGING = f"a change of the group has been pending for {CALL_TIMEOUT:g} s"
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -94,6 +93,8 @@ class NotWelcome(Exception):
 
 
 class RemoteUpstream:
+    hold_changing = CALL_TIMEOUT  # seconds for which a request waits for a group that is changing
+
     def __init__(
         self,
         dial: Dial,
@@ -141,8 +142,8 @@ class RemoteUpstream:
     async def enable(self, group: str) -> None:
         changing = self._staged.changing(group)
         if changing is not None:
-            with _within(CHANGING):
-                async with asyncio.timeout(CALL_TIMEOUT):
+            with _within(f"a change of the group has been pending for {self.hold_changing:g} s"):
+                async with asyncio.timeout(self.hold_changing):
                     await changing.wait()
         else:
             await self._call(Enable(self._number(), group))

@@ -26,6 +26,8 @@ class ApartHosts:
         self.hosts: dict[str, Time | None] = {}
         self._since: dict[str, Time] = {}  # by these hosts: when the node was cut off
         self._back: dict[str, Time] = {}  # those of them that have joined, in that order
+        # By host that is apart, if it was cut off in the grace: what it was then.
+        self._in_grace: dict[str, tuple[Time, Time]] = {}
         self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
         self.left: dict[str, Time] = {}  # by machine that has left such a host: when, in that order
         self._copies: Copies | None = None
@@ -54,16 +56,26 @@ class ApartHosts:
         known = self._store.registry.hosts.get(host)
         if known is None or not known.node or self.is_apart(host):
             return
-        self._back.pop(host, None)
+        if (back := self._back.pop(host, None)) is not None:
+            self._in_grace[host] = self._since[host], back
         self.hosts[host] = None
         self._since[host] = at
         self._changed(host)
 
-    def joined(self, host: str, at: Time) -> None:
-        """Note that the node of a host has joined, and knows all that it has missed."""
-        if self.is_apart(host):
+    def joined(self, host: str, at: Time, *, missed: bool = True) -> None:
+        """Note that the node of a host has joined, and knows all that it has missed. If it has
+        `missed` nothing, because its line was away only for a moment, it is as before."""
+        if not self.is_apart(host):
+            return
+        if missed:
             self.hosts[host] = self._back[host] = self._heard[host] = at
-            self._changed(host)
+        elif host in self._in_grace:
+            self._since[host], back = self._in_grace[host]
+            self.hosts[host] = self._back[host] = back
+        else:
+            self._drop(host)
+        self._in_grace.pop(host, None)
+        self._changed(host)
 
     def forget(self, host: str) -> None:
         """Note that a host is no longer expected to have a node."""
@@ -121,6 +133,7 @@ class ApartHosts:
     def _drop(self, host: str) -> None:
         del self.hosts[host], self._since[host]
         self._back.pop(host, None)
+        self._in_grace.pop(host, None)
         self._copies = None
 
     def _changed(self, host: str) -> None:
@@ -143,5 +156,8 @@ class ApartHosts:
         """Correct times that are ahead of an accepted clock."""
         for times in (self._since, self._back, self._heard, self.left):
             times |= {host: min(time, at) for host, time in times.items()}
+        self._in_grace = {
+            host: (min(since, at), min(back, at)) for host, (since, back) in self._in_grace.items()
+        }
         self.hosts |= self._back
         self._copies = None

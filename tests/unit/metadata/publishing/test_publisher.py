@@ -10,6 +10,7 @@ from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing.publisher import (
+    COMPARE_SLICE,
     Announcement,
     Member,
     PendingPublication,
@@ -358,5 +359,48 @@ def test_whoever_may_have_missed_a_change_is_fenced() -> None:
         member = scene.enter("web")
         await scene.reboot("web")
         assert len(member.news) == 1  # it goes on
+
+    play(body)
+
+
+def test_one_that_comes_back_confirms_by_what_it_is_told_nothing_that_was_before() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web", "db")
+        silent = scene.enter("web")
+        await scene.reboot("web")
+        ((pending, _),) = silent.news
+        back = scene.enter("web", "db", joined=False)
+        await scene.reboot("db")
+        told = back.news[-1][0]
+        scene.publisher.confirm(back, told)  # it may still show "web" as it was before
+        scene.publisher.confirm(silent, pending)
+        assert (scene.is_shown("db"), scene.is_shown("web")) == (True, False)
+        scene.publisher.confirm(back, told, whole=True)
+        assert scene.is_shown("web")
+
+    play(body)
+
+
+def test_a_group_that_is_told_again_while_it_is_compared_does_not_go_back() -> None:
+    async def body(scene: Scene) -> None:
+        names = [f"g{n}" for n in range(COMPARE_SLICE)]
+        await scene.define(*names)
+        member = scene.enter(*names)
+        publishing = scene.publisher
+        take = publishing._take_ready
+
+        def taken() -> list[PendingPublication]:
+            ready = take()
+            if len(ready) == 1 and len(ready[0].groups) == COMPARE_SLICE:
+                asyncio.get_running_loop().call_soon(publishing.place_again, "g0")
+            return ready
+
+        publishing._take_ready = taken  # type: ignore[method-assign]
+        await scene.reboot(*names)
+        for number, _ in member.news:
+            publishing.confirm(member, number)
+        await turns()
+        assert [names for _, names in member.news][1:] == [["g0"]]
+        assert publishing.announced["g0"] is scene.store.groups["g0"]
 
     play(body)

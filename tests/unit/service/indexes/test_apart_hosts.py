@@ -150,3 +150,20 @@ def test_times_ahead_of_an_accepted_clock_are_corrected() -> None:
         await made.put(ClockAccepted(before=START + HOUR, by="ops"), at=START + SECOND)
         assert made.at(START + SECOND) == {"h1": START + SECOND, "h2": None}
         assert made.apart.since("h2") == START + SECOND
+
+
+def test_a_host_whose_node_has_missed_nothing_is_as_before() -> None:
+    @reach
+    async def _(made: Reach) -> None:
+        made.apart.cut_off("h1", START)
+        made.apart.joined("h1", START + SECOND, missed=False)
+        assert made.at(START + SECOND) == {}
+        assert made.apart.joined_at("h1") is None
+        assert made.told == ["h1", "h1"]
+        made.apart.cut_off("h1", START)
+        made.apart.joined("h1", START + HOUR)
+        made.apart.cut_off("h1", START + HOUR + SECOND)
+        assert made.at(START + HOUR + SECOND) == {"h1": None}
+        made.apart.joined("h1", START + HOUR + 2 * SECOND, missed=False)
+        assert made.at(START + HOUR + 2 * SECOND) == {"h1": START + HOUR}  # in the same grace
+        assert made.at(START + HOUR + GRACE) == {}
