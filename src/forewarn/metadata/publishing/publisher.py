@@ -21,7 +21,7 @@ from functools import cached_property
 from forewarn.core import Group, Machine, view
 from forewarn.core.registry import GroupForgotten
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.messages import Changed, Publication, frame
+from forewarn.metadata.publishing.messages import Changed, News, Publication, frame
 from forewarn.service.engine.ledger import Ledger
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -73,20 +73,29 @@ class Announcement:
             self._by_host[group] = updates.by_host(self.after[group])
         return self._by_host[group].get(host, ())
 
+    async def encode(self) -> None:
+        """Make the frames for members that know all groups, without keeping the loop busy."""
+        frames: list[bytes] = []
+        for message in _news(self.changes):
+            if frames:
+                await guard.pause(0)
+            frames.append(frame(message))
+        self.partial = frames
+
     @cached_property
     def partial(self) -> list[bytes]:
         """Frames for members that know all groups."""
-        return _framed(self.changes)
+        return [frame(message) for message in _news(self.changes)]
 
     @cached_property
     def full(self) -> list[bytes]:
         """Frames for members that do not know all groups yet."""
-        return _framed({n: updates.in_full(made, self.after) for n, made in self.changes.items()})
+        full = {n: updates.in_full(made, self.after) for n, made in self.changes.items()}
+        return [frame(message) for message in _news(full)]
 
 
-def _framed(changes: Mapping[int, list[Changed]]) -> list[bytes]:
-    publications = [Publication(n, tuple(made)) for n, made in changes.items()]
-    return [frame(message) for message in updates.news(publications)]
+def _news(changes: Mapping[int, list[Changed]]) -> list[News]:
+    return updates.news([Publication(n, tuple(made)) for n, made in changes.items()])
 
 
 class Member:
@@ -248,33 +257,33 @@ class Publisher:
 
     async def _announce(self, publications: Iterable[PendingPublication]) -> None:
         changes = [(publication, await self._changes(publication)) for publication in publications]
+        numbered = enumerate(changes, self._number + 1)
+        news = {number: made for number, (_, made) in numbered if made}
+        after = {c.view.name: p.groups[c.view.name] for p, made in changes for c in made}
+        announcement = Announcement(news, after)
+        if self._show_all:
+            await announcement.encode()
         # No await from here on: a member that connects meanwhile would miss it.
-        news: dict[int, list[Changed]] = {}
-        after: dict[str, Group] = {}
         for publication, made in changes:
             self._number += 1
             publication.number = self._number
             publication.announced_at = guard.monotonic()
             publication.has_news = bool(made)
             publication.placed = [c.view.name for c in made if c.machines is not None]
-            if made:
-                news[publication.number] = made
-                after |= publication.groups
             for name, group in publication.groups.items():
                 self._announced[name] = group
                 if group == Group(name=name):  # it was removed
                     del self._announced[name]
                 for member in self.place(group):
                     self._add_group(member, name)
+            told = set(self._members_of([change.view.name for change in made]) if made else ())
             for member in self._members_of(publication.groups):
-                if member.serving and (made or not member.whole):
+                if member.serving and (member in told or not member.whole):
                     self._expect(member, publication)
             if not publication.missing:
                 self._confirmed.add(publication)
-        if news:
-            announcement = Announcement(news, after)
-            for member in self._members_of(after):
-                member.tell(announcement)
+        for member in self._members_of(after) if news else ():
+            member.tell(announcement)
         self.settle()
 
     def _members_of(self, groups: Iterable[str]) -> list[Member]:

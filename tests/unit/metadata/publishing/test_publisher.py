@@ -230,6 +230,20 @@ def test_what_one_commit_changes_is_shown_together() -> None:
     play(body)
 
 
+def test_of_a_commit_only_those_confirm_who_are_told_something() -> None:
+    async def body(scene: Scene) -> None:
+        await scene.define("web", "db")
+        web, db = scene.enter("web"), scene.enter("db")
+        machine = Machine(name="db", addresses=("10.0.0.1",), labels={"rack": "1"})
+        relabel = c.Define(kind=GroupKind.STANDALONE, machines=(machine,))
+        await scene.commit([("web", reboot("web")), ("db", relabel)])
+        assert (len(web.news), db.news, len(db.unconfirmed)) == (1, [], 0)
+        scene.publisher.confirm(web, web.news[0][0])
+        assert scene.is_shown("web", "db")
+
+    play(body)
+
+
 def test_nobody_is_told_of_what_guests_cannot_notice() -> None:
     async def body(scene: Scene) -> None:
         await scene.define("web")
