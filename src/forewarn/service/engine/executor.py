@@ -6,6 +6,7 @@ record what is left to do. It decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -67,7 +68,9 @@ class Executor:
         self._ledger = ledger
         self._publishing = publishing
         self._tasks = tasks
+        self._untold: dict[str, asyncio.Event] = {}  # calls that wait for a host to be told
         store.on_own_commit(self._on_commit)
+        host_index.apart.on_change(self._look_again)
 
     def resume(self, restored: Time | None) -> None:
         """Continue every recorded attempt that has no result. `restored` is the time at which a
@@ -189,6 +192,7 @@ class Executor:
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
+        self._look_again()
         for put in commit.puts:
             if isinstance(put, ClockAccepted) and put.before > commit.at:
                 correction = Correction(commit.at, put.before - commit.at)
@@ -234,14 +238,22 @@ class Executor:
     async def _until_told(self, event: Event, what: str) -> None:
         """Wait while one of its machines is on a host that cannot be told of it, unless that host
         has failed."""
-        if not self._cannot_be_told(event):
-            return
-        self._ledger.release(what)  # nobody who moves a virtual clock waits for a node
-        try:
-            while self._cannot_be_told(event):
-                await guard.pause(RETRY_AFTER)
-        finally:
-            self._ledger.take(what)
+        while self._cannot_be_told(event):
+            woken = self._untold[what] = asyncio.Event()
+            self._ledger.release(what)  # nobody who moves a virtual clock waits for a node
+            try:
+                await woken.wait()
+            finally:
+                del self._untold[what]
+                if not woken.is_set():
+                    self._ledger.take(what)
+
+    def _look_again(self, _host: str = "") -> None:
+        """Have the calls that wait for a host to be told look whether they still have to."""
+        for what, woken in self._untold.items():
+            if not woken.is_set():
+                self._ledger.take(what)
+                woken.set()
 
     def _cannot_be_told(self, event: Event) -> bool:
         apart = self._host_index.apart.all()
