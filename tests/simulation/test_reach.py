@@ -13,9 +13,19 @@ from forewarn.core.deciding import reach
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.judge import judge
 from simulation.script import HOSTS, Script
-from simulation.world import GROUP_OF, Kill
+from simulation.world import GROUP_OF, Kill, Simulation
 
 STEPS = 150
+
+
+class Noting(Simulation):
+    """Notes after every start which machines cannot be reached."""
+
+    script: Stranding
+
+    async def start(self) -> None:
+        await super().start()
+        self.script.note_apart()
 
 
 class Stranding(Script):
@@ -24,6 +34,8 @@ class Stranding(Script):
 
     def __init__(self, seed: int, kill: Kill) -> None:
         super().__init__(seed, kill)
+        self.sim = simulation = Noting(seed, kill)
+        simulation.script = self
         self.apart: dict[str, set[str]] = {}  # hosts that are apart, and the machines they had
         self._last: dict[str, set[str]] = {}  # the machines they had when that was last noted
 
