@@ -14,6 +14,7 @@ from forewarn.metadata.upstream import GroupNews
 from forewarn.node import Config, Node
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.listening.node_lines import make_tls_dial
+from forewarn.node.listening.tls import Certificates
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
@@ -42,6 +43,7 @@ class Control:
         self.authority = Authority(directory)
         self.node: Node | None = None
         self.cut = False  # no line can be opened
+        self._certificates: dict[str, Certificates] = {}  # by host
         address = Address("127.0.0.1", 0)
         self.config = Config(
             fleet=parse(FLEET),
@@ -66,8 +68,11 @@ class Control:
         pair = Tls(self.directory / f"{host}.pem", self.directory / f"{host}.key")
         if not pair.key.exists():
             self.authority.issue(f"forewarn:node:{host}", into=pair)
-        dial = make_tls_dial(self.node.nodes_address, pair, self.authority.path)
-        return await dial()
+        certificates = self._certificates.get(host)
+        if certificates is None:
+            certificates = Certificates(pair, self.authority.path, of_client=True)
+            self._certificates[host] = certificates
+        return await make_tls_dial(self.node.nodes_address, certificates)()
 
 
 class HostNode:

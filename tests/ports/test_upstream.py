@@ -28,6 +28,7 @@ from forewarn.metadata.upstream import (
 from forewarn.node import Config, Node
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.listening.node_lines import make_tls_dial
+from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import make_dial
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
@@ -110,7 +111,9 @@ async def served(tmp_path: Path, kind: str) -> AsyncIterator[Scene]:
     async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if node.nodes_address is None:
             raise OSError("control does not listen yet")
-        return await make_tls_dial(node.nodes_address, own, authority.path)()
+        return await make_tls_dial(
+            node.nodes_address, Certificates(own, authority.path, of_client=True)
+        )()
 
     if kind == "worker":
         upstream = RemoteUpstream(make_dial(tmp_path / "upstream"), 0, node.clock)

@@ -34,7 +34,7 @@ from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
-from forewarn.node.listening.node_lines import open_node_lines
+from forewarn.node.listening.node_lines import NodeListener
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
@@ -149,6 +149,7 @@ class Node:
         self.control_url = ""
         self.control_names = config.control_names  # changed by a reload
         self.certificates: Certificates | None = None  # of the control API
+        self.node_certificates: Certificates | None = None  # for nodes on hosts
         self.control_app: Any = None
         self.notifications: Notifications | None = None  # once something is to be notified
 
@@ -193,9 +194,13 @@ class Node:
         return f"http://{Address(machine.addresses[0], int(port))}"
 
     async def _start(self) -> None:
+        if (lines := self.config.nodes) is not None:
+            self.node_certificates = Certificates(lines.tls, lines.authority)
         await self.store.open()
         self._stack.push_async_callback(self.store.close)
         self._create_parts()
+        if self.node_certificates is not None:
+            self._tasks.start(self.node_certificates.watch(), "the certificate for nodes")
         leadership = self.store.leadership
         if leadership is None:
             await self._begin_deciding()
@@ -316,7 +321,8 @@ class Node:
             )
             follow_faults(self.faults, self.scheduler, catch_up)
         callers = Callers(config.identity, config.speak_as)
-        served = SilentUpstream(self.guests, store) if config.workers else upstream
+        elsewhere = config.workers or config.nodes  # guests are answered by other processes
+        served = SilentUpstream(self.guests, store) if elsewhere else upstream
         held = None if store.leadership is None else store.leadership.held
         self.endpoint = MetadataApp(served, callers, config.limits, held)
         if self.virtual_time is not None:
@@ -396,13 +402,14 @@ class Node:
         tasks.start(publisher.watch(), "who is late")
         if self.config.workers:
             await self._start_hub(publisher, tasks)
-        if self.config.nodes is not None:
+        if self.config.nodes is not None and self.node_certificates is not None:
             nodes = self.host_nodes = HostNodes(
                 *(self._upstream, self.store, self.hosts, self.host_index, publisher), tasks
             )
-            lines = await open_node_lines(self.config.nodes, nodes)
-            self._stack.push_async_callback(lines.close)
-            self.nodes_address = lines.address
+            listener = NodeListener(self.config.nodes.address, self.node_certificates, nodes)
+            self._stack.callback(listener.close)
+            tasks.start(listener.accept(tasks), "accepting nodes")
+            self.nodes_address = listener.address
             tasks.start(nodes.watch(), "nodes")
 
     async def _start_hub(self, publisher: Publisher, tasks: guard.Tasks) -> None:
@@ -560,7 +567,9 @@ class Node:
         yield from self.notifications.readings() if self.notifications else ()
 
     def _certificate_expiry(self) -> Time | None:
-        return self.certificates.expires if self.certificates else None
+        """When the first certificate expires; None if there is none."""
+        certificates = (self.certificates, self.node_certificates)
+        return min((c.expires for c in certificates if c is not None), default=None)
 
     def _begin_stop(self) -> None:
         """Release everything that waits, so that requests in progress can end."""

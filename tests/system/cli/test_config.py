@@ -25,6 +25,7 @@ from forewarn.node.settings import LoadedSettings, Settings, config
 from forewarn.store.port import Batch
 from forewarn.store.sqlite.engine import SqliteStore
 from helpers import forked_cli as forking
+from helpers.certificates import Authority
 from helpers.next_version import NEXT, THIS, write_state
 from helpers.serve_process import FOREWARN, environment, write_settings
 
@@ -38,7 +39,8 @@ def run(*argv: str, env: dict[str, str] | None = None) -> Any:
 
 def findings(**settings: Any) -> list[str]:
     """With what is wrong marked as such."""
-    said = LoadedSettings(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
+    addresses = {"metadata": "127.0.0.1:0", "control": "127.0.0.1:0"}
+    said = LoadedSettings(Settings(**addresses | settings))
     found = machine.findings(said, config(said), None)
     return [f"{'!' if one.fatal else '?'} {one.message}" for one in found]
 
@@ -185,6 +187,26 @@ def test_a_state_that_cannot_be_taken_up_is_found_before_it_is_tried(state: str)
     (other,) = findings(state=state)
     assert other.startswith(f"! state: {state}")
     assert sorted(Path(state).parent.iterdir()) == before  # it was only looked at
+
+
+def test_the_certificate_for_nodes_must_be_of_their_authority(tmp_path: Path, state: str) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    pair = authority.issue("127.0.0.1")
+
+    def found(authority: Path) -> list[str]:
+        return findings(
+            state=state,
+            metadata=Settings().metadata,
+            nodes="127.0.0.1:0",
+            nodes_certificate=str(pair.certificate),
+            nodes_key=str(pair.key),
+            nodes_authority=str(authority),
+        )
+
+    assert found(authority.path) == []
+    assert found(other.path) == [
+        f"! nodes_certificate: {pair.certificate} was not issued by {other.path}"
+    ]
 
 
 def test_a_certificate_must_fit_its_key_and_be_valid(

@@ -236,6 +236,10 @@ def test_another_driver_takes_a_restart(tmp_path: Path) -> None:
         assert set(report.restart) >= {"driver", "command.program"}
 
 
+NODES = (
+    'nodes = "127.0.0.1:8171"\nnodes_certificate = "a.pem"\nnodes_key = "a.key"\n'
+    'nodes_authority = "authority.pem"'
+)
 OTHERS = {  # a value of each setting that is not the default, with what it takes
     "fleet": 'fleet = "fleet.yaml"',
     "state": 'state = "other.db"',
@@ -280,6 +284,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "command": 'driver = "command"\n[command]\nprogram = ["true"]',
     "workers": "workers = 3",
     "upstream": 'upstream = "line"',
+    **dict.fromkeys(("nodes", "nodes_certificate", "nodes_key", "nodes_authority"), NODES),
     "log": 'log = "json"',
     "log_level": 'log_level = "error"',
     "traces": 'traces = "http://127.0.0.1:4318"',

@@ -78,7 +78,7 @@ class Context(msgspec.Struct, frozen=True):
     next_due: Callable[[], Time | None]
     virtual_time: VirtualTime | None  # None: the clock is real
     samples: Callable[[], Iterable[Sample | Histograms]]
-    certificate_expiry: Callable[[], Time | None]  # None: the API has no certificate
+    certificate_expiry: Callable[[], Time | None]  # None: there is no certificate
     copy: Callable[[Time], Awaitable[Copy | None]]  # makes a backup; None: the state is in memory
     faults: Faults
     observer: Observer | None  # None: the service does not observe its clients

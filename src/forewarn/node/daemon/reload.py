@@ -25,9 +25,10 @@ LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
 RULES = ("silence", "start_grace", "enable_delay")
 LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
+NODES_TLS = ("nodes_certificate", "nodes_key", "nodes_authority")
 INVENTORY = ("fleet", "max_removals", "placement")
 LIVE = (
-    *(*LIMITS, *RULES, *LOGGING, *TLS, *INVENTORY),
+    *(*LIMITS, *RULES, *LOGGING, *TLS, *NODES_TLS, *INVENTORY),
     *("control_names", "gates", "history", "notify", "oidc"),
 )
 OPENED = (
@@ -98,6 +99,7 @@ class Reloader:
             node.control_names = config.control_names
         _apply_driver(node, config, changed)
         problems += _apply_certificate(node, config, changed)
+        problems += _apply_node_certificate(node, config, changed)
         if changed.any(*LOGGING):
             self._configure_log(new.settings)
         fleet_problems = await _apply_fleet(node, config)
@@ -249,6 +251,18 @@ def _apply_certificate(node: Node, config: Config, changed: _Changed) -> list[st
     if problem:
         changed.postpone(*changed.any(*TLS))
         return [f"tls_certificate: {problem}"]
+    return []
+
+
+def _apply_node_certificate(node: Node, config: Config, changed: _Changed) -> list[str]:
+    """The same for the certificate for nodes."""
+    if node.node_certificates is None or config.nodes is None:
+        changed.postpone(*changed.any(*NODES_TLS))
+        return []
+    problem = node.node_certificates.reload(config.nodes.tls, config.nodes.authority)
+    if problem:
+        changed.postpone(*changed.any(*NODES_TLS))
+        return [f"nodes_certificate: {problem}"]
     return []
 
 

@@ -93,6 +93,8 @@ async def _serve(
             urls: dict[str, object] = {"metadata": node.metadata_url, "control": node.control_url}
             if len(node.metadata_urls) > 1:
                 urls["metadata_urls"] = node.metadata_urls
+            if node.nodes_address is not None:
+                urls["nodes"] = str(node.nodes_address)
             sys.stdout.write(f"ready {msgspec.json.encode(urls).decode()}\n")
             sys.stdout.flush()
             async with managed(node, notifier, reloader):

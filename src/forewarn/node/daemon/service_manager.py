@@ -67,7 +67,11 @@ def status_line(node: Node, refusal: str = "") -> str:
     if refusal:
         return f"the settings are wrong; the previous ones stay in force: {refusal}"
     machines, events = node.machine_index.count, len(node.active_events)
-    guests = f"guests at {listing(node.metadata_urls)}" if node.health.deciding else _leader(node)
+    guests = f"guests at {listing(node.metadata_urls)}"
+    if node.config.nodes is not None:
+        guests = f"nodes at {node.nodes_address}"
+    if not node.health.deciding:
+        guests = _leader(node)
     return (
         f"{counted(machines, 'machine')}, {counted(events, 'active event')};"
         f" {guests}, operators at {node.control_url}"

@@ -1,7 +1,8 @@
 """Checks whether a certificate and its key can be used, and until when.
 
 This is done with a TLS handshake in memory, between a server with this certificate and a client
-that trusts it. Nothing is sent over the network.
+that trusts it; or, for the certificate of a client, the other way round. Nothing is sent over the
+network.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 EXPIRES_SOON = 14 * 86_400  # seconds before the end of a certificate from which on it is reported
 _EXPIRED, _NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+_FROM_ANOTHER = (18, 20, 21)  # its issuer is not among those that are trusted
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -26,15 +28,23 @@ class Pair(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()  # the certificate's subject alternative names
 
 
-def examine(certificate: Path, key: Path) -> Pair:
+def examine(
+    certificate: Path, key: Path, authority: Path | None = None, *, of_client: bool = False
+) -> Pair:
+    """Examine a pair: of a server, or of a client. With an authority, the certificate must be from
+    it; otherwise it does not matter who issued it."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
     try:
         text = certificate.read_text("ascii", "replace")
         key.read_bytes()
+        trusted = authority.read_text("ascii", "replace") if authority else _first(text)
     except OSError as error:
         return Pair(f"{error.filename}: {error.strerror}", usable=False)
     try:
-        server.load_cert_chain(certificate, key, password=lambda: "")
+        for context in (server, client):
+            context.load_cert_chain(certificate, key, password=lambda: "")
     except ssl.SSLError as error:
         if "KEY_VALUES_MISMATCH" in str(error):
             return Pair(f"{key} is not the key of {certificate}", usable=False)
@@ -42,13 +52,21 @@ def examine(certificate: Path, key: Path) -> Pair:
         return Pair(f"{certificate} and {key} cannot be used: {reason}", usable=False)
     except (OSError, ValueError) as error:
         return Pair(f"{certificate} and {key} cannot be used: {error}", usable=False)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname = False
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without its issuer
+    verifying, other = (server, client) if of_client else (client, server)
+    other.verify_mode, verifying.verify_mode = ssl.CERT_NONE, ssl.CERT_REQUIRED
+    if authority is None:
+        verifying.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without its issuer
     try:
-        client.load_verify_locations(cadata=_first(text))
-        return _pair(_handshake(server, client))
+        verifying.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError):
+        if authority is not None:
+            return Pair(f"{authority} contains no certificate (PEM)", usable=False)
+        raise
+    try:
+        return _pair(_handshake(server, client, of_client=of_client))
     except ssl.SSLCertVerificationError as error:
+        if authority is not None and error.verify_code in _FROM_ANOTHER:
+            return Pair(f"{certificate} was not issued by {authority}", usable=False)
         problems = {_EXPIRED: "has expired", _NOT_YET: "is not valid yet"}
         return Pair(f"{certificate} {problems.get(error.verify_code, error.verify_message)}")
     except (ssl.SSLError, ValueError) as error:
@@ -62,12 +80,14 @@ def readable_by_all(key: Path) -> bool:
 
 def _first(text: str) -> str:
     """Return the first certificate of a PEM file, without the rest of the chain."""
-    end = "-----END CERTIFICATE-----"
-    return text[text.index("-----BEGIN CERTIFICATE-----") : text.index(end) + len(end)]
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return begin + text.partition(begin)[2].partition(end)[0] + end
 
 
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Connect the two in memory, and return the server's certificate as the client sees it."""
+def _handshake(
+    server: ssl.SSLContext, client: ssl.SSLContext, *, of_client: bool
+) -> dict[str, Any]:
+    """Connect the two in memory, and return the certificate of one as the other sees it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server_side = server.wrap_bio(to_server, to_client, server_side=True)
     client_side = client.wrap_bio(to_client, to_server)
@@ -79,7 +99,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]
                 unfinished.remove(side)
             except ssl.SSLWantReadError:
                 continue
-    return client_side.getpeercert() or {}
+    return (server_side if of_client else client_side).getpeercert() or {}
 
 
 def _pair(certificate: dict[str, Any]) -> Pair:

@@ -4,78 +4,93 @@ private authority has signed. That of a node names its host."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ssl
+import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.remote_upstream import Dial
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address
 from forewarn.node.listening.sockets import open_socket
+from forewarn.node.listening.tls import Certificates
+from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 NODE_URI = "forewarn:node:"  # and the host's name, in the certificate of its node
 HANDSHAKE_TIMEOUT = 5.0  # seconds
+ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
 
 log = logger("forewarn")
 
 
-class OpenNodeLines:
-    def __init__(self, server: asyncio.Server, nodes: HostNodes, address: Address) -> None:
-        self._server = server
+class NodeListener:
+    """The socket for nodes. Each line has the certificate that is in use when it is opened."""
+
+    def __init__(self, address: Address, certificates: Certificates, nodes: HostNodes) -> None:
+        """Raises CannotListen."""
+        self._certificates = certificates
         self._nodes = nodes
-        self.address = address
+        self._refused = LogThrottle()
+        self._socket: socket.socket = open_socket(address)
+        self._socket.setblocking(False)
+        host, port = self._socket.getsockname()[:2]
+        self.address = Address(host, port)
 
-    async def close(self) -> None:
-        self._server.close()
-        self._nodes.close()
+    async def accept(self, tasks: guard.Tasks) -> None:
+        """Accept nodes, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, peer = await loop.sock_accept(self._socket)
+            except OSError as error:  # no file can be opened
+                log.error("a node could not be accepted", why=str(error))
+                await guard.pause(ACCEPT_AGAIN)
+            else:
+                tasks.start(self._serve(connection, peer), "a line to a node")
 
-
-async def open_node_lines(lines: NodeLines, nodes: HostNodes) -> OpenNodeLines:
-    """Accept nodes. Raises CannotListen."""
-    context = _context(ssl.PROTOCOL_TLS_SERVER, lines.tls, lines.authority)
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, connection: socket.socket, peer: tuple[Any, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=self._certificates.context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:
+            if self._refused.record():
+                log.warning("a node was refused", peer=peer[0], why=str(error))
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         host = host_of(writer.get_extra_info("peercert") or {})
         if not host:
             log.warning(
                 "a node was refused: its certificate names no host",
-                peer=str(writer.get_extra_info("peername")),
+                peer=peer[0],
                 wanted=f"URI:{NODE_URI}HOST",
             )
-            writer.transport.abort()
+            transport.abort()
             return
-        with contextlib.suppress(asyncio.CancelledError):
-            await nodes.serve(reader, writer, host)
+        await self._nodes.serve(reader, writer, host)
 
-    listener = open_socket(lines.address)
-    server = await asyncio.start_server(
-        connected, sock=listener, ssl=context, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
-    )
-    host, port = listener.getsockname()[:2]
-    return OpenNodeLines(server, nodes, Address(host, port))
+    def close(self) -> None:
+        self._socket.close()
+        self._nodes.close()
 
 
-def make_tls_dial(address: Address, tls: Tls, authority: Path) -> Dial:
+def make_tls_dial(address: Address, certificates: Certificates) -> Dial:
     """Return the function with which a node connects to control."""
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, tls, authority)
 
     async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT):
-            return await asyncio.open_connection(address.host, address.port, ssl=context)
+            return await asyncio.open_connection(
+                address.host, address.port, ssl=certificates.context
+            )
 
     return dial
-
-
-def _context(protocol: Any, tls: Tls, authority: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(authority)
-    context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")
-    return context
 
 
 def host_of(certificate: Mapping[str, Any]) -> str:

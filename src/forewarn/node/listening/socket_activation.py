@@ -125,6 +125,11 @@ def open_all(config: Config, handed_over: HandedOverSockets, anywhere: bool) -> 
 def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bool) -> Config:
     """Return the configuration of a service in one process, with the sockets that were handed over
     in place of those it would open."""
+    if handed_over.metadata and config.nodes is not None:
+        raise CannotListen(
+            "a socket called 'metadata' was handed over, but guests are answered by nodes"
+            f" (nodes = {config.nodes.address}); disable its socket unit"
+        )
     if handed_over.metadata:
         by_address = _by_address(config, handed_over, 1, anywhere)
         first, *more = by_address

@@ -1,5 +1,5 @@
-"""The certificate of the control API: loads it, watches its files, and replaces it for new
-connections when they change.
+"""The certificate of the control API, or of a line between control and a node: loads it, watches
+its files, and replaces it for new connections when they change.
 
 If a new pair cannot be used, the previous one stays. Existing connections keep their certificate.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from pathlib import Path
+from typing import TypeAlias
 
 from forewarn.core.time import SECOND, Time
 from forewarn.node.config import Tls
@@ -20,6 +21,8 @@ from forewarn.support.logs import logger
 CERTIFICATE_WARN_EVERY = 86_400.0  # seconds of guard time between two warnings that it expires
 CERTIFICATE_CHECK_EVERY = 2.0  # seconds of guard time between two checks of the files
 
+_Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
 log = logger("forewarn")
 
 
@@ -28,13 +31,18 @@ class CertificateUnusable(CannotListen):
 
 
 class Certificates:
-    def __init__(self, tls: Tls) -> None:
+    def __init__(self, tls: Tls, authority: Path | None = None, *, of_client: bool = False) -> None:
+        """With an authority, both sides need a certificate from it. Raises CertificateUnusable."""
         self._tls = tls
-        self._stamp = _stamp(tls)
-        self.context = _load(tls)  # for new connections
+        self._authority = authority
+        self._of_client = of_client
+        self._stamp = self._stamp_of(tls)
+        self.context = self._load(tls)  # for new connections
         self._expires = 0.0  # seconds since 1970
         self._warned: float | None = None  # guard time of the last warning that it expires
-        pair = examine(tls.certificate, tls.key)
+        pair = self._examine(tls)
+        if not pair.usable:
+            raise CertificateUnusable(pair.problem)
         if pair.problem:
             log.error("clients will not accept the certificate", why=pair.problem)
         self._use(tls, self.context, pair)
@@ -44,17 +52,19 @@ class Certificates:
         """When the certificate expires; 0 if clients do not accept it already."""
         return round(self._expires * SECOND)
 
-    def reload(self, tls: Tls | None = None) -> str:
+    def reload(self, tls: Tls | None = None, authority: Path | None = None) -> str:
         """Read the files again, or other files. Return a problem, in which case the previous
         certificate stays, or ""."""
-        tls = tls or self._tls
-        self._stamp = _stamp(tls)
+        tls, before = tls or self._tls, self._authority
+        self._authority = authority or before
+        self._stamp = self._stamp_of(tls)
         try:
-            context = _load(tls)
-            pair = examine(tls.certificate, tls.key)
+            context = self._load(tls)
+            pair = self._examine(tls)
             if pair.problem:
                 raise CertificateUnusable(pair.problem)
         except CertificateUnusable as error:
+            self._authority = before
             log.error("the new certificate is not used, the previous one stays", why=str(error))
             return str(error)
         self._use(tls, context, pair)
@@ -64,7 +74,7 @@ class Certificates:
     def refresh(self) -> None:
         """Reload the files if they have changed, and warn once a day if the certificate expires
         soon."""
-        if _stamp(self._tls) != self._stamp:
+        if self._stamp_of(self._tls) != self._stamp:
             self.reload()
         left = self._expires - guard.wall_us() / 1e6
         now = guard.monotonic()
@@ -87,11 +97,39 @@ class Certificates:
             await guard.pause(CERTIFICATE_CHECK_EVERY)
             self.refresh()
 
+    def _examine(self, tls: Tls) -> Pair:
+        return examine(tls.certificate, tls.key, self._authority, of_client=self._of_client)
 
-def _load(tls: Tls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    def _stamp_of(self, tls: Tls) -> _Stamp:
+        """Return a value that changes when one of the files does."""
+        authority = [self._authority] if self._authority else []
+        return tuple(_file_stamp(path) for path in (tls.certificate, tls.key, *authority))
+
+    def _load(self, tls: Tls) -> ssl.SSLContext:
+        if self._authority is None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.set_alpn_protocols(["http/1.1"])
+        else:
+            client, server = ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER
+            context = ssl.SSLContext(client if self._of_client else server)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_mode = ssl.CERT_REQUIRED
+            _load_authority(context, self._authority)
+        _load_pair(context, tls)
+        return context
+
+
+def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
+    try:
+        context.load_verify_locations(authority)
+    except ssl.SSLError as error:
+        raise CertificateUnusable(f"{authority} contains no certificate (PEM)") from error
+    except OSError as error:
+        raise CertificateUnusable(f"{authority}: {error.strerror}") from error
+
+
+def _load_pair(context: ssl.SSLContext, tls: Tls) -> None:
     for path in (tls.certificate, tls.key):
         try:
             path.read_bytes()
@@ -111,20 +149,14 @@ def _load(tls: Tls) -> ssl.SSLContext:
         raise CertificateUnusable(
             f"{tls.certificate} and {tls.key} cannot be used: {error}"
         ) from error
-    return context
 
 
-def _stamp(tls: Tls) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return a value that changes when one of the files does."""
-    stamps: list[tuple[int, int, int] | None] = []
-    for path in (tls.certificate, tls.key):
-        try:
-            status = path.stat()
-        except OSError:
-            stamps.append(None)
-        else:
-            stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
-    return tuple(stamps)
+def _file_stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _warn_if_readable(key: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from forewarn.control.notify.notifications import problems as notify_problems
 from forewarn.node import Address, Config
-from forewarn.node.listening.certificates import EXPIRES_SOON, examine, readable_by_all
+from forewarn.node.config import Tls
+from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, examine, readable_by_all
 from forewarn.node.open_files import files_for_guests
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.state_file import (
@@ -104,6 +105,8 @@ def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     running = isinstance(config.state, Path) and stored_state(config.state).in_use()
     guests = [("metadata", address) for address in config.guest_addresses]
     operators = [("control", config.control)] if config.control is not None else []
+    if config.nodes is not None:
+        operators.append(("nodes", config.nodes.address))
     for key, address in (*guests, *operators):
         if problem := _bind_problem(address, running):
             yield warning(loaded, key, problem)
@@ -147,25 +150,15 @@ def _first_unprivileged_port() -> int:
 
 
 def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
+    if (lines := config.nodes) is not None:
+        pair = examine(lines.tls.certificate, lines.tls.key, lines.authority)
+        yield from _pair_findings(loaded, "nodes", lines.tls, pair, "nodes")
     if config.tls is None:
         return
-    key = config.tls.key
-    pair = examine(config.tls.certificate, key)
-    if not pair.usable:
-        yield fatal(loaded, "tls_certificate", pair.problem)
+    pair = examine(config.tls.certificate, config.tls.key)
+    yield from _pair_findings(loaded, "tls", config.tls, pair, "clients")
+    if pair.problem:
         return
-    if readable_by_all(key):
-        yield warning(loaded, "tls_key", f"{key} can be read by all users: chmod o= {key}")
-    if pair.problem:  # the service starts nevertheless: its guests need it
-        yield warning(loaded, "tls_certificate", f"{pair.problem}, so clients refuse it")
-        return
-    left = pair.expires - guard.wall_us() / 1e6
-    if left < EXPIRES_SOON:
-        yield warning(
-            loaded,
-            "tls_certificate",
-            f"{config.tls.certificate} expires in {max(0, int(left // 86_400))} days",
-        )
     for name in config.control_names:
         if name not in pair.names and f"*.{name.partition('.')[2]}" not in pair.names:
             valid = listing(pair.names) if pair.names else "no name"
@@ -174,6 +167,25 @@ def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
                 "control_names",
                 f"the certificate is not valid for '{name}', but for {valid}",
             )
+
+
+def _pair_findings(
+    loaded: LoadedSettings, prefix: str, tls: Tls, pair: Pair, peers: str
+) -> Iterator[Finding]:
+    """Yield what is wrong with a certificate and its key, of the settings with this prefix."""
+    if not pair.usable:
+        yield fatal(loaded, f"{prefix}_certificate", pair.problem)
+        return
+    if readable_by_all(tls.key):
+        problem = f"{tls.key} can be read by all users: chmod o= {tls.key}"
+        yield warning(loaded, f"{prefix}_key", problem)
+    if pair.problem:  # the service starts nevertheless: its guests need it
+        yield warning(loaded, f"{prefix}_certificate", f"{pair.problem}, so {peers} refuse it")
+        return
+    left = pair.expires - guard.wall_us() / 1e6
+    if left < EXPIRES_SOON:
+        days = max(0, int(left // 86_400))
+        yield warning(loaded, f"{prefix}_certificate", f"{tls.certificate} expires in {days} days")
 
 
 def _programs(config: Config) -> Iterator[Finding]:

@@ -27,6 +27,9 @@ PATHS = (
     "tls_certificate",
     "tls_key",
     "upstream",
+    "nodes_certificate",
+    "nodes_key",
+    "nodes_authority",
 )
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
@@ -130,6 +133,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     driver_options: dict[str, dict[str, Any]] = {}  # by driver: the table of its name
     workers: int = 0  # processes that answer guests, beside the control process; 0: all in one
     upstream: str = ""  # UNIX socket between control and workers; empty: beside the state file
+    nodes: str = ""  # address for nodes on hosts; empty: guests are answered here
+    nodes_certificate: str = ""  # of this control node on its lines to nodes (PEM)
+    nodes_key: str = ""  # key of nodes_certificate (PEM)
+    nodes_authority: str = ""  # authority that issues the certificates of both sides (PEM)
     log: str = "auto"  # console, json, or auto: console on a terminal, otherwise json
     log_level: str = "info"  # debug, info, warning or error
     traces: str = ""  # OTLP receiver (HTTP) for OpenTelemetry traces; empty: none

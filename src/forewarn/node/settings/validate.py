@@ -70,6 +70,13 @@ ONE_PROCESS = {
     "observe": "what guests do is kept in the memory of one process; use record = FILE and run"
     " 'forewarn verdict FILE…' with the files of all control nodes",
 }
+# What needs guests to be answered here, and why.
+ANSWERS_GUESTS = {
+    "metadata": "guests are answered by the nodes on their hosts; set it there",
+    "workers": "guests are answered by the nodes on their hosts",
+    "faults": "faults cannot be injected in nodes",
+    "observe": "requests to nodes cannot be observed; set record = FILE there",
+}
 MAX_WORKERS = 64  # processes that answer guests
 MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 
@@ -120,6 +127,7 @@ class _Validation:
     def config(self) -> Config:
         settings = self._settings
         self._check_simple_values()
+        nodes = self._get("nodes", lambda: values.node_lines(settings), None)
         guests = self._get("metadata", self._metadata, (Address("127.0.0.1", 0),))
         control = self._get("control", self._control, Address("127.0.0.1", 0))
         for metadata in guests:
@@ -129,6 +137,12 @@ class _Validation:
                     f"control = {control}: this is an address for guests (metadata = {metadata});"
                     " choose another port for operators",
                 )
+        if nodes is not None and values.collide(nodes.address, control):
+            self._problem(
+                "nodes",
+                f"nodes = {nodes.address}: this is the address for operators (control = {control});"
+                " choose another port for nodes",
+            )
         state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
             fleet=self._get("fleet", lambda: self._fleet(guests), None),
@@ -155,7 +169,7 @@ class _Validation:
             faults=settings.faults,
             observe=settings.observe,
             front=settings.front,
-            metadata=guests[0],
+            metadata=next(iter(guests), None),
             more_metadata=guests[1:],
             control=control,
             control_names=self._get("control_names", self._names, ()),
@@ -163,6 +177,7 @@ class _Validation:
             allow_plain_control=settings.allow_plain_control,
             workers=settings.workers,
             upstream=self._get("upstream", lambda: self._upstream(state), None),
+            nodes=nodes,
             record=Path(settings.record) if settings.record else None,
             driver=self._driver(),
             gates=self._gates(),
@@ -239,6 +254,11 @@ class _Validation:
             )
         if is_url(settings.state):
             self._check_one_process()
+        if settings.nodes:
+            default = Settings()
+            for key, why in ANSWERS_GUESTS.items():
+                if getattr(settings, key) != getattr(default, key):
+                    self._problem(key, f"{key} cannot be combined with nodes: {why}")
         if settings.traces and not values.is_url(settings.traces):
             self._problem(
                 "traces",
@@ -253,6 +273,8 @@ class _Validation:
                 self._problem(key, f"{key} cannot be combined with a state in PostgreSQL: {why}")
 
     def _metadata(self) -> tuple[Address, ...]:
+        if self._settings.nodes:
+            return ()
         configured = self._settings.metadata
         texts = [configured] if isinstance(configured, str) else configured
         addresses = values.guest_addresses(texts)

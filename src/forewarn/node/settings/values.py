@@ -9,10 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.node.config import Address, Tls
+from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.support.program import ProgramUnusable, find_program
-from forewarn.support.text import in_words, parse_duration
+from forewarn.support.text import in_words, listing, parse_duration
 
 MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
 
@@ -39,6 +39,23 @@ def tls(settings: Settings) -> Tls | None:
     if not settings.tls_certificate:
         return None
     return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
+
+
+def node_lines(settings: Settings) -> NodeLines | None:
+    needed = {
+        key: getattr(settings, key) for key in ("nodes_certificate", "nodes_key", "nodes_authority")
+    }
+    if not settings.nodes:
+        if any(needed.values()):
+            given = next(key for key, value in needed.items() if value)
+            raise SettingsError(f"{given} is only used with nodes; set that, or remove it")
+        return None
+    if missing := [key for key, value in needed.items() if not value]:
+        raise SettingsError(
+            f"nodes needs {listing(missing)}: nodes and control know each other by certificates"
+        )
+    pair = Tls(Path(settings.nodes_certificate), Path(settings.nodes_key))
+    return NodeLines(address("nodes", settings.nodes), pair, Path(settings.nodes_authority))
 
 
 def address(key: str, text: str) -> Address:

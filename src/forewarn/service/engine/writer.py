@@ -69,7 +69,15 @@ class Writer:
         self._host_index = host_index
         self._publishing = publishing
         self._request = request
-        self.rules = rules
+        self._rules = [rules]  # shared with all writers that are made from this one
+
+    @property
+    def rules(self) -> Durations:
+        return self._rules[0]
+
+    @rules.setter
+    def rules(self, rules: Durations) -> None:
+        self._rules[0] = rules
 
     def for_request(self, request: RequestContext) -> Writer:
         """Return a writer whose commits carry the key and the precondition of one request."""
@@ -81,11 +89,13 @@ class Writer:
         return self._bound(None, self._request)
 
     def _bound(self, publishing: Publishing | None, request: RequestContext) -> Writer:
-        return Writer(
+        bound = Writer(
             *(self._store, self._clock, self.rules, self._ledger, self._host_index),
             publishing,
             request,
         )
+        bound._rules = self._rules
+        return bound
 
     def now(self) -> Now:
         return self._now(self._store.registry)
@@ -96,7 +106,7 @@ class Writer:
         return msgspec.structs.replace(self.now(), halts=(halt,), halted_hosts=hosts)
 
     def _now(self, registry: Registry) -> Now:
-        now = self._clock.now(self.rules)
+        now = self._clock.now(self._rules[0])
         unwarned, reach = self._host_index.unwarned, self._host_index.apart
         if not (registry.halts or registry.configurations or unwarned or reach.hosts or reach.left):
             return now

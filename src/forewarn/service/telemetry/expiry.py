@@ -1,4 +1,4 @@
-"""Metrics of what expires: the certificate of the control API, and tokens.
+"""Metrics of what expires: the certificates of the service, and tokens.
 
 Values are instants, in seconds since 1970, so that a rule subtracts the time when it is evaluated.
 """
@@ -16,7 +16,7 @@ def expiry_readings(certificate: Time | None, token: Time | None) -> Iterator[Sa
     expires next."""
     yield gauge(
         "forewarn_certificate_expiry_timestamp_seconds",
-        "When the certificate of the control API expires",
+        "When the certificate of the control API, or that for nodes, expires",
         {} if certificate is None else {(): certificate / SECOND},
     )
     yield gauge(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from forewarn.drivers.command.options import CommandOptions
-from forewarn.node.config import Address
+from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
@@ -221,6 +221,43 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) 
     file.write_bytes(text.encode("latin-1"))
     (problem,) = problems(file)
     assert problem.startswith(str(file))
+    assert says in problem
+
+
+NODES = """nodes = "192.0.2.11:8171"
+nodes_certificate = "c.pem"
+nodes_key = "c.key"
+nodes_authority = "ca.pem"
+"""
+
+
+def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
+    _, config = load(written(tmp_path, NODES), {})
+    assert config.guest_addresses == ()
+    assert config.nodes == NodeLines(
+        Address("192.0.2.11", 8171),
+        Tls(tmp_path / "c.pem", tmp_path / "c.key"),
+        tmp_path / "ca.pem",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('nodes = "192.0.2.11:8171"', ":1: nodes needs nodes_certificate, nodes_key, nodes_aut"),
+        ('nodes_key = "c.key"', "nodes_key is only used with nodes; set that, or remove it"),
+        (f'{NODES}metadata = "127.0.0.1:80"', ":5: metadata cannot be combined with nodes: guests"),
+        (f"{NODES}workers = 2", ":5: workers cannot be combined with nodes: guests are answered"),
+        (f"{NODES}faults = true", ":5: faults cannot be combined with nodes: faults cannot be inj"),
+        (f"{NODES}observe = true", ":5: observe cannot be combined with nodes: requests to nodes"),
+        (NODES.replace("192.0.2.11:8171", "0.0.0.0:8170"), ":1: nodes = 0.0.0.0:8170: this is the"),
+        (NODES.replace("192.0.2.11:8171", "here"), ":1: nodes: 'here' is not HOST:PORT"),
+    ],
+)
+def test_settings_for_nodes_that_cannot_be_are_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    (problem,) = problems(written(tmp_path, text))
     assert says in problem
 
 

@@ -1,0 +1,73 @@
+"""Lines between control and nodes: whose certificates are accepted, and how they are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from forewarn.node import Node
+from forewarn.node.config import Tls
+from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.node_lines import host_of, make_tls_dial
+from forewarn.node.listening.tls import Certificates, CertificateUnusable
+from helpers.certificates import Authority
+from helpers.host_nodes import PATIENCE, Control
+
+
+def test_a_certificate_of_another_authority_or_a_wrong_file_is_an_error_at_the_start(
+    tmp_path: Path,
+) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    pair = authority.issue("127.0.0.1")
+    assert Certificates(pair, authority.path).expires > 0
+    with pytest.raises(CertificateUnusable, match=r"was not issued by .*other.pem"):
+        Certificates(pair, other.path)
+    with pytest.raises(CertificateUnusable, match=r"gone.pem: No such file"):
+        Certificates(pair, tmp_path / "gone.pem")
+    with pytest.raises(CertificateUnusable, match=r"key contains no certificate"):
+        Certificates(pair, pair.key)
+    node = authority.issue("forewarn:node:h1")
+    assert examine(node.certificate, node.key, authority.path, of_client=True).names == (
+        "forewarn:node:h1",
+    )
+
+
+def test_the_host_of_a_certificate_is_the_only_one_that_it_names() -> None:
+    def names(*uris: str) -> str:
+        return host_of({"subjectAltName": [("DNS", "x"), *(("URI", uri) for uri in uris)]})
+
+    assert names("forewarn:node:h1", "https://example.net") == "h1"
+    assert names("forewarn:node:h1", "forewarn:node:h2") == names() == ""
+
+
+def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    assert control.config.nodes is not None
+    tls: Tls = control.config.nodes.tls
+    pair = control.authority.issue("forewarn:node:h1")
+
+    async def play() -> None:
+        async with control() as node:
+            before = await _serial(node, pair, control.authority)
+            assert node.node_certificates is not None
+            control.authority.issue("127.0.0.1", into=tls)
+            node.node_certificates.refresh()
+            async with asyncio.timeout(PATIENCE):
+                while (after := await _serial(node, pair, control.authority)) == before:
+                    pass
+            tls.certificate.write_text("nonsense")
+            node.node_certificates.refresh()
+            assert await _serial(node, pair, control.authority) == after  # the last that works
+
+    asyncio.run(play())
+
+
+async def _serial(node: Node, pair: Tls, authority: Authority) -> object:
+    assert node.nodes_address is not None
+    dial = make_tls_dial(node.nodes_address, Certificates(pair, authority.path, of_client=True))
+    _, writer = await dial()
+    certificate = writer.get_extra_info("peercert")
+    writer.close()
+    return certificate["serialNumber"]
