@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from typing import Any
@@ -16,13 +17,22 @@ from urllib.parse import quote
 import psycopg
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from forewarn.core import Group, Machine
 from forewarn.core.changes import MachinePut
 from forewarn.core.registry import Registry
 from forewarn.store import Batch, Entry, OutcomeUnknown, Store, StoreFailed
-from forewarn.store.port import Deposed, Member, NotLeading, States
-from forewarn.store.postgres import engine, lease, mirror, nodes, session
+from forewarn.store.port import (
+    Deposed,
+    MachineSighting,
+    Member,
+    NotLeading,
+    PollSightings,
+    States,
+)
+from forewarn.store.postgres import database, engine, lease, mirror, nodes, session
+from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
 from helpers import postgres
@@ -532,7 +542,9 @@ def test_a_write_that_hangs_is_given_up_and_the_next_one_succeeds(
     run(body())
 
 
-def test_a_large_commit_has_more_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_commit_and_many_sightings_have_more_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def body() -> None:
         first = node(url, "c1")
         limits: list[float] = []
@@ -548,8 +560,74 @@ def test_a_large_commit_has_more_time(url: str, monkeypatch: pytest.MonkeyPatch)
             await take(first)
             monkeypatch.setattr(session.Watchdog, "limit", recorded)
             await first.transact(lambda _: Batch(1, 0, (Entry("web", machines),)))
-        assert limits == [engine.WRITE_LIMIT + 100 * engine.CHANGE_LIMIT]
+            sighting = MachineSighting(polled=1, version="", polls=1)
+            polled = {f"web_{i}": sighting for i in range(100)}
+            await first.save(PollSightings(seen={}, machines=polled, served_until=1))
+        assert limits == [engine.WRITE_LIMIT + 100 * engine.CHANGE_LIMIT] * 2
 
+    run(body())
+
+
+def test_a_connection_that_is_lost_writes_nothing_past_the_log(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries log errors of their own, which Python writes to standard error as they are
+    unless somebody takes them."""
+    raw: list[str] = []
+
+    class LastResort(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raw.append(record.getMessage())
+
+    write_batch = engine.PostgresStore._write_batch
+
+    def lost(self: engine.PostgresStore, statements: Any, *batch: Any) -> None:
+        write_batch(self, statements, *batch)
+        shut(statements._driver)
+
+    async def body() -> None:
+        first = node(url, "c1")
+        async with opened(first):
+            await take(first)
+            monkeypatch.setattr(engine.PostgresStore, "_write_batch", lost)
+            with pytest.raises(StoreFailed):
+                await put(first, "h1")
+
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging, "lastResort", LastResort())
+    run(body())
+    assert raw == []
+
+
+def test_a_first_start_without_its_standby_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    postgres.needed()
+    server = postgres.shared_server()
+    urls = [server.new_state() for _ in range(30)]
+
+    async def waiting_start() -> tuple[PostgresStore, asyncio.Task[None]]:
+        while True:
+            first = node(urls.pop(), "c1")
+            opening = asyncio.get_running_loop().create_task(first.open())
+            while not opening.done() and not waits(first.url, "forewarn start"):
+                await guard.pause(0.01)
+            if not opening.done():
+                return first, opening
+            await first.close()  # the server has not read its setting yet
+
+    async def body() -> None:
+        with capture_logs() as lines:
+            with server.without_standby():
+                first, opening = await waiting_start()
+                await until(lambda: bool(lines))
+            await opening
+            await first.close()
+        (line,) = lines
+        assert line["event"] == "the database has not prepared the tables of the state yet"
+        assert "waits for a synchronous standby" in line["why"]
+
+    monkeypatch.setattr(database, "REPORT_AFTER", 0.5)
     run(body())
 
 

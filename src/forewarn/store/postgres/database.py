@@ -7,6 +7,7 @@ which belongs to the simulated driver.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,9 +19,11 @@ from forewarn.store.port import StoreUnusable
 from forewarn.store.postgres import impacts, nodes
 from forewarn.store.postgres.session import connect
 from forewarn.store.sql import schema as s
+from forewarn.support.logs import logger
 from forewarn.support.urls import without_password
 
 OLDEST_SERVER = 140000  # PostgreSQL 14, as the server tells its version
+REPORT_AFTER = 3.0  # seconds after which it is logged what a start waits for
 
 # The key is the term, so that a claim, which changes the key, waits for transactions that have
 # locked it (FOR KEY SHARE), and a renewal does not.
@@ -37,7 +40,17 @@ INSERT INTO leader VALUES (0, '', '', '', 'epoch');
 _VERSION = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
 _LOCK = 4_919_131_752  # any number of our own: two nodes that start do not create tables at once
 
+# By whichever node: the others wait until it has created the tables.
+_WAITS_FOR_STANDBY = """
+SELECT 1 FROM pg_stat_activity WHERE application_name = 'forewarn start'
+   AND datname = current_database() AND wait_event = 'SyncRep'
+"""
+_NO_STANDBY = "the COMMIT waits for a synchronous standby, and none has confirmed it"
+_SLOW = "another session changes them, or the database is slow"
+
 _SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+
+log = logger("forewarn")
 
 
 def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
@@ -53,8 +66,32 @@ def engine(connect: Callable[[], psycopg.Connection[Any]]) -> sa.Engine:
 def prepare(url: str) -> None:
     """Create the tables if there are none, and refuse a database that cannot be used. Raises
     StoreUnusable."""
-    with changing(url) as connection:
+    with _reporting_if_slow(url), changing(url) as connection:
         connection.commit()
+
+
+@contextmanager
+def _reporting_if_slow(url: str) -> Iterator[None]:
+    """Log what the database waits for, once, if the block takes long. Nothing is given up: the
+    first COMMIT of a new state waits for its standby as every other one does."""
+
+    def report() -> None:
+        try:
+            with connect(url, "look") as connection:
+                waits_for_standby = connection.execute(_WAITS_FOR_STANDBY).fetchone()
+        except psycopg.Error as error:
+            why = first_line(error)
+        else:
+            why = _NO_STANDBY if waits_for_standby else _SLOW
+        log.warning("the database has not prepared the tables of the state yet", why=why)
+
+    timer = threading.Timer(REPORT_AFTER, report)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def check(url: str) -> None:

@@ -169,9 +169,9 @@ class PostgresStore(SqlStore):
             connection.rollback()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _writing(self, changes: int = 0) -> Iterator[sa.Connection]:
         try:
-            with self._in_term() as connection:
+            with self._in_term(changes) as connection:
                 yield connection
         except InDoubt as doubt:  # everything else that is written may be written again
             raise StoreFailed(str(doubt)) from doubt

@@ -92,6 +92,6 @@ def went_back(connection: psycopg.Connection[Any]) -> str:
     end = last(connection)
     lost = f"commits {end + 1} to {row[0]}" if end < row[0] else "commits"
     return (
-        f"the database has lost {lost}, which were acknowledged; nobody decides until"
+        f"the database has lost {lost}, which a control node knew; nobody decides until"
         " `forewarn restored` says that its state is to be used"
     )

@@ -10,6 +10,7 @@ only. If somebody else sends one, the server reports success, with a warning (`w
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -37,6 +38,11 @@ DEFAULTS = {
 # schema of its own. The server would replace what is not ASCII, so that nobody found the session.
 WRITER_NAME = "left('forewarn writer ' || regexp_replace(current_schema(), '[^ -~]', '_', 'g'), 63)"
 CHECK_INTERVAL = 0.25  # seconds between two looks of the watchdog
+
+# Both log what goes wrong at the end of a connection that was lost, which is an exception as well,
+# and so in our own log. Without a handler, Python would write it to standard error as it is.
+for _name in ("psycopg", "sqlalchemy"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Session(psycopg.Connection[Any]):

@@ -219,9 +219,10 @@ class SqlStore(BatchingStore):
         """Return the writer's connection, to read."""
 
     @abstractmethod
-    def _writing(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Run the block in a transaction. At the end of the block it is durable, has not happened
-        (StoreFailed, or an error of SQLAlchemy), or has an unknown outcome (OutcomeUnknown)."""
+    def _writing(self, changes: int = 0) -> contextlib.AbstractContextManager[sa.Connection]:
+        """Run the block, with so many changes, in a transaction. At the end of the block it is
+        durable, has not happened (StoreFailed, or an error of SQLAlchemy), or has an unknown
+        outcome (OutcomeUnknown)."""
 
     def _load(self, connection: sa.Connection) -> None:
         self._groups = read.groups(connection)
@@ -284,7 +285,8 @@ class SqlStore(BatchingStore):
             raise StoreFailed(f"no request was carried out under the key '{key.name}'")
 
     def _save(self, sightings: PollSightings) -> None:
-        with self._writing() as connection:
+        changes = len(sightings.machines) + len(sightings.seen) + len(sightings.used)
+        with self._writing(changes) as connection:
             write.write_sightings(Statements(connection), sightings)
 
     def _sightings(self) -> PollSightings:
