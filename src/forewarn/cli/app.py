@@ -33,6 +33,7 @@ class CommandModule(NamedTuple):
 COMMANDS = {
     "dev": CommandModule("dev"),
     "serve": CommandModule("serve"),
+    "node": CommandModule("node"),
     "status": CommandModule("status"),
     "apply": CommandModule("apply"),
     "history": CommandModule("history"),

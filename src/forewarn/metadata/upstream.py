@@ -183,8 +183,9 @@ class LocalUpstream:
     # For reports of workers.
 
     def unknown_calls(self, calls: UnknownCaller) -> None:
-        """Record requests from an address that no machine has."""
-        if self._guests.machine_index.present_at(calls.address) is None:  # it may have one now
+        """Record requests from an address that no machine has, or none on that host."""
+        index = self._guests.machine_index
+        if index.present_at(calls.address, calls.host) is None:  # it may have one now
             self._guests.poll_index.unknown_callers.add(calls)
 
     def group_of(self, machine: str) -> str | None:

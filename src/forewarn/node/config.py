@@ -117,3 +117,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             return ANY_ADDRESS
         own = [address.host for address in self.guest_addresses]
         return guest_addresses(own, per_host=self.nodes is not None)
+
+
+class HostNodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of `forewarn node`."""
+
+    host: str  # that it is on
+    control: tuple[Address, ...]  # of control nodes, tried in turn
+    tls: Tls
+    authority: Path  # of control's certificate, as PEM
+    journal: Path  # the directory for what it was told
+    status: Address | None = None  # for health and metrics; None: no socket is opened
+    endpoint: Config  # for guests: addresses, limits, recording

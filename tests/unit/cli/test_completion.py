@@ -41,7 +41,7 @@ def test_the_packaged_man_page_describes_every_command_and_option() -> None:
 def test_every_name_of_something_in_the_service_is_completed() -> None:
     """A new argument or option for the name of a machine, group, host or event gets it, too."""
     named = {"machine", "group", "host", "event"}
-    not_of_the_service = {"record", "scenario from-recording", "agent check"}
+    not_of_the_service = {"record", "scenario from-recording", "agent check", "node"}
     missing = [
         f"{' '.join(path)}: {param.name}"
         for path, command in write_man_page.commands(typer.main.get_command(app))
@@ -84,11 +84,9 @@ def test_every_option_with_known_values_is_completed() -> None:
         and not _completed_by_its_type(param)
         and getattr(param, "_custom_shell_complete", None) is None
     }
-    own_labels = {"agent test label", "record machine"}  # not those of a service
+    own = {"agent test label", "record machine", "node host"}  # not those of a service
     assert {
-        name
-        for name in options
-        if name not in own_labels and name.rpartition(" ")[2] not in FREE_VALUES
+        name for name in options if name not in own and name.rpartition(" ")[2] not in FREE_VALUES
     } == set()
 
 

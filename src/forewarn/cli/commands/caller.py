@@ -31,10 +31,11 @@ def list_(json: Json = False, url: Url = None) -> None:
             print_json(callers)
             return
         print_table(
-            ("ADDRESS", "REQUESTS", "FIRST", "LAST", "MACHINE"),
+            ("ADDRESS", "HOST", "REQUESTS", "FIRST", "LAST", "MACHINE"),
             [
                 (
                     caller.address,
+                    caller.host,
                     str(caller.requests),
                     time_text(caller.first),
                     time_text(caller.last),
@@ -42,7 +43,7 @@ def list_(json: Json = False, url: Url = None) -> None:
                 )
                 for caller in callers
             ],
-            minor=("FIRST", "MACHINE"),
+            minor=("FIRST", "MACHINE", "HOST"),
             if_empty="every caller since the start of the service was a machine of the fleet",
         )
         print_clock(client)

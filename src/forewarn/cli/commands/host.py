@@ -3,6 +3,7 @@ return, without-node."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -92,7 +93,20 @@ def _node_text(node: s.HostNode | None) -> str:
     if node is None:
         return "-"
     since = f" since {time_text(node.since)}" if node.state == "apart" and node.since else ""
-    return node.state + since
+    lag = f", {node.lag:.1f} s behind" if node.lag else ""
+    return node.state + since + lag
+
+
+def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a node, beside its state."""
+    if node is None:
+        return
+    if node.version:
+        yield "version", node.version
+    if node.lag is not None:
+        yield "lag", f"{node.lag:.1f} s" if node.lag else "none"
+    if node.heard:
+        yield "heard", time_text(node.heard)
 
 
 @app.command()
@@ -111,6 +125,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("note", host.note or "none"),
                 ("cordoned", (host.cordon_note or "yes") if host.cordoned else "no"),
                 ("node", _node_text(host.node)),
+                *_node_fields(host.node),
                 ("labels", ", ".join(f"{k}={v}" for k, v in host.labels.items()) or "none"),
                 ("machines", ", ".join(host.machines) or "none"),
                 ("events", ", ".join(host.events) or "none"),

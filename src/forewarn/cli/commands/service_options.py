@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,13 +93,14 @@ def need_linux(what: str, instead: str) -> None:
         fail(problem, NEEDS_LINUX)
 
 
-def _event_loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Return `uvloop.run`, or `asyncio.run` where there is no uvloop (Windows)."""
+def run_event_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine with uvloop, or without it where there is none (Windows)."""
     try:
         import uvloop
     except ModuleNotFoundError:
-        return asyncio.run
-    return uvloop.run
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 def run_service(
@@ -113,7 +114,7 @@ def run_service(
     from forewarn.store import StoreFailed, StoreUnusable
 
     try:
-        _event_loop_runner()(run(config, on_start, note, loaded, load))
+        run_event_loop(run(config, on_start, note, loaded, load))
     except CannotListen as error:
         fail(f"{error}{_running_there(config)}")
     except (StoreFailed, StoreUnusable, TracesUnusable) as error:

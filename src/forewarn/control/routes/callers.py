@@ -36,20 +36,30 @@ def list_unknown_callers(
     request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
 ) -> list[s.UnknownCaller]:
     """Addresses that have sent requests to the metadata endpoint and that belong to no machine, or
-    to one that no longer exists, ordered by address. They are kept in memory from the start of the
-    service, at most 1,024 of them; those with the fewest requests are forgotten first."""
+    to one that no longer exists, ordered by address and host. They are kept in memory from the
+    start of the service, at most 1,024 of them; those with the fewest requests are forgotten
+    first."""
     cursor = parse_name_cursor(after)
-    last = "" if cursor is None else cursor[0]
+    last = ("", "") if cursor is None else cursor
     platform = context().platform
     callers = platform.poll_index.unknown_callers.all()
-    page, more = take_page((caller for caller in callers if caller.address > last), limit)
+    page, more = take_page(
+        (caller for caller in callers if (caller.address, caller.host) > last), limit
+    )
     if more:
-        mark = (page[-1].address,)
+        mark = page[-1].address, page[-1].host
         add_next_link(call.headers, request.url.path, request.scope["query_string"], mark)
     return [
         core.unknown_caller(
             caller,
-            next((machine.name for machine in platform.machine_index.at(caller.address)), ""),
+            next(
+                (
+                    machine.name
+                    for machine in platform.machine_index.at(caller.address)
+                    if caller.host in ("", machine.host)
+                ),
+                "",
+            ),
         )
         for caller in page
     ]

@@ -6,21 +6,10 @@ that of OpenMetrics if the Accept header asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from litestar import Request, Response, get
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector, CollectorRegistry
 
 from forewarn import __version__
 from forewarn.control.http.context import Call, context
@@ -28,16 +17,13 @@ from forewarn.control.http.operation import Operation
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
+from forewarn.service.telemetry.exposition import exposition
 from forewarn.service.telemetry.health import with_ok
-from forewarn.service.telemetry.samples import Histograms, MetricKind, Sample
 from forewarn.store.port import ControlNode
 from forewarn.support import guard
 from forewarn.support.instants import to_datetime
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
-
-_FAMILIES = {MetricKind.COUNTER: CounterMetricFamily, MetricKind.GAUGE: GaugeMetricFamily}
-_PROCESS = ProcessCollector(registry=None)
 
 _health_check = partial(Operation, tag="service", public=True, also=(503,))
 
@@ -182,41 +168,3 @@ def _health_response(
         status="failing" if failing else "ok", parts=with_ok(problems), warnings=warnings or {}
     )
     return Response(report, status_code=503 if failing else 200, media_type="application/json")
-
-
-class _Samples(Collector):
-    def __init__(self, samples: Iterable[Sample | Histograms]) -> None:
-        self._samples = samples
-
-    def collect(self) -> Iterator[Metric]:
-        for sample in self._samples:
-            if isinstance(sample, Histograms):
-                yield _histogram(sample)
-                continue
-            family = _FAMILIES[sample.kind](sample.name, sample.help, labels=sample.labels)
-            for labels, value in sample.samples:
-                family.add_metric(labels, value)
-            yield family
-        yield from _PROCESS.collect()
-
-
-def exposition(samples: Iterable[Sample | Histograms], accept: str = "") -> tuple[bytes, str]:
-    """Return the text of /metrics and its media type."""
-    registry = CollectorRegistry()
-    registry.register(_Samples(list(samples)))
-    if "application/openmetrics-text" in accept:
-        text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
-        return text, openmetrics.CONTENT_TYPE_LATEST
-    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
-
-
-def _histogram(histograms: Histograms) -> Metric:
-    family = HistogramMetricFamily(histograms.name, histograms.help, labels=histograms.labels)
-    for labels, histogram in histograms.samples:
-        buckets = [(_bound(bound), float(n)) for bound, n in histogram.up_to()]
-        family.add_metric(labels, buckets, histogram.sum)
-    return family
-
-
-def _bound(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else repr(float(bound))

@@ -349,8 +349,10 @@ class HostNode(msgspec.Struct, kw_only=True):
     since: Annotated[w.Moment | None, doc("Since when it is in this state, if known.")] = None
     version: Annotated[str | None, doc("Version of the node, if known.")] = None
     lag: Annotated[
-        float | None, doc("Seconds that it last took until the node was told a change, if known.")
+        float | None,
+        doc("Seconds since it was sent the oldest change that it has not confirmed, if known."),
     ] = None
+    heard: Annotated[w.Moment | None, doc("When it last sent something, if known.")] = None
 
 
 class Host(msgspec.Struct, kw_only=True):
@@ -661,6 +663,7 @@ class UnknownCaller(msgspec.Struct, kw_only=True):
     machine: Annotated[
         str, doc("Machine that had the address and no longer exists; empty: none.")
     ] = ""
+    host: Annotated[str, doc("Host whose node was asked; empty: it was no node.")] = ""
 
 
 class HealthReport(msgspec.Struct, kw_only=True):

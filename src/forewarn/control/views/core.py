@@ -90,6 +90,7 @@ def unknown_caller(caller: UnknownCaller, machine: str) -> s.UnknownCaller:
         last=to_datetime(caller.last),
         requests=caller.requests,
         machine=machine,
+        host=caller.host,
     )
 
 
@@ -219,6 +220,7 @@ def host_node(node: HostNode) -> s.HostNode:
         since=None if node.since is None else to_datetime(node.since),
         version=node.version or None,
         lag=None if node.lag is None else node.lag / SECOND,
+        heard=None if node.heard is None else to_datetime(node.heard),
     )
 
 

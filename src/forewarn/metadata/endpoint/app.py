@@ -8,7 +8,7 @@ ASGI, for `Front`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.documents import CLOSE, UNCHANGED, GroupDocuments, RenderedDocument
@@ -68,11 +68,14 @@ class MetadataApp:
         callers: Callers,
         limits: Limits,
         held: Callable[[], bool] | None = None,
+        find: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         """`held` returns whether this service has the lease on its state, without which it must not
-        answer; None: there is no such lease."""
+        answer; None: there is no such lease. `find` is called with an address that is not known
+        here, and returns when it is, or will not be."""
         self._upstream = upstream
         self.held = held
+        self._find = find
         if held is not None:
             self.answer_poll = self._answer_poll_if_held  # type: ignore[method-assign]
         self.callers = callers
@@ -219,6 +222,9 @@ class MetadataApp:
             (scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0]
         )
         caller = self.callers.at(address)
+        if caller is None and self._find is not None:
+            await self._find(address)
+            caller = self.callers.at(address)
         if caller is None:
             self.counts.unknown_callers += 1
             self._upstream.unknown_caller(address)

@@ -68,6 +68,10 @@ class Callers:
                 else:
                     self._present[address] = caller
 
+    def names(self) -> set[str]:
+        """Return the machines that are answered."""
+        return {caller.name for caller in self._present.values()}
+
     def target(self, sockname: tuple[str, int]) -> str:
         """Return the address to which a connection was made, or that of the machine whose port
         it was made to. `sockname` is the local address of its socket."""

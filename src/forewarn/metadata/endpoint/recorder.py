@@ -74,6 +74,8 @@ class Recorder:
                 del self._unanswered[machine]
             if FAULT in scope:
                 remarks["fault"] = scope[FAULT]
+            # It may have become known meanwhile.
+            caller = caller or self._callers.find(source[0], server[0])
             self._trace.write(
                 "exchange",
                 self._upstream.now().at,

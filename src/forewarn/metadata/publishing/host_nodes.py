@@ -19,6 +19,7 @@ import msgspec
 
 from forewarn import __version__
 from forewarn.core import Group, Machine, Refused, Status, Time
+from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import Calls
 from forewarn.metadata.publishing.messages import (
@@ -60,6 +61,7 @@ from forewarn.metadata.publishing.publisher import (
     Publisher,
 )
 from forewarn.metadata.upstream import LocalUpstream
+from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
@@ -182,6 +184,8 @@ class HostNodes:
         self._absent: dict[str, _Promised] = {}  # by host without a line
         self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
+        self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
+        self._apart.line = self.line
         self._closing = False
         publisher.place = self._placed
         publisher.absent.append(self.absent)
@@ -198,6 +202,21 @@ class HostNodes:
 
     def now(self) -> Time:
         return self._upstream.now().at
+
+    def line(self, host: str) -> NodeLine | None:
+        """Return what is known of the node of a host, from its line or from the last one."""
+        member = self._members.get(host)
+        return self._last_lines.get(host) if member is None else self._line_of(member)
+
+    def _line_of(self, member: NodeMember) -> NodeLine:
+        silent = guard.boottime() - member.heard
+        behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
+        lag = 0.0 if behind is None else guard.monotonic() - behind
+        return NodeLine(
+            version=member.version,
+            lag=round(lag * SECOND),
+            heard=self.now() - round(silent * SECOND),
+        )
 
     def promised(self, host: str) -> float:
         """Return until when the node of a host has a promise."""
@@ -346,6 +365,7 @@ class HostNodes:
     def _leave(self, member: NodeMember) -> None:
         if self._members.get(member.host) is member:
             del self._members[member.host]
+            self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
             if member.serving:
                 self._absent[member.host] = _Promised(
                     member.promised, frozenset(member.groups or ()), member.has_missed_nothing
@@ -443,7 +463,9 @@ class HostNodes:
         return Report(
             polled=tuple(polled for polled in report.polled if polled.machine in machines),
             alive=tuple(group for group in report.alive if group in here),
-            unknown=report.unknown,
+            unknown=tuple(
+                msgspec.structs.replace(caller, host=member.host) for caller in report.unknown
+            ),
         )
 
     async def _find(self, member: NodeMember, id: int, address: str) -> None:

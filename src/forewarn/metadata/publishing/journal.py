@@ -123,6 +123,11 @@ class Journal:
         os.fdatasync(self._file)
 
     @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._size
+
+    @property
     def long(self) -> bool:
         """Whether it should be replaced by a shorter one."""
         return self._size > 2 * self._base + LEAST_GROWTH

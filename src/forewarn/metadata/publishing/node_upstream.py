@@ -42,7 +42,12 @@ from forewarn.metadata.publishing.messages import (
     Welcome,
     WhoIs,
 )
-from forewarn.metadata.publishing.remote_upstream import MAX_PENDING_CALLS, Dial, RemoteUpstream
+from forewarn.metadata.publishing.remote_upstream import (
+    MAX_PENDING_CALLS,
+    UNREACHABLE,
+    Dial,
+    RemoteUpstream,
+)
 from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
 from forewarn.service.engine.clock import Clock
 from forewarn.support import guard
@@ -55,6 +60,7 @@ WATCH_EVERY = 0.1  # seconds between two looks at the promise
 PING_EVERY = 30.0  # seconds between two comparisons of the clocks
 DRIFT = 0.0005  # by which two clocks may differ in speed
 
+UNREACHABLE_BY_NODE = "control cannot be reached"
 AWAY = f"control could not be reached for {HOLD_CALL:g} s"
 
 log = logger("forewarn")
@@ -74,6 +80,7 @@ class NodeUpstream(RemoteUpstream):
         self._pinged = float("-inf")
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
+        self.heard: float | None = None  # when control sent something last, in boot time
         self._is_apart = True
         self._joined = asyncio.Event()  # set while it may call
 
@@ -111,7 +118,22 @@ class NodeUpstream(RemoteUpstream):
         self._joined.clear()
         super()._disconnected(why)
 
+    def _log_following(self) -> None:
+        log.debug("there is a line to control", host=self._host)
+
+    def _log(self, message: str, why: str) -> None:
+        """A line that is lost for a moment matters to nobody; `on_apart` tells of the others."""
+        if message == UNREACHABLE:
+            log.warning(UNREACHABLE_BY_NODE, host=self._host, why=why)
+        else:
+            log.info("the line to control was lost", host=self._host, why=why)
+
     # The promise.
+
+    @property
+    def promised(self) -> float:
+        """Until when nothing newer is shown elsewhere, in boot time; 0: there was no promise."""
+        return self._promised
 
     @property
     def apart(self) -> bool:
@@ -176,6 +198,7 @@ class NodeUpstream(RemoteUpstream):
                 raise BrokenConnection("control did not answer the hello")
 
     def _keep(self, message: ToWorker) -> None:
+        self.heard = guard.boottime()
         if isinstance(message, SnapshotPart | SnapshotEnd | News | Shown):
             self._journal.append(message)
 
@@ -202,7 +225,7 @@ class NodeUpstream(RemoteUpstream):
 
     async def restore(self) -> None:
         """Show what the journal contains."""
-        staged, whole = self._staged, False
+        staged, whole, told_at = self._staged, False, 0
         for message in self._journal.read():
             match message:
                 case Welcome(term=term, rules=rules):
@@ -217,11 +240,11 @@ class NodeUpstream(RemoteUpstream):
                         staged.stage(publication.number, publication.groups)
                 case Joined(pending=pending, at=at):
                     await staged.show_all(pending)
-                    self._set_time(at)
-                    whole = True
+                    whole, told_at = True, at
                 case Shown(numbers=numbers, at=at):
                     await staged.show(numbers)
-                    self._set_time(at)
+                    told_at = at
+        self._set_time(max(told_at, self.now().at))
         if whole:
             self.synchronized.set()
         await self._replace_journal()

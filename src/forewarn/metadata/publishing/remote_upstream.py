@@ -324,6 +324,9 @@ class RemoteUpstream:
         self._stream = stream
         self._unreachable.reset()
         self.synchronized.set()
+        self._log_following()
+
+    def _log_following(self) -> None:
         log.info("following the control process", worker=self._worker)
 
     def _set_time(self, at: Time, *, reset: bool = False) -> None:
@@ -337,12 +340,15 @@ class RemoteUpstream:
         ):
             return
         if self._stream is None and self._unreachable.record():
-            log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
+            self._log(UNREACHABLE, str(error) or repr(error))
+
+    def _log(self, message: str, why: str) -> None:
+        log_line = log.info if self._goodbye else log.error
+        log_line(message, worker=self._worker, why=why)
 
     def _disconnected(self, why: str) -> None:
         if self._stream is not None:
-            log_line = log.info if self._goodbye else log.error
-            log_line(AWAY, worker=self._worker, why="it is stopping" if self._goodbye else why)
+            self._log(AWAY, "it is stopping" if self._goodbye else why)
         self._stream = None
         for future in self._pending.values():
             if not future.done():

@@ -36,6 +36,8 @@ OPENED = (
     " token has ever been created. Create one first (forewarn token create NAME --role admin)"
 )
 
+RESTART = "some changed settings need a restart; their previous values stay in force"
+
 log = logger("forewarn")
 
 
@@ -153,10 +155,7 @@ def _log_report(report: Report) -> None:
         return
     log.info("the settings were reloaded", reloaded=report.reloaded)
     if report.restart:
-        log.warning(
-            "some changed settings need a restart; their previous values stay in force",
-            keys=report.restart,
-        )
+        log.warning(RESTART, keys=report.restart)
     for problem in report.problems:
         log.warning("a changed setting could not be applied", why=problem)
 

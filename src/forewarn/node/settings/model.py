@@ -33,6 +33,7 @@ PATHS = (
 )
 
 PREFIX = "FOREWARN_"  # of an environment variable that sets a setting
+NODE_PREFIX = "FOREWARN_NODE_"  # likewise of `forewarn node`
 SEPARATOR = "__"  # between a table and its key, as in FOREWARN_COMMAND__TIMEOUT
 OTHER_VARIABLES = (  # not settings: read by the command line
     "FOREWARN_CA",

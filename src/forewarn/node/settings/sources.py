@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -27,6 +27,7 @@ from forewarn.node.settings.driver_tables import (
 )
 from forewarn.node.settings.model import (
     DEFAULT,
+    NODE_PREFIX,
     OTHER_VARIABLES,
     PATHS,
     PREFIX,
@@ -71,16 +72,17 @@ def gather(
 
     A flag has the name of its setting, except for `no_front`."""
     problems: list[str] = []
-    layer = _file(path, problems)
+    layer = file_layer(path, problems)
     layer |= _environment(environment or {}, problems, layer)
-    layer |= _flags(flags or {})
+    layer |= flag_layer(flags or {})
     loaded = _assemble(layer, problems)
     if problems:
         raise SettingsError(*problems, usable=loaded)
     return loaded
 
 
-def _file(path: Path | None, problems: list[str]) -> Layer:
+def file_layer(path: Path | None, problems: list[str], paths: Collection[str] = PATHS) -> Layer:
+    """Read a settings file. `paths` are the keys of paths, which are relative to the file."""
     if path is None:
         return {}
     try:
@@ -109,7 +111,7 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
             continue
         layer[".".join(steps)] = value, Origin(Source.FILE, str(path), where.get(steps, 0))
     for key, (value, origin) in layer.items():
-        layer[key] = _relative_to(path.parent, key, value), origin
+        layer[key] = _relative_to(path.parent, key, value, paths), origin
     return layer
 
 
@@ -144,7 +146,7 @@ def _is_table(key: str) -> bool:
     return key == "gates" or is_driver_table(key)
 
 
-def _relative_to(directory: Path, key: str, value: Any) -> Any:
+def _relative_to(directory: Path, key: str, value: Any, paths_of_keys: Collection[str]) -> Any:
     """Return a value with its path relative to the settings file. The name of a program without a
     slash is left as it is, to be searched in PATH."""
     table, dot, option = key.partition(".")
@@ -154,7 +156,7 @@ def _relative_to(directory: Path, key: str, value: Any) -> Any:
         return _notify_files(directory, value)
     if key == "oidc" and isinstance(value, dict) and isinstance(ca := value.get("ca"), str) and ca:
         return {**value, "ca": str(directory / ca)}
-    is_path = key in PATHS or option in paths
+    is_path = key in paths_of_keys or option in paths
     if is_path and isinstance(value, str) and value and not (key == "state" and is_url(value)):
         return str(directory / value)
     if option in programs or key.startswith("gates."):
@@ -181,13 +183,15 @@ def _environment(environment: Mapping[str, str], problems: list[str], file: Laye
     for name in sorted(environment):
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
             continue
+        if name.startswith(NODE_PREFIX):
+            continue
         key = _key_of(name)
         if key is None:
             problems.append(f"{name}: no such setting; {instead_of(name, _variables())}")
             continue
         origin = Origin(Source.ENVIRONMENT, name)
         try:
-            value = _parse(_type(key), environment[name], key)
+            value = parse(_type(key), environment[name], key)
         except ValueError as error:
             problems.append(origin.prefix(str(error)))
             continue
@@ -233,7 +237,7 @@ def _type(key: str) -> Any:
     return None if dot else _TOP.get(key)
 
 
-def _parse(kind: Any, text: str, key: str) -> Any:
+def parse(kind: Any, text: str, key: str) -> Any:
     """Return the value that a variable's text stands for, which depends on the setting's type."""
     kinds = {get_origin(member) or member for member in get_args(kind) or (kind,)}
     if get_origin(kind) is list:
@@ -280,7 +284,7 @@ def _structured(text: str, key: str) -> Any:
         raise ValueError(f"{key} must be written as in the file, or as JSON: {error}") from error
 
 
-def _flags(flags: Mapping[str, Any]) -> Layer:
+def flag_layer(flags: Mapping[str, Any]) -> Layer:
     layer: Layer = {}
     for key, value in flags.items():
         if key == "no_front":

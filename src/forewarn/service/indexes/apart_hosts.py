@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import msgspec
+
 from forewarn.core import Group, Now, Time
 from forewarn.core.fleet import Health
 from forewarn.core.registry import ClockAccepted, HostPut, HostRemoved
+from forewarn.core.time import Duration
 from forewarn.store.port import Commit, Store
 
 Copies: TypeAlias = tuple[Mapping[str, Time | None], Mapping[str, Time], Mapping[str, Time]]
+
+
+class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a node from its line, or from the last one that it had."""
+
+    version: str
+    lag: Duration | None  # since it was sent what it has not confirmed; None: it has no line
+    heard: Time  # when it sent something last
 
 
 class ApartHosts:
@@ -32,6 +43,7 @@ class ApartHosts:
         self.left: dict[str, Time] = {}  # by machine that has left such a host: when, in that order
         self._copies: Copies | None = None
         self._listeners: list[Callable[[str], None]] = []
+        self.line: Callable[[str], NodeLine | None] = lambda _: None  # of the node of a host
         self.known = False  # is this the process that knows which nodes have joined?
         store.on_commit(self._on_commit)
 

@@ -278,7 +278,7 @@ class PollIndex:
                     case MachinePut(machine=machine) if machine.gone:
                         self._polls.pop(machine.name, None)
                     case MachinePut(machine=machine):
-                        self.unknown_callers.forget(machine.addresses)
+                        self.unknown_callers.forget(machine.addresses, machine.host)
 
     def _answered(self, item: EventMoved, at: Time) -> None:
         """Note which machine has answered an event, and which could have and did not."""

@@ -24,15 +24,16 @@ class UnknownCaller(msgspec.Struct):
     first: Time
     last: Time
     requests: int
+    host: str = ""  # of the node that was asked; empty: no node was
 
 
 class UnknownCallers:
     def __init__(self) -> None:
-        self._callers: dict[str, UnknownCaller] = {}
+        self._callers: dict[tuple[str, str], UnknownCaller] = {}  # by address and host
 
     def record(self, address: str, at: Time) -> None:
         """Record a request."""
-        caller = self._callers.get(address)
+        caller = self._callers.get((address, ""))
         if caller is None:
             self._add(UnknownCaller(address, at, at, 1))
         else:
@@ -41,7 +42,7 @@ class UnknownCallers:
 
     def add(self, calls: UnknownCaller) -> None:
         """Add the requests that another process has recorded."""
-        caller = self._callers.get(calls.address)
+        caller = self._callers.get((calls.address, calls.host))
         if caller is None:
             self._add(calls)
         else:
@@ -51,12 +52,12 @@ class UnknownCallers:
     def _add(self, caller: UnknownCaller) -> None:
         if len(self._callers) >= MAX_ADDRESSES:
             callers = sorted(self._callers.values(), key=lambda c: (c.requests, c.last))
-            self._callers = {c.address: c for c in callers[-KEPT_ADDRESSES:]}
-        self._callers[caller.address] = caller
+            self._callers = {(c.address, c.host): c for c in callers[-KEPT_ADDRESSES:]}
+        self._callers[caller.address, caller.host] = caller
 
     def all(self) -> list[UnknownCaller]:
-        """Return all callers, ordered by address."""
-        return sorted(self._callers.values(), key=lambda caller: caller.address)
+        """Return all callers, ordered by address and host."""
+        return sorted(self._callers.values(), key=lambda caller: (caller.address, caller.host))
 
     def recent(self, now: Time) -> int:
         """Return how many addresses have sent a request within RECENT."""
@@ -67,10 +68,11 @@ class UnknownCallers:
         callers, self._callers = list(self._callers.values()), {}
         return callers
 
-    def forget(self, addresses: Iterable[str]) -> None:
-        """Forget addresses that belong to a machine now."""
+    def forget(self, addresses: Iterable[str], host: str) -> None:
+        """Forget addresses that belong to a machine on a host now."""
         for address in addresses if self._callers else ():
-            self._callers.pop(address, None)
+            self._callers.pop((address, ""), None)
+            self._callers.pop((address, host), None)
 
     def correct(self, clock: Correction) -> None:
         """Correct times that were noted while the clock was ahead."""

@@ -81,7 +81,8 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
     state: NodeState
     since: Time | None = None  # of the state; None: not known
     version: str = ""  # of the node; empty: not known
-    lag: Duration | None = None  # how long it takes to be told; None: not known
+    lag: Duration | None = None  # since it was sent what it has not confirmed; None: not known
+    heard: Time | None = None  # when it sent something last; None: not known
 
 
 class HostPlan(msgspec.Struct, frozen=True):
@@ -144,10 +145,15 @@ class Hosts:
             return None
         if not apart.known:
             return HostNode(state=NodeState.UNKNOWN)
-        since = apart.since(host.name)
-        if since is not None:
-            return HostNode(state=NodeState.APART, since=since)
-        return HostNode(state=NodeState.JOINED, since=apart.joined_at(host.name))
+        since, state = apart.since(host.name), NodeState.APART
+        if since is None:
+            since, state = apart.joined_at(host.name), NodeState.JOINED
+        line = apart.line(host.name)
+        if line is None:
+            return HostNode(state=state, since=since)
+        return HostNode(
+            state=state, since=since, version=line.version, lag=line.lag, heard=line.heard
+        )
 
     async def node_joined(self, name: str) -> Refused | None:
         """Record that a node has joined for a host, which is expected to have one from now on. If

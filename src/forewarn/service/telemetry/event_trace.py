@@ -417,7 +417,9 @@ def _approval(event: Event) -> dict[str, Any]:
 
 
 class FileEventTrace(EventTrace):
-    def __init__(self, path: Path, rules: Durations) -> None:
+    def __init__(self, path: Path, rules: Durations, host: str = "") -> None:
+        """`host` is that of the node that records; empty: it is no node."""
+        self._host = {"host": host} if host else {}
         self._file = private(path).open("ab", buffering=0)
         self._broken = False
         super().__init__(self._append, rules)
@@ -425,7 +427,7 @@ class FileEventTrace(EventTrace):
     def _append(self, record: dict[str, Any]) -> None:
         if self._broken:
             return
-        line = msgspec.json.encode(record) + b"\n"
+        line = msgspec.json.encode({**record, **self._host}) + b"\n"
         try:
             before = os.fstat(self._file.fileno()).st_size
             if self._file.write(line) != len(line):

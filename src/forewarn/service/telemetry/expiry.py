@@ -14,13 +14,17 @@ from forewarn.service.telemetry.samples import Sample, gauge
 def expiry_readings(certificate: Time | None, token: Time | None) -> Iterator[Sample]:
     """Yield a metric for each, without a sample if it does not expire. `token` is the one that
     expires next."""
-    yield gauge(
-        "forewarn_certificate_expiry_timestamp_seconds",
-        "When the certificate of the control API, or that for nodes, expires",
-        {} if certificate is None else {(): certificate / SECOND},
-    )
+    yield certificate_reading(certificate)
     yield gauge(
         "forewarn_token_expiry_timestamp_seconds",
         "When the next long-lived token expires",
         {} if token is None else {(): token / SECOND},
+    )
+
+
+def certificate_reading(expires: Time | None) -> Sample:
+    return gauge(
+        "forewarn_certificate_expiry_timestamp_seconds",
+        "When the certificate of the control API, or that of lines to nodes, expires",
+        {} if expires is None else {(): expires / SECOND},
     )

@@ -54,8 +54,13 @@ def test_what_workers_have_recorded_is_added_up() -> None:
 def test_an_address_that_a_machine_gets_is_forgotten() -> None:
     callers = UnknownCallers()
     callers.record("10.0.0.9", AT)
-    callers.forget(["10.0.0.7", "10.0.0.9"])
-    assert callers.all() == []
+    elsewhere, there = (
+        UnknownCaller("10.0.0.9", AT, AT, 1, host=host) for host in ("host-a", "host-b")
+    )
+    callers.add(elsewhere)
+    callers.add(there)
+    callers.forget(["10.0.0.7", "10.0.0.9"], "host-b")
+    assert callers.all() == [elsewhere]  # where another machine may have that address
 
 
 def test_times_that_a_clock_dated_too_late_are_moved_back() -> None:

@@ -1,0 +1,72 @@
+"""`forewarn node`: load the settings, take over systemd's sockets, and run the node of a host."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from forewarn.cli.commands.service_options import (
+    Metadata,
+    Record,
+    need_extra,
+    need_linux,
+    run_event_loop,
+)
+from forewarn.cli.output import fail, fail_all
+
+if TYPE_CHECKING:
+    from forewarn.node.settings.host_node import LoadedNodeSettings
+
+
+def node(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", envvar="FOREWARN_NODE_CONFIG", help="Settings file (TOML)."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Name of this host in the inventory. Default: the name of the machine."),
+    ] = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(help="Address of control for nodes. Repeatable."),
+    ] = None,
+    metadata: Metadata = None,
+    record: Record = None,
+) -> None:
+    """Run the node of a host: answer the machines on it, as control says."""
+    need_linux("forewarn node", "it runs on the hosts of machines")
+    # SIGHUP means to reload the settings, which are about to be read anyway.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    need_extra("server")
+    from forewarn.node.daemon.run_host_node import run_host_node
+    from forewarn.node.listening.socket_activation import HandedOverSockets, use_handed_over
+    from forewarn.node.listening.sockets import CannotListen
+    from forewarn.node.processes.host_node import NodeUnusable
+    from forewarn.node.settings.host_node import load_node
+    from forewarn.node.settings.model import SettingsError
+
+    flags = {"host": host, "control": control, "metadata": metadata, "record": record}
+
+    def load() -> LoadedNodeSettings:
+        loaded = load_node(config, os.environ, flags)
+        anywhere = loaded.settings.allow_other_addresses
+        endpoint = use_handed_over(loaded.config.endpoint, handed_over, anywhere)
+        return msgspec.structs.replace(
+            loaded, config=msgspec.structs.replace(loaded.config, endpoint=endpoint)
+        )
+
+    try:
+        handed_over = HandedOverSockets.from_environment(os.environ)
+        run_event_loop(run_host_node(load(), load))
+    except SettingsError as error:
+        fail_all(error.problems)
+    except (CannotListen, NodeUnusable) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'cannot start'}: {error.strerror}")

@@ -1,0 +1,248 @@
+"""The node of a host: the guests' endpoint there, a line to control, and a journal of what it was
+told. It has no store and no control API, and makes no decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from forewarn.core.time import SECOND, Time
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.callers import Callers, Identity
+from forewarn.metadata.endpoint.lookups import Lookups
+from forewarn.metadata.endpoint.recorder import Recorder
+from forewarn.metadata.publishing.journal import Journal, JournalInUse
+from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.node.config import HostNodeConfig
+from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial
+from forewarn.node.listening.serve import serve_guests, url
+from forewarn.node.listening.socket_activation import adopt
+from forewarn.node.listening.sockets import all_or_none, open_socket
+from forewarn.node.listening.status_pages import Health, StatusPages
+from forewarn.node.listening.tls import Certificates, CertificateUnusable
+from forewarn.service.engine.clock import FollowedClock
+from forewarn.service.telemetry.event_trace import FileEventTrace
+from forewarn.service.telemetry.expiry import certificate_reading
+from forewarn.service.telemetry.samples import Sample, gauge
+from forewarn.support import guard
+from forewarn.support.logs import logger
+from forewarn.support.text import utc
+
+if TYPE_CHECKING:
+    from forewarn.metadata.http.front import Front
+
+CLOCK_ERROR = 1.0  # seconds by which the clock of a recording may differ from control's
+
+log = logger("forewarn")
+
+
+class NodeUnusable(Exception):
+    """The node cannot be started; the message says why."""
+
+
+class HostNode:
+    """A node. When its context is entered, it shows what its journal contains, and follows control
+    as soon as it can be reached. Guests are answered once everything is known."""
+
+    def __init__(self, config: HostNodeConfig) -> None:
+        """Raises NodeUnusable, or CannotListen."""
+        self.config = config
+        self._stack = AsyncExitStack()
+        self.certificates = Certificates(config.tls, config.authority, of_client=True)
+        _check_name(config)
+        self._journal = _open_journal(config)
+        self._stack.callback(self._journal.close)
+        self.clock = FollowedClock()
+        dials = [make_tls_dial(address, self.certificates) for address in config.control]
+        self.upstream = NodeUpstream(dials, config.host, self.clock, self._journal)
+        self._callers = Callers(Identity.SOURCE)
+        self.endpoint = MetadataApp(
+            self.upstream, self._callers, config.endpoint.limits, find=Lookups(self.upstream.find)
+        )
+        self.front: Front | None = None
+        self.serving = asyncio.Event()  # set when guests are answered
+        self.metadata_urls: list[str] = []
+        self.status_url = ""
+        self._trace: FileEventTrace | None = None
+        self._apart_since: Time | None = None  # None while it is joined
+        self._apart_machines: list[str] = []  # as recorded
+
+    async def __aenter__(self) -> HostNode:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        tasks = guard.Tasks(_log_failed_task)
+        self._stack.push_async_callback(tasks.end)
+        await self.upstream.restore()
+        app: Any = self.endpoint
+        record = self.config.endpoint.record
+        if record is not None:
+            self._trace = FileEventTrace(record, self.config.endpoint.rules, self.config.host)
+            self._stack.callback(self._trace.close)
+            self._stack.callback(self._end_trace)
+            self._trace.write("up", self._now(), clock_error=CLOCK_ERROR)
+            app = Recorder(self.endpoint, self._callers, self.upstream, self._trace)
+        self._became_apart(self._now())
+        self.upstream.on_apart = self._on_apart
+        if self.config.status is not None:
+            await self._open_status(tasks)
+        # Not in `tasks`: if it ends, the caller gets the error.
+        self.following = asyncio.ensure_future(self._follow(app, tasks))  # noqa: TID251
+        self._stack.callback(self.following.cancel)
+        tasks.start(self.upstream.report(), "reporter")
+        tasks.start(self.upstream.watch(), "promise")
+        tasks.start(self.certificates.watch(), "certificates")
+
+    async def _follow(self, app: Any, tasks: guard.Tasks) -> None:
+        """Follow control for ever, and serve guests once everything is known."""
+        following = tasks.start(self.upstream.run(), "line to control")
+        serving = tasks.start(self._serve(app, tasks), "serving")
+        await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving  # raises why it has failed
+        await following
+
+    async def _serve(self, app: Any, tasks: guard.Tasks) -> None:
+        await self.upstream.synchronized.wait()
+        config = self.config.endpoint
+        sockets = self._open_sockets()
+        hosts = [address.host for address in config.guest_addresses]
+        guests = await serve_guests(
+            *(config, app, self.endpoint, sockets, tasks, self._stack),
+            outlived=lambda: bool(config.metadata_fds),
+        )
+        self.front = guests.front
+        self.metadata_urls = [url(h, s) for h, s in zip(hosts, sockets, strict=True)]
+        self.serving.set()
+
+    def _open_sockets(self) -> list[socket.socket]:
+        config = self.config.endpoint
+        if config.metadata_fds:
+            return [adopt(fd) for fd in config.metadata_fds]
+        with all_or_none() as opened:
+            for address in config.guest_addresses:
+                opened.append(open_socket(address))
+        return opened
+
+    async def _open_status(self, tasks: guard.Tasks) -> None:
+        assert self.config.status is not None
+        listener = open_socket(self.config.status)
+        self._stack.callback(listener.close)
+        self.status_url = url(self.config.status.host, listener)
+        pages = StatusPages(lambda: list(self.readings()), self.health)
+        await pages.serve(listener, tasks, self._stack)
+
+    # Apart, and joined.
+
+    def _now(self) -> Time:
+        return self.upstream.now().at
+
+    def _on_apart(self, apart: bool) -> None:
+        now = self._now()
+        if apart:
+            late = guard.boottime() - self.upstream.promised
+            self._became_apart(now - round(max(0.0, late) * SECOND))
+            log.warning(
+                "control cannot be reached: guests are shown what this node was told, and"
+                " whatever else they ask for waits",
+                host=self.config.host,
+            )
+            return
+        if self._trace is not None and self._apart_machines:
+            self._trace.joined(now, self.config.host, self._apart_machines)
+        self._apart_since, self._apart_machines = None, []
+        log.info("control has told this node everything", host=self.config.host)
+
+    def _became_apart(self, at: Time) -> None:
+        self._apart_since = at
+        self._apart_machines = sorted(self._callers.names()) if self._trace is not None else []
+        if self._trace is not None and self._apart_machines:
+            self._trace.apart(at, self.config.host, self._apart_machines)
+
+    def _end_trace(self) -> None:
+        assert self._trace is not None
+        self._trace.write("down", self._now())
+        self._trace.write("end", self._now())
+
+    # For operators.
+
+    def health(self) -> Health:
+        """Return what is wrong, and what somebody should look at although guests are answered."""
+        problems, warnings = {"guests": ""}, {}
+        if not self.serving.is_set():
+            problems["guests"] = "control has not told this node everything yet"
+        elif self._apart_since is not None:
+            warnings["control"] = (
+                f"control could not be reached since {utc(self._apart_since)}: guests are shown"
+                " what this node was told until then"
+            )
+        return Health(problems, warnings)
+
+    def status_line(self) -> str:
+        """Return a summary for people, as in `systemctl status`."""
+        health = self.health()
+        reason = health.problems["guests"] or health.warnings.get("control", "joined")
+        return f"host {self.config.host}: {reason}"
+
+    def readings(self) -> Iterator[Sample]:
+        """Yield the metrics of this node."""
+        endpoint, now = self.endpoint, self._now()
+        yield from endpoint.counts.readings(endpoint.connections.total, self.front)
+        apart = 0 if self._apart_since is None else max(0, now - self._apart_since)
+        yield gauge(
+            "forewarn_apart_seconds",
+            "Time since control could be reached last; 0 while it can be",
+            {(): apart / SECOND},
+        )
+        heard = self.upstream.heard
+        yield gauge(
+            "forewarn_control_silence_seconds",
+            "Time since control sent something; no sample before it has",
+            {} if heard is None else {(): max(0.0, guard.boottime() - heard)},
+        )
+        yield gauge("forewarn_journal_bytes", "Size of the journal", {(): self._journal.size})
+        yield certificate_reading(self.certificates.expires)
+
+
+def _check_name(config: HostNodeConfig) -> None:
+    """Check that the certificate names the host."""
+    pair = examine(config.tls.certificate, config.tls.key, config.authority, of_client=True)
+    hosts = [n.removeprefix(NODE_URI) for n in pair.names if n.startswith(NODE_URI)]
+    if not pair.problem and hosts != [config.host]:
+        raise CertificateUnusable(
+            f"{config.tls.certificate} is not for the node of host '{config.host}'; it needs the"
+            f" name URI:{NODE_URI}{config.host}, and no other of this kind"
+        )
+
+
+def _open_journal(config: HostNodeConfig) -> Journal:
+    try:
+        config.journal.mkdir(mode=0o700, exist_ok=True)
+        return Journal(config.journal, config.host)
+    except JournalInUse as error:
+        raise NodeUnusable(str(error)) from error
+    except OSError as error:
+        raise NodeUnusable(f"journal: {config.journal}: {error.strerror}") from error
+
+
+def _log_failed_task(name: str, error: BaseException) -> None:
+    log.error("a background task failed", task=name, exc_info=error)

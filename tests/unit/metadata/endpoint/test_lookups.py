@@ -1,0 +1,33 @@
+"""Callers that are not known are asked for, a few at a time and not again and again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from forewarn.metadata.endpoint.lookups import MAX_AT_ONCE, MAX_REMEMBERED, Lookups
+
+
+def test_an_address_is_asked_for_once_however_many_wait_and_not_again_at_once() -> None:
+    async def play() -> None:
+        asked: list[str] = []
+        answer = asyncio.Event()
+
+        async def find(address: str) -> None:
+            asked.append(address)
+            await answer.wait()
+
+        lookups = Lookups(find)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = [tasks.create_task(lookups("10.0.0.1")) for _ in range(5)]
+            others = [tasks.create_task(lookups(f"10.0.1.{n}")) for n in range(100)]
+            await others[-1]  # more than a few are not asked for, and do not wait
+            assert len(asked) == MAX_AT_ONCE
+            assert not any(task.done() for task in waiting)
+            answer.set()
+        await lookups("10.0.0.1")
+        assert asked.count("10.0.0.1") == 1
+        for n in range(2 * MAX_REMEMBERED):
+            await lookups(f"10.{n // 65536}.{n // 256 % 256}.{n % 256}")
+        assert len(lookups._answered) <= MAX_REMEMBERED
+
+    asyncio.run(play())
