@@ -106,6 +106,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             assert "control could not be reached since" in json.loads(body)["warnings"]["control"]
             _, metrics = await get(f"{node.status_url}/metrics")
             assert b"forewarn_apart_seconds" in metrics
+            assert b"forewarn_control_silence_seconds" in metrics
             assert b"forewarn_journal_bytes" in metrics
             assert (await get(f"{node.status_url}/other"))[0] == 404
             assert (await get(f"{node.status_url}/healthz"))[0] == 200
