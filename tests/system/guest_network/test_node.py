@@ -85,8 +85,8 @@ class Rack:
         return self.lab.guests[GUEST]
 
     def start(self, command: str) -> Running:
-        argv = [*FOREWARN, command, "--config", self.room / f"{command}.toml"]
-        return self.lab.host.popen(argv, env=self.environment)
+        words = [*FOREWARN, command, "--config", str(self.room / f"{command}.toml")]
+        return self.lab.host.popen(words, env=self.environment)
 
     def started(self, command: str) -> Running:
         running = self.start(command)

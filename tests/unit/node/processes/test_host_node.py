@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,16 @@ import msgspec
 import pytest
 
 from forewarn.node.config import Address, Config, HostNodeConfig, Tls
+from forewarn.node.daemon.run_host_node import NodeReloader
 from forewarn.node.listening.tls import CertificateUnusable
 from forewarn.node.processes.host_node import HostNode, NodeUnusable
+from forewarn.node.settings.host_node import LoadedNodeSettings, load_node
 from forewarn.service.fleet.read import parse
+from forewarn.support import guard
 from helpers.host_nodes import PATIENCE, Control, until
 
 HERE = Address("127.0.0.1", 0)
+ROUNDED = 0.001  # seconds by which two readings of two clocks may differ
 FLEET = """
 hosts: [h1, h2]
 groups:
@@ -54,6 +60,13 @@ class Nodes:
             status=HERE,
             endpoint=Config(metadata=HERE, **more),
         )
+
+    def listen_again_at(self, address: Address | None) -> None:
+        """Have control, when it is started again, listen where it does now."""
+        assert address is not None
+        assert self.control.config.nodes is not None
+        lines = msgspec.structs.replace(self.control.config.nodes, address=address)
+        self.control.config = msgspec.structs.replace(self.control.config, nodes=lines)
 
     @asynccontextmanager
     async def node(self, **more: Any) -> AsyncIterator[HostNode]:
@@ -129,17 +142,86 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
     run(play, tmp_path)
 
 
-def test_what_is_recorded_of_a_node_that_was_apart_is_within_its_promise(tmp_path: Path) -> None:
+def test_the_time_in_which_it_is_apart_is_recorded_from_the_end_of_its_promise(
+    tmp_path: Path,
+) -> None:
     async def play(nodes: Nodes) -> None:
         trace = tmp_path / "node.jsonl"
-        async with nodes.control(), nodes.node(record=trace) as node:
-            await until(lambda: not node.upstream.apart)
-            node._on_apart(True)
-            node._on_apart(False)
-        lines = [json.loads(line) for line in trace.read_text().splitlines()]
-        apart, joined = (next(x for x in lines if x["kind"] == k) for k in ("apart", "joined"))
-        assert apart["machines"] == joined["machines"] == ["web_0"]
-        assert apart["t"] <= joined["t"]
+
+        def lines(kind: str) -> list[dict[str, Any]]:
+            recorded = [json.loads(line) for line in trace.read_text().splitlines()]
+            return [line for line in recorded if line["kind"] == kind]
+
+        async with AsyncExitStack() as ending:
+            async with nodes.control() as control:
+                nodes.listen_again_at(control.nodes_address)
+                node = await ending.enter_async_context(nodes.node(record=trace))
+                await until(lambda: not node.upstream.apart)
+            earliest = node.upstream.now().at / 1e6
+            node.upstream._promised = guard.boottime()  # rather than wait for it
+            latest = node.upstream.now().at / 1e6
+            await until(lambda: bool(lines("apart")))
+            (apart,) = lines("apart")
+            assert apart["machines"] == ["web_0"]
+            assert earliest - ROUNDED <= apart["t"] <= latest + ROUNDED
+            async with nodes.control():
+                await until(lambda: bool(lines("joined")))
+                (joined,) = lines("joined")
+                assert joined["machines"] == apart["machines"]
+                assert node.upstream.connected
+                assert node.health().warnings == {}
+
+    run(play, tmp_path)
+
+
+def test_callers_wait_in_sockets_that_were_handed_over_until_control_has_told_everything(
+    tmp_path: Path,
+) -> None:
+    async def play(nodes: Nodes) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            asked = socket.create_connection(("127.0.0.1", port))
+            asked.sendall(b"GET /metadata/versions HTTP/1.0\r\nMetadata: true\r\n\r\n")
+            async with nodes.control():
+                handed_over = os.dup(listener.fileno())
+                async with nodes.node(metadata_fds=(handed_over,)) as node:
+                    await until(node.serving.is_set)
+                    answer = await asyncio.to_thread(asked.recv, 12)
+                    assert answer == b"HTTP/1.1 200"
+            asked.close()
+
+    run(play, tmp_path)
+
+
+def test_a_reload_applies_limits_and_certificate_and_a_wrong_file_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async def play(nodes: Nodes) -> None:
+        config = nodes.config()
+        file = tmp_path / "node.toml"
+        text = (
+            f'host = "h1"\ncontrol = "{config.control[0]}"\n'
+            f'certificate = "{config.tls.certificate}"\n'
+            f'key = "{config.tls.key}"\nauthority = "{config.authority}"\n'
+            'metadata = "127.0.0.1:0"\nstatus = ""\njournal = "journal"\n'
+        )
+        file.write_text(text)
+
+        def load() -> LoadedNodeSettings:
+            return load_node(file, {})
+
+        loaded = load()
+        async with HostNode(loaded.config) as node:
+            reloader = NodeReloader(node, loaded, load)
+            before = node.certificates.context
+            file.write_text(text.replace('host = "h1"', 'host = "h2"') + "throttle = 7\n")
+            reloader.reload()
+            assert node.endpoint.limits.throttle == 7
+            assert node.certificates.context is not before
+            assert node.config.host == "h1"
+            file.write_text("nonsense")
+            reloader.reload()
+            assert node.endpoint.limits.throttle == 7
 
     run(play, tmp_path)
 
