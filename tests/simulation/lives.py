@@ -12,6 +12,7 @@ from forewarn.judge import judge
 from forewarn.wire.requests import read_approval
 from simulation.cluster import Broken, Cluster, ClusterScript, Fault, Finding, NodeLoop
 from simulation.play import replayed
+from simulation.world import Simulation
 
 
 def lived(seed: int, fault: Fault, steps: int) -> Cluster:
@@ -48,7 +49,7 @@ def left_over(script: ClusterScript) -> Iterator[Finding]:
         yield Finding("never-ends", f"{event.id} was announced, and has not come to an end")
 
 
-def wrong_log(sim: Cluster) -> Iterator[Finding]:
+def wrong_log(sim: Simulation) -> Iterator[Finding]:
     """The log has every number once, and leads to the state."""
     numbers = [commit.seq for commit in sim.disk.commits]
     if numbers != list(range(1, len(numbers) + 1)):
@@ -72,6 +73,10 @@ def lost(sim: Cluster) -> Iterator[Finding]:
         stored = log.get(commit.seq)
         if stored is None or (stored.entries, stored.puts) != (commit.entries, commit.puts):
             yield Finding("lost-commit", f"{commit.seq} was acknowledged, and is not in the log")
+    yield from approvals_not_in_log(sim)
+
+
+def approvals_not_in_log(sim: Simulation) -> Iterator[Finding]:
     approved = {
         item.event.id
         for commit in sim.disk.commits

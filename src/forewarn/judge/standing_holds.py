@@ -250,7 +250,8 @@ class StandingHolds:
         for part in unit.parts:
             for machine in part.machines or ():
                 for time in self._apart.of(machine):
-                    certain = time.certain and self._exists(machine, unit)
+                    noticed = time.end - time.begin > APART_KNOWN
+                    certain = noticed and time.certain and self._exists(machine, unit)
                     reason = f"just after {machine} was apart, without an approval"
                     known = min(time.begin + APART_KNOWN, time.end)
                     yield HeldTime(known, time.end + grace, reason, certain)

@@ -35,6 +35,7 @@ from forewarn.metadata.publishing.messages import (
     Goodbye,
     Held,
     Joined,
+    Kept,
     MessageStream,
     NodeHello,
     Ping,
@@ -86,7 +87,6 @@ class _Promised(msgspec.Struct, frozen=True):
 
     until: float = 0.0
     groups: frozenset[str] = frozenset()
-    kept: bool = False  # has it had promises all the time since it joined?
 
 
 class NodeMember(Member):
@@ -111,7 +111,6 @@ class NodeMember(Member):
         self.sent: set[str] = set()  # groups that it was sent
         self.behind: tuple[str, ...] = ()  # groups that it may be showing as they were before
         self.promised = before.until
-        self.has_missed_nothing = before.kept  # so far
         self.heard = guard.boottime()  # when it sent something last
         self.caught_up = asyncio.Event()  # set when it has confirmed all groups
 
@@ -128,8 +127,9 @@ class NodeMember(Member):
             Publication(number, tuple(self._own(changes, news)))
             for number, changes in news.changes.items()
         ]
-        for message in updates.news([p for p in publications if p.groups]):
-            self._nodes.send(self, frame(message))
+        if own := [publication for publication in publications if publication.groups]:
+            for message in updates.news(own):
+                self._nodes.send(self, frame(message))
 
     def _own(self, changes: Iterable[Changed], news: Announcement) -> Iterator[Changed]:
         """Yield the changes of its own groups, and of these only its own machines."""
@@ -367,9 +367,8 @@ class HostNodes:
             del self._members[member.host]
             self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
             if member.serving:
-                self._absent[member.host] = _Promised(
-                    member.promised, frozenset(member.groups or ()), member.has_missed_nothing
-                )
+                shows = frozenset(member.groups or ())
+                self._absent[member.host] = _Promised(member.promised, shows)
             self._apart.cut_off(member.host, self.now())
             self._caught_up(member)
             self._publisher.leave(member)
@@ -405,11 +404,9 @@ class HostNodes:
         member.joined = member.serving = True
         pending = publisher.pending(member.groups or ())
         self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
-        was_apart = not member.has_missed_nothing or guard.boottime() >= member.promised
-        member.has_missed_nothing = True
         self._promise(member)
-        self._apart.joined(member.host, self.now(), missed=was_apart)
-        log.info("a node answers guests", host=member.host, was_apart=was_apart)
+        self._apart.joined(member.host, self.now())
+        log.info("a node answers guests", host=member.host)
 
     def _others_behind(self, member: NodeMember) -> bool:
         """Return whether another node may be showing one of its groups as it was before."""
@@ -426,6 +423,8 @@ class HostNodes:
                     if whole:
                         self._publisher.leave_groups(member, (member.groups or set()) - member.sent)
                         self._caught_up(member)
+                case Kept():
+                    self._apart.missed_nothing(member.host)
                 case Ping(sent=sent):
                     member.stream.send(Pong(sent, guard.boottime()))
                 case Report():

@@ -29,6 +29,7 @@ from forewarn.metadata.publishing.messages import (
     Held,
     Hello,
     Joined,
+    Kept,
     LeaseIs,
     MessageStream,
     NodeHello,
@@ -361,7 +362,7 @@ class Hub:
                 case Pulse(readings=readings):
                     self._metrics.update(member.instance, readings)
                     self._metrics.retain(m.instance for m in self._members.values())
-                case Hello() | NodeHello() | WhoIs() | Ping():
+                case Hello() | NodeHello() | WhoIs() | Ping() | Kept():
                     raise BrokenConnection("a message that a worker does not send")
                 case _:
                     self._calls.take(member, message)

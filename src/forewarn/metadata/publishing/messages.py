@@ -87,6 +87,7 @@ class Changed(msgspec.Struct, frozen=True):
     view: GroupView
     machines: tuple[Machine, ...] | None = None
     place: Place | None = None
+    removed: bool = False  # it is not shown any more
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True):
@@ -221,6 +222,11 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
     sent: float  # seconds of the node's own clock
 
 
+class Kept(msgspec.Struct, frozen=True, tag="kept"):
+    """A node that has joined has had a promise all the time since it joined before: it was without
+    a line, but never apart."""
+
+
 class Polled(msgspec.Struct, frozen=True, array_like=True):
     """A machine's polls since it was last reported, all of one version and incarnation."""
 
@@ -274,6 +280,7 @@ ToControl: TypeAlias = (
     | Postpone
     | WhoIs
     | Ping
+    | Kept
     | Report
     | Pulse
 )

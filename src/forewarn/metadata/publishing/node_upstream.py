@@ -27,6 +27,7 @@ from forewarn.metadata.publishing.messages import (
     Enable,
     Held,
     Joined,
+    Kept,
     MessageStream,
     News,
     NodeHello,
@@ -55,9 +56,12 @@ from forewarn.support.logs import logger
 
 HOLD_CALL = 8.0  # seconds for which what needs control is held
 HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minutes
-HOLD_UNKNOWN = 2.0  # likewise for a caller that is not known here
+# Likewise for a caller that is not known here. Control answers at once, unless it is a machine that
+# is about to be told.
+HOLD_UNKNOWN = 10.0
 WATCH_EVERY = 0.1  # seconds between two looks at the promise
 PING_EVERY = 30.0  # seconds between two comparisons of the clocks
+QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
 DRIFT = 0.0005  # by which two clocks may differ in speed
 
 UNREACHABLE_BY_NODE = "control cannot be reached"
@@ -82,6 +86,7 @@ class NodeUpstream(RemoteUpstream):
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
         self.heard: float | None = None  # when control sent something last, in boot time
         self._is_apart = True
+        self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
 
     async def _dial_next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -96,6 +101,8 @@ class NodeUpstream(RemoteUpstream):
             async with asyncio.timeout(hold):
                 while True:
                     await self._joined.wait()
+                    if not self._joined.is_set():
+                        continue  # the line was lost again at once
                     try:
                         return await super()._call(call)
                     except OutcomeUnknown:
@@ -141,11 +148,16 @@ class NodeUpstream(RemoteUpstream):
         return guard.boottime() >= self._promised
 
     async def watch(self) -> None:
-        """Notice when the promise has run out, and compare the clocks now and then."""
+        """Notice when the promise has run out, compare the clocks now and then, and give up a line
+        on which nothing comes."""
         while True:
             await guard.pause(WATCH_EVERY)
             self._note_apart()
-            if self._followed is not None and guard.boottime() - self._pinged >= PING_EVERY:
+            if self._followed is None:
+                continue
+            if self.heard is not None and guard.boottime() - self.heard >= QUIET:
+                self._followed.cut()
+            elif guard.boottime() - self._pinged >= PING_EVERY:
                 self._ping(self._followed)
 
     def _ping(self, stream: MessageStream[ToWorker]) -> None:
@@ -153,6 +165,7 @@ class NodeUpstream(RemoteUpstream):
         stream.send(Ping(self._pinged))
 
     def _note_apart(self) -> None:
+        self._was_apart |= self.apart
         if self.apart != self._is_apart:
             self._is_apart = self.apart
             self.on_apart(self._is_apart)
@@ -169,6 +182,8 @@ class NodeUpstream(RemoteUpstream):
                     self._promised = until + ahead - DRIFT * max(0.0, until + ahead - known)
                     if self.apart:  # the ping, or this, was long under way
                         self._ping(stream)
+                    elif self._joined.is_set():
+                        self._was_apart = False
                     self._note_apart()
             case _:
                 super()._take_other(message, stream)
@@ -192,6 +207,7 @@ class NodeUpstream(RemoteUpstream):
                     raise BrokenConnection(f"it is of term {term}; this node has seen {self._term}")
                 self._rules, self._term, self._welcome = rules, term, greeting
                 self._ahead, self._pinged = None, float("-inf")
+                self.heard = guard.boottime()
             case Unwelcome(reason=reason):
                 raise BrokenConnection(reason)
             case _:
@@ -218,6 +234,9 @@ class NodeUpstream(RemoteUpstream):
     async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
         self._journal.append(joined)
         await super()._join(joined, stream)
+        self._note_apart()
+        if not self._was_apart:
+            stream.send(Kept())
         await self._replace_journal()
         self._joined.set()
 

@@ -104,11 +104,12 @@ class Member:
     def __init__(self, *, serving: bool, groups: Iterable[str] | None = None) -> None:
         self.groups = None if groups is None else set(groups)  # that it shows; None: all
         self.serving = serving  # may it be showing documents?
-        self.entered = 0  # the last publication that was announced before it connected
         self.whole = False  # has it confirmed all groups as they were when it connected?
         self.joined = False  # may it show what it is told?
         # What it has not confirmed, in the order in which it was told.
         self.unconfirmed: deque[PendingPublication] = deque()
+        # Those of them that it is not told, so that it is enough if it confirms all groups.
+        self.untold: set[PendingPublication] = set()
 
     @property
     def catching_up(self) -> bool:
@@ -146,10 +147,10 @@ class Publisher:
         self._members: dict[Member, None] = {}  # all of them
         self._show_all: dict[Member, None] = {}  # those that show all groups
         self._by_group: dict[str, dict[Member, None]] = {}  # the others
-        self._behind: set[Member] = set()  # those that have something to confirm
+        self._behind: dict[Member, None] = {}  # those that have something to confirm
         self._waiting: dict[str, PendingPublication] = {}  # by group: to be announced
         self._pending: dict[str, PendingPublication] = {}  # by group: announced, and not shown
-        self._confirmed: set[PendingPublication] = set()  # by all members, but not shown
+        self._confirmed: dict[PendingPublication, None] = {}  # by all members, but not shown
         self._wake = asyncio.Event()
         self.on_shown: Callable[[float], None] = lambda _: None  # seconds after the commit
         # Who has to show a group, of the members that do not show all.
@@ -194,7 +195,7 @@ class Publisher:
                         self._announced |= publication.groups
                     for member in list(self._members):
                         member.fence("it may have missed a change")
-                    self._confirmed.update(p for p in ready if not p.over.is_set())
+                    self._confirmed |= {p: None for p in ready if not p.over.is_set()}
                     self.settle()
 
     async def watch(self) -> None:
@@ -279,9 +280,9 @@ class Publisher:
             told = set(self._members_of([change.view.name for change in made]) if made else ())
             for member in self._members_of(publication.groups):
                 if member.serving and (member in told or not member.whole):
-                    self._expect(member, publication)
+                    self._expect(member, publication, told=member in told)
             if not publication.missing:
-                self._confirmed.add(publication)
+                self._confirmed[publication] = None
         for member in self._members_of(after) if news else ():
             member.tell(announcement)
         self.settle()
@@ -330,7 +331,6 @@ class Publisher:
         """Add a member. It has to be sent `announced`, and is told everything from now on. If it is
         serving, it may show what was before, until it has confirmed."""
         self._members[member] = None
-        member.entered = self._number
         if member.groups is None:
             self._show_all[member] = None
         else:
@@ -339,7 +339,7 @@ class Publisher:
         if member.serving:
             for publication in sorted(set(self._pending.values()), key=lambda p: p.number):
                 if publication.number and member.shows(publication.groups):
-                    self._expect(member, publication)
+                    self._expect(member, publication, told=False)
 
     def leave(self, member: Member) -> None:
         """Remove a member. If it may be showing something, it is absent from now on."""
@@ -355,33 +355,34 @@ class Publisher:
             self._remove_group(member, name)
 
     def confirm(self, member: Member, number: int, *, whole: bool = False) -> None:
-        """Note that a member shows nothing any more from before this publication; if it has not
-        confirmed all groups as they were when it connected, of what it was told since."""
+        """Note that a member shows nothing any more from before this publication, of what it was
+        told; and if `whole`, nothing from before it connected."""
         member.whole |= whole
         confirmed = [
             publication
             for publication in member.unconfirmed
-            # Of what has no news it is enough to know that the member has caught up.
-            if (publication.number <= number or not publication.has_news)
-            and (member.whole or (publication.has_news and publication.number > member.entered))
+            if (member.whole if publication in member.untold else publication.number <= number)
         ]
         self._receive(member, confirmed)
 
-    def _expect(self, member: Member, publication: PendingPublication) -> None:
+    def _expect(self, member: Member, publication: PendingPublication, *, told: bool) -> None:
         member.unconfirmed.append(publication)
-        self._behind.add(member)
+        if not told:
+            member.untold.add(publication)
+        self._behind[member] = None
         publication.missing += 1
-        self._confirmed.discard(publication)
+        self._confirmed.pop(publication, None)
 
     def _receive(self, member: Member, confirmed: Collection[PendingPublication]) -> None:
         expected = member.unconfirmed
         member.unconfirmed = deque(p for p in expected if p not in confirmed)
+        member.untold.difference_update(confirmed)
         for publication in confirmed:
             publication.missing -= 1
             if not publication.missing:
-                self._confirmed.add(publication)
+                self._confirmed[publication] = None
         if not member.unconfirmed:
-            self._behind.discard(member)
+            self._behind.pop(member, None)
         self.settle()
 
     def settle(self) -> None:
@@ -389,8 +390,8 @@ class Publisher:
         done = [p for p in self._confirmed if not any(absent(p.groups) for absent in self.absent)]
         if not done:
             return
-        self._confirmed.difference_update(done)
         for publication in done:
+            del self._confirmed[publication]
             for name in publication.groups:
                 del self._pending[name]
         numbers: dict[Member, list[int]] = {}

@@ -73,6 +73,9 @@ class StagedViews:
             name = changed.view.name
             self._named.add(name)
             self._fresh.add(name)
+            if changed.removed:
+                self._expect(number, name, None)
+                continue
             change = self._changes.get(name)
             latest = self._shown.get(name) if change is None else change.news
             machines, place = changed.machines, changed.place

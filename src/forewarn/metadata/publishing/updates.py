@@ -26,7 +26,7 @@ def guest_news(group: Group, machines: tuple[Machine, ...] | None = None) -> Gro
 
 def removed(name: str) -> Changed:
     """Return a group as it is when there is none."""
-    return Changed(view(Group(name=name)), (), Place())
+    return Changed(view(Group(name=name)), (), Place(), removed=True)
 
 
 def snapshot(groups: Mapping[str, Group]) -> Iterator[tuple[GroupNews, ...]]:
@@ -47,7 +47,10 @@ def snapshot(groups: Mapping[str, Group]) -> Iterator[tuple[GroupNews, ...]]:
 def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Changed]:
     """Return the changes with all fields, for workers that do not know the groups yet."""
     groups = [guest_news(after[change.view.name]) for change in changes]
-    return [Changed(group.view, group.machines, group.place) for group in groups]
+    return [
+        change if change.removed else Changed(group.view, group.machines, group.place)
+        for change, group in zip(changes, groups, strict=True)
+    ]
 
 
 def news(publications: Sequence[Publication]) -> list[News]:
@@ -70,6 +73,8 @@ def news(publications: Sequence[Publication]) -> list[News]:
 
 def changed(before: Group | None, after: Group) -> Changed | None:
     """Return what changes for guests, or for the nodes that answer them; None if nothing does."""
+    if after == Group(name=after.name):
+        return None if before is None else removed(after.name)
     if before is None:
         news = guest_news(after)
         return Changed(news.view, news.machines, news.place)

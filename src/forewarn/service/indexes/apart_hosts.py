@@ -37,9 +37,9 @@ class ApartHosts:
         self.hosts: dict[str, Time | None] = {}
         self._since: dict[str, Time] = {}  # by these hosts: when the node was cut off
         self._back: dict[str, Time] = {}  # those of them that have joined, in that order
-        # By host that is apart, if it was cut off in the grace: what it was then.
-        self._in_grace: dict[str, tuple[Time, Time]] = {}
         self._heard: dict[str, Time] = {}  # by host that was ever apart: when it joined last
+        # By host that was cut off: what these three were before that.
+        self._earlier: dict[str, tuple[Time | None, Time | None, Time | None]] = {}
         self.left: dict[str, Time] = {}  # by machine that has left such a host: when, in that order
         self._copies: Copies | None = None
         self._listeners: list[Callable[[str], None]] = []
@@ -68,25 +68,32 @@ class ApartHosts:
         known = self._store.registry.hosts.get(host)
         if known is None or not known.node or self.is_apart(host):
             return
-        if (back := self._back.pop(host, None)) is not None:
-            self._in_grace[host] = self._since[host], back
+        back = self._back.pop(host, None)
+        self._earlier[host] = self._since.get(host), back, self._heard.get(host)
         self.hosts[host] = None
         self._since[host] = at
         self._changed(host)
 
-    def joined(self, host: str, at: Time, *, missed: bool = True) -> None:
-        """Note that the node of a host has joined, and knows all that it has missed. If it has
-        `missed` nothing, because its line was away only for a moment, it is as before."""
-        if not self.is_apart(host):
-            return
-        if missed:
+    def joined(self, host: str, at: Time) -> None:
+        """Note that the node of a host has joined, and knows all that it has missed."""
+        if self.is_apart(host):
             self.hosts[host] = self._back[host] = self._heard[host] = at
-        elif host in self._in_grace:
-            self._since[host], back = self._in_grace[host]
-            self.hosts[host] = self._back[host] = back
-        else:
+            self._changed(host)
+
+    def missed_nothing(self, host: str) -> None:
+        """Note that the node of a host, which has just joined, was without a line only for a
+        moment, in which nothing was shown without it: all is as it was before."""
+        if host not in self._back:
+            return
+        since, back, heard = self._earlier.pop(host, (None, None, None))
+        del self._heard[host]
+        if heard is not None:
+            self._heard[host] = heard
+        if since is None or back is None:
             self._drop(host)
-        self._in_grace.pop(host, None)
+        else:
+            self._since[host] = since
+            self.hosts[host] = self._back[host] = back
         self._changed(host)
 
     def forget(self, host: str) -> None:
@@ -145,7 +152,7 @@ class ApartHosts:
     def _drop(self, host: str) -> None:
         del self.hosts[host], self._since[host]
         self._back.pop(host, None)
-        self._in_grace.pop(host, None)
+        self._earlier.pop(host, None)
         self._copies = None
 
     def _changed(self, host: str) -> None:
@@ -168,8 +175,6 @@ class ApartHosts:
         """Correct times that are ahead of an accepted clock."""
         for times in (self._since, self._back, self._heard, self.left):
             times |= {host: min(time, at) for host, time in times.items()}
-        self._in_grace = {
-            host: (min(since, at), min(back, at)) for host, (since, back) in self._in_grace.items()
-        }
+        self._earlier.clear()
         self.hosts |= self._back
         self._copies = None

@@ -156,14 +156,17 @@ def test_a_host_whose_node_has_missed_nothing_is_as_before() -> None:
     @reach
     async def _(made: Reach) -> None:
         made.apart.cut_off("h1", START)
-        made.apart.joined("h1", START + SECOND, missed=False)
+        made.apart.joined("h1", START + SECOND)
+        made.apart.missed_nothing("h1")
+        made.apart.missed_nothing("h2")  # which was not cut off
         assert made.at(START + SECOND) == {}
         assert made.apart.joined_at("h1") is None
-        assert made.told == ["h1", "h1"]
+        assert made.told == ["h1", "h1", "h1"]
         made.apart.cut_off("h1", START)
         made.apart.joined("h1", START + HOUR)
         made.apart.cut_off("h1", START + HOUR + SECOND)
-        assert made.at(START + HOUR + SECOND) == {"h1": None}
-        made.apart.joined("h1", START + HOUR + 2 * SECOND, missed=False)
+        made.apart.joined("h1", START + HOUR + 2 * SECOND)
+        made.apart.missed_nothing("h1")
         assert made.at(START + HOUR + 2 * SECOND) == {"h1": START + HOUR}  # in the same grace
+        assert made.apart.joined_at("h1") == START + HOUR
         assert made.at(START + HOUR + GRACE) == {}

@@ -1,0 +1,43 @@
+"""Nodes on hosts, simulated: control is killed around commits, nodes at any time, and the lines
+between them break, stand still and delay. Everything that guests saw is judged together."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.hosts import HostsScript, live
+from simulation.world import Kill
+
+STEPS = 10
+SEEDS = 100
+PARTS = 4  # of the seeds, for a readable report
+
+
+def lived(seed: int) -> HostsScript:
+    """A life with which nothing is wrong."""
+    script, findings = live(seed, Kill(at_commit=5, often=True) if seed % 3 else Kill(), STEPS)
+    if findings:
+        trace = "\n".join(map(str, script.sim.trace))
+        pytest.fail(f"seed {seed}:\n{trace}\n" + "\n".join(f"{f.rule}: {f.text}" for f in findings))
+    return script
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_promise_is_broken_when_control_nodes_and_lines_fail(part: int) -> None:
+    lives = [lived(seed).sim for seed in range(part, SEEDS, PARTS)]
+    assert sum(sim.deaths for sim in lives) > 2 * len(lives) / 3
+    assert sum(sim.aparts for sim in lives) > 5 * len(lives)
+    assert sum(sim.moved_polls for sim in lives) > 0  # answered on two hosts
+    approved = [line for sim in lives for line in sim.trace if _is_approval(line)]
+    assert len(approved) > len(lives) / 10
+
+
+def _is_approval(line: dict[str, object]) -> bool:
+    return (line["kind"], line.get("method"), line.get("status")) == ("exchange", "POST", 200)
+
+
+def test_a_seed_is_one_life() -> None:
+    first, again = (
+        [{**line, "answer_headers": None} for line in lived(4).sim.trace] for _ in range(2)
+    )
+    assert first == again
