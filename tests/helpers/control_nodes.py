@@ -146,10 +146,10 @@ class ControlNodes:
         """Let the lease of a node run out, as its clock shows it, without another taking over."""
         store = node.store
         assert isinstance(store, PostgresStore)
-        store._turns.check_lease = lambda: None  # type: ignore[method-assign]  # would end it
+        store.leadership.check_lease = lambda: None  # type: ignore[method-assign]  # would end it
         before, store._lease._until = store._lease._until, 0.0
         try:
             yield
         finally:
             store._lease._until = before
-            del store._turns.check_lease
+            del store.leadership.check_lease

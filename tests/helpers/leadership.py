@@ -91,7 +91,7 @@ async def claimed_at(statement: int) -> bool:
         if count == statement:
             execute(url, "UPDATE leader SET until = 'epoch'")
             with psycopg.connect(url, autocommit=True) as connection:
-                assert second._lease.claim(connection)
+                assert second._lease.claim(connection, lease.look(connection))
             found.append(numbers(url))
         count += 1
 

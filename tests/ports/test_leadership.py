@@ -31,7 +31,16 @@ from forewarn.store.port import (
     PollSightings,
     States,
 )
-from forewarn.store.postgres import database, engine, lease, mirror, nodes, session
+from forewarn.store.postgres import (
+    database,
+    engine,
+    follower,
+    leadership,
+    lease,
+    mirror,
+    nodes,
+    session,
+)
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.store.sql import read
 from forewarn.support import guard
@@ -179,6 +188,187 @@ def test_a_lease_that_has_run_out_is_taken(shared: Open) -> None:
     run(body())
 
 
+@pytest.mark.parametrize("step", ["-3.9 s", "-2 h", "+1 h"])
+def test_nobody_takes_a_lease_because_of_the_clock_of_the_database(
+    url: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has stepped, or that of another primary is apart: what the row says is moved."""
+
+    async def body() -> None:
+        first, second = node(url, "c1", length=900.0), node(url, "c2", length=SHORT)
+        async with opened(first, second):
+            await take(first)
+            execute(url, "UPDATE leader SET until = clock_timestamp() + interval '1 s'")
+            execute(url, f"UPDATE leader SET until = until + interval '{step}'")
+            waiting = asyncio.get_running_loop().create_task(second.leadership.take())
+            await looked(second)
+            assert not waiting.done()
+            assert first.leadership.held()
+            await put(first, "h1")
+            waiting.cancel()
+
+    run(body())
+
+
+@pytest.mark.parametrize("step", ["-1 h", "+1 h"])
+def test_nobody_is_kept_from_a_lease_by_the_clock_of_the_database(url: str, step: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1", length=SHORT), node(url, "c2", length=SHORT)
+        await first.open()
+        await take(first)
+        await kill(first)
+        execute(url, f"UPDATE leader SET until = until + interval '{step}'")
+        async with opened(second):
+            await take(second)
+
+    run(body())
+
+
+def test_a_lease_lasts_as_long_as_whoever_has_it_has_set(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1", length=900.0), node(url, "c2", length=SHORT)
+        await first.open()
+        await take(first)
+        await kill(first)
+        async with opened(second):
+            waiting = asyncio.get_running_loop().create_task(take(second))
+            await looked(second)
+            boottime = guard.boottime
+            monkeypatch.setattr(guard, "boottime", lambda: boottime() + 800.0)
+            await looked(second)
+            assert not waiting.done()
+            monkeypatch.setattr(guard, "boottime", lambda: boottime() + 900.0)
+            await waiting
+
+    run(body())
+
+
+def test_a_lease_that_is_renewed_after_it_was_looked_at_is_not_taken(url: str) -> None:
+    async def body() -> None:
+        first, second = node(url, "c1"), node(url, "c2")
+        async with opened(first, second):
+            await take(first)
+            with psycopg.connect(url, autocommit=True) as connection:
+                seen = lease.look(connection)
+                first._lease.renew(connection)
+                assert not second._lease.claim(connection, seen)
+                assert lease.look(connection).term == 1
+
+    run(body())
+
+
+def test_a_command_waits_while_it_is_uncertain_whether_somebody_decides(shared: Open) -> None:
+    async def body() -> None:
+        first, command = join(shared, "c1", length=SHORT), join(shared, "command")
+        await first.open()
+        await take(first)
+        async with opened(command):
+            with pytest.raises(NotLeading, match="'c1' decides"):
+                await asyncio.wait_for(command.leadership.take_at_once(), PATIENCE)
+        await kill(first)
+        command = join(shared, "command")
+        async with opened(command):
+            await asyncio.wait_for(command.leadership.take_at_once(), PATIENCE)
+            assert command.leadership.held()
+
+    run(body())
+
+
+async def looked(store: PostgresStore) -> None:
+    """Wait until this node, which follows, has looked at the lease as it is now."""
+    for _ in range(2):
+        before = store.leadership._follower.read_at
+        await until(lambda: store.leadership._follower.read_at > before)  # noqa: B023
+
+
+def test_a_leader_that_can_open_no_session_to_write_gives_its_lease_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a limit of the role's connections: the one through which it renews is still there."""
+
+    def refused(_url: str) -> None:
+        raise psycopg.OperationalError("too many connections for role")
+
+    async def body() -> None:
+        first, second = node(url, "c1", length=SHORT), node(url, "c2", length=900.0)
+        ends: list[OutcomeUnknown] = []
+        first.on_unknown_outcome(ends.append)
+        async with opened(first, second):
+            await take(first)
+            with monkeypatch.context() as patch:
+                patch.setattr(engine, "connect_writer", refused)
+                first.connect_writer()
+                async with asyncio.timeout(PATIENCE):
+                    while not ends:
+                        with contextlib.suppress(StoreFailed, OutcomeUnknown):
+                            await put(first, "h1")
+                        await guard.pause(0.05)
+            assert isinstance(ends[0], Deposed)
+            assert "could write nothing" in str(ends[0])
+            assert execute(url, "SELECT until = 'epoch' FROM leader") == [(True,)]
+            await take(second)
+            await put(second, "h2")
+
+    run(body())
+
+
+def test_a_leader_keeps_its_lease_if_the_database_lets_nobody_write(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        first = node(url, "c1", length=3.0)
+        async with opened(first):
+            await take(first)
+            monkeypatch.setattr(first.leadership._holder, "_failing_for", lambda: 3.0)
+            with psycopg.connect(url) as other, capture_logs() as lines:
+                other.execute("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE")
+                await until(lambda: bool(lines))
+                await renewed(first)
+                monkeypatch.setattr(first.leadership._holder, "_failing_for", lambda: 0.0)
+                await renewed(first)
+            assert first.leadership.held()
+            assert [line["event"][:39] for line in lines] == [
+                "the database lets no control node write"
+            ]
+            await put(first, "h1")
+
+    run(body())
+
+
+async def renewed(store: PostgresStore) -> None:
+    before = store._lease.until
+    await until(lambda: store._lease.until > before)
+
+
+def test_a_node_that_cannot_write_claims_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nodes do not take turns at what none of them can do."""
+    connect = session.connect
+
+    def refused(url: str, purpose: str, **named: Any) -> psycopg.Connection[Any]:
+        if purpose == "reader":
+            raise psycopg.OperationalError("too many connections for role")
+        return connect(url, purpose, **named)
+
+    async def body() -> None:
+        only = node(url, "c1")
+        async with opened(only):
+            with monkeypatch.context() as patch, capture_logs() as lines:
+                patch.setattr(engine, "connect", refused)
+                waiting = asyncio.get_running_loop().create_task(only.leadership.take())
+                await until(lambda: "cannot write" in only.leadership.problem())
+                await looked(only)
+                assert execute(url, "SELECT term FROM leader") == [(0,)]
+            assert [line["why"].rpartition(": ")[2] for line in lines] == [
+                "too many connections for role"
+            ]
+            await waiting
+            assert not only.leadership.problem()
+
+    run(body())
+
+
 def test_a_process_that_was_killed_takes_its_own_lease_again(shared: Open) -> None:
     async def body() -> None:
         first, again = join(shared, "c1", length=900.0), join(shared, "c1", length=900.0)
@@ -239,8 +429,10 @@ def test_a_connection_that_is_lost_after_a_claim_does_not_keep_the_node_from_dec
         claim = lease.Lease.claim
         lost: list[int] = []
 
-        def losing(self: lease.Lease, connection: psycopg.Connection[Any]) -> bool:
-            claimed = claim(self, connection)
+        def losing(
+            self: lease.Lease, connection: psycopg.Connection[Any], seen: lease.LeaseRow
+        ) -> bool:
+            claimed = claim(self, connection, seen)
             if not lost:
                 lost.append(self.term)
                 shut(connection)
@@ -268,7 +460,7 @@ def test_a_commit_that_is_announced_while_a_follower_asks_something_else_is_read
         def asking(connection: psycopg.Connection[Any]) -> str:
             if second.seq == 1 and not busy:
                 busy.append(1)
-                monkeypatch.setattr(engine, "POLL", 3600.0)
+                monkeypatch.setattr(follower, "POLL", 3600.0)
                 asyncio.run_coroutine_threadsafe(put(first, "h2"), loop).result(PATIENCE)
                 connection.execute("SELECT 1")  # with its answer comes the announcement
             return went_back(connection)
@@ -297,7 +489,7 @@ def test_whoever_decides_is_not_told_of_its_own_commits(
         return connection
 
     async def body() -> None:
-        monkeypatch.setattr(engine, "connect", connect)
+        monkeypatch.setattr(leadership, "connect", connect)
         first = node(url, "c1", length=SHORT)
         async with opened(first):
             await take(first)
@@ -367,10 +559,14 @@ def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_noth
         async with opened(first):
             await take(first)
             with psycopg.connect(url) as late, late.pipeline() as pipeline:
-                late.execute(lease.FENCE, (first._lease.term - 1,))
-                late.execute("INSERT INTO commits (seq, at, body) VALUES (1, 1, 'late')")
-                with pytest.raises(psycopg.errors.DivisionByZero):
+
+                def write_late() -> None:  # whatever is the first to see that it fails
+                    late.execute(lease.FENCE, (first._lease.term - 1,))
+                    late.execute("INSERT INTO commits (seq, at, body) VALUES (1, 1, 'late')")
                     pipeline.sync()
+
+                with pytest.raises(psycopg.errors.DivisionByZero):
+                    write_late()
                 await put(first, "h1")
                 late.commit()  # which the server turns into a rollback
             assert numbers(url) == [1]
@@ -486,7 +682,7 @@ def test_a_batch_in_doubt_is_not_written_after_somebody_else_has_taken_over(
             def late(self: lease.Lease) -> None:
                 execute(url, "UPDATE leader SET until = 'epoch'")
                 with psycopg.connect(url, autocommit=True) as connection:
-                    assert second._lease.claim(connection)
+                    assert second._lease.claim(connection, lease.look(connection))
                 again(self)
 
             monkeypatch.setattr(lease.Lease, "claim_again", late)

@@ -49,9 +49,10 @@ from simulation.world import (
 )
 
 NODES = 3
-LEASE = 1e6  # seconds of the simulated monotonic clock, which moves only when a node has failed
+LEASE = 600.0  # seconds of the simulated monotonic clock, which moves only when a node has failed
 STANDSTILL = 3  # steps of a script until a node that stands still goes on
 TURNS = 10_000  # of the loop within which something must have happened
+LOOK_TURNS = 5  # of the loop, for a look at the lease
 LAST_TURNS = 30  # of the loop, for what a deposed node still does until it is gone
 
 NODE: contextvars.ContextVar[str] = contextvars.ContextVar("NODE", default="")
@@ -61,6 +62,7 @@ class Failure(enum.Enum):
     KILLED = "killed"
     PAUSED = "paused"  # in the middle of something; it goes on when another node decides
     DEAF = "deaf"  # it does not hear whether its commit has happened
+    NONE = "none"  # only the clock of the database steps
 
 
 class Fault(msgspec.Struct):
@@ -73,6 +75,7 @@ class Fault(msgspec.Struct):
     before: bool = False
     successor: int = 1
     at_call: int | None = None
+    clock_step: float = 0.0  # seconds by which the clock of the database steps then
 
     def takes(self, seq: int) -> bool:
         if self.at_commit is None or seq < self.at_commit:
@@ -150,8 +153,7 @@ class ClusterLeadership(MemoryLeadership):
     def _claim(self) -> bool:
         """Claim a lease that has run out only if it is the turn of this node: others are slower."""
         store: Any = self._store
-        run_out = self._row.until < self._row.clock()
-        if run_out and store.sim.leader is not store.owner:
+        if store.sim.leader is not store.owner and not store.sim.somebody_has_a_lease():
             return False
         return super()._claim()
 
@@ -182,8 +184,11 @@ class ClusterStore(MemoryStore):
             await super()._persist(commits, before, after)
             return
         self.sim.faults += 1
-        if not fault.before:
+        if fault.before:
+            self.sim.step_clock(fault.clock_step)
+        else:
             await super()._persist(commits, before, after)
+            self.sim.step_clock(fault.clock_step)
         await self.fail(fault)
         if fault.failure is Failure.DEAF:
             self.leadership.claim_again()
@@ -211,6 +216,8 @@ class ClusterStore(MemoryStore):
                 if fault.successor:
                     self.owner.down.set()
                     await self.owner.goes_on.wait()
+            case Failure.NONE:
+                pass
 
 
 class ClusterDriver(LossyDriver):
@@ -302,8 +309,9 @@ class Cluster(Simulation):
         self.acknowledged: list[Commit] = []  # by whichever node
         self.behind: ControlNode | None = None  # deposed, and does not know it yet
         self._members: dict[str, ControlNode] = {}  # all there ever were
-        self._monotonic = 0.0
+        self._monotonic = self._stepped = 0.0
         self.disk.lease.clock = lambda: self._monotonic
+        self.disk.lease.wall = lambda: self._monotonic + self._stepped
         self.nodes: list[ControlNode] = []
         self.leader: ControlNode | Any = None  # or who is to take over
 
@@ -322,6 +330,17 @@ class Cluster(Simulation):
     def term(self, name: str) -> int:
         """Return the last term in which a node has decided."""
         return self._members[name].store.leadership.term
+
+    def somebody_has_a_lease(self) -> bool:
+        """Return whether any node may decide, by its own clock."""
+        return any(member.store.leadership.held() for member in self._members.values())
+
+    def step_clock(self, seconds: float) -> None:
+        """Step the clock of the database. Nodes that follow look before the leader renews."""
+        self._stepped += seconds
+        for member in self.nodes if seconds else ():
+            if member is not self.leader:
+                member.store.leadership.wake()
 
     def on_taken(self, owner: ControlNode) -> None:
         """Record what this node decides from now on, and what nobody lived to tell."""
@@ -402,9 +421,17 @@ class Cluster(Simulation):
             await self.end(failed)
         else:
             self.behind = failed
+        await self.look()
         self._monotonic += LEASE + 1
         await self.take_over(self.nodes[(self.fault.successor - 1) % len(self.nodes)], away)
         await self.join()
+
+    async def look(self) -> None:
+        """Let the nodes that follow look at the lease, as they do twice a second."""
+        for member in self.nodes:
+            member.store.leadership.wake()
+        for _ in range(LOOK_TURNS):
+            await guard.pause(0)
 
     async def take_over(self, successor: ControlNode, away: int) -> None:
         self.at += away

@@ -105,6 +105,13 @@ def claims_without_looking_at_the_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryLeadership, "_claim", claim)
 
 
+def believes_the_clock_of_the_database(patch: pytest.MonkeyPatch) -> None:
+    def left(self: MemoryLeadership) -> float:
+        return max(0.0, self._row.until - self._row.wall())
+
+    patch.setattr(MemoryLeadership, "_left", left)
+
+
 def decides_without_a_claim(patch: pytest.MonkeyPatch) -> None:
     async def take(self: MemoryLeadership) -> None:
         self.follow()
@@ -137,8 +144,10 @@ def acts_whatever_the_fence_number_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ImpactJournal, "_admit", lambda *_: None)
 
 
-def at_commits(failure: Failure, *, before: bool, successor: int = 1) -> list[Fault]:
-    return [Fault(failure, commit, before, successor) for commit in COMMITS]
+def at_commits(
+    failure: Failure, *, before: bool, successor: int = 1, clock_step: float = 0.0
+) -> list[Fault]:
+    return [Fault(failure, c, before, successor, clock_step=clock_step) for c in COMMITS]
 
 
 def at_calls(failure: Failure) -> list[Fault]:
@@ -149,6 +158,8 @@ KILLED = at_commits(Failure.KILLED, before=True)
 PAUSED = at_commits(Failure.PAUSED, before=True)
 PAUSED_AFTER = at_commits(Failure.PAUSED, before=False)
 PAUSED_CALLS = at_calls(Failure.PAUSED)
+AHEAD = at_commits(Failure.NONE, before=True, clock_step=3_600.0)
+BEHIND = at_commits(Failure.KILLED, before=True, clock_step=-3_600.0)
 DEAF = at_commits(Failure.DEAF, before=True, successor=0)
 DEAF_AFTER = at_commits(Failure.DEAF, before=False, successor=0)
 BROKEN: list[tuple[Break, list[Fault], str]] = [
@@ -162,6 +173,8 @@ BROKEN: list[tuple[Break, list[Fault], str]] = [
     (answers_guests_without_its_lease, PAUSED, "incarnation-down"),
     (answers_approvals_before_they_are_stored, PAUSED, "approval-not-in-log"),
     (claims_without_looking_at_the_lease, KILLED, "two-leaders"),
+    (believes_the_clock_of_the_database, AHEAD, "two-leaders"),
+    (believes_the_clock_of_the_database, BEHIND, "nobody-decides"),
     (decides_without_a_claim, KILLED, "two-leaders"),
     (takes_changes_as_a_follower, KILLED, "follower-decides"),
     (calls_the_driver_without_its_lease, PAUSED_AFTER, "driver-without-lease"),

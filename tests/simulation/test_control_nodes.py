@@ -10,10 +10,11 @@ from simulation.cluster import Failure, Fault
 from simulation.lives import lived
 
 STEPS = 15
+HOUR = 3_600.0  # seconds
 SEEDS = [1, 2, 10]
 WAYS = [
     (failure, before, successor)
-    for failure in Failure
+    for failure in (Failure.KILLED, Failure.PAUSED, Failure.DEAF)
     for before in (True, False)
     for successor in ((0, 1, 2) if failure is Failure.DEAF else (1, 2))
 ]
@@ -53,6 +54,18 @@ def test_no_promise_is_broken_when_the_leader_fails_in_any_driver_call(
     for at_call in range(1, lived(seed, Fault(), STEPS).calls + 1):
         sim = lived(seed, Fault(failure, at_call=at_call), STEPS)
         assert (sim.faults, sim.deaths) == (1, 1)
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+@pytest.mark.parametrize("failure", [Failure.NONE, Failure.KILLED])
+def test_no_promise_is_broken_when_the_clock_of_the_database_steps_at_any_commit(
+    failure: Failure, step: float
+) -> None:
+    """Nobody takes over because of it, and nobody is kept from it."""
+    (seed, *_) = SEEDS
+    for at_commit in range(1, commits(seed) + 1):
+        sim = lived(seed, Fault(failure, at_commit, before=True, clock_step=step), STEPS)
+        assert (sim.faults, sim.deaths) == (1, 0 if failure is Failure.NONE else 1)
 
 
 def test_these_are_many_lives() -> None:

@@ -2,7 +2,9 @@
 database, for tests and simulations of several control nodes.
 
 The rules are the same: a claim begins a new term, everything that is written checks its term first,
-and a node counts its lease from before the claim. Time is whatever clock the disk has.
+a node counts its lease from before the claim, and whoever claims has seen the row unchanged for the
+length of the lease, or it was given back. Time is whatever clocks the disk has: one that all nodes
+share, and the wall clock of a database, which may step.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from forewarn import __version__
 from forewarn.store.base import BatchingStore
+from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import (
     Commit,
     ControlNode,
@@ -35,9 +38,11 @@ class LeaseRow:
 
     def __init__(self) -> None:
         self.clock: Callable[[], float] = guard.boottime
+        self.wall: Callable[[], float] = lambda: self.clock()  # decides nothing
         self.term = 0
         self.member: Member | None = None
-        self.until = ENDED
+        self.until = ENDED  # by the wall clock
+        self.length = 0.0  # seconds, as whoever has claimed it has set them
         self.listeners: list[Callable[[], None]] = []
         self.followers: list[MemoryLeadership] = []  # of stores that are open
 
@@ -68,6 +73,7 @@ class MemoryLeadership(Leadership):
         self._news = asyncio.Event()
         self._tasks = guard.Tasks()
         self._following = False
+        self._watch = LeaseWatch(lambda: row.clock())
         self._started = guard.wall_us()
         self.ended = ""  # why this store cannot write any more
 
@@ -89,8 +95,12 @@ class MemoryLeadership(Leadership):
 
     async def take_at_once(self) -> None:
         self.follow()
-        if not self._claim():
-            raise NotLeading(self.leader())
+        row = self._row
+        seen = row.term, row.until
+        while not self._claim():
+            if (row.term, row.until) != seen:
+                raise NotLeading(self.leader())
+            await guard.pause(SHORTEST_WAIT)
 
     def held(self) -> bool:
         return self._row.clock() < self._until
@@ -107,7 +117,7 @@ class MemoryLeadership(Leadership):
         row = self._row
         if row.member is None:
             return None
-        held = row.until >= row.clock()
+        held = row.until >= row.wall()
         return Leader(term=row.term, name=row.member.name, address=row.member.address, held=held)
 
     def problem(self) -> str:
@@ -185,7 +195,7 @@ class MemoryLeadership(Leadership):
                     self._claim()
             left = self._length / RENEWALS
             if not self._term:
-                left = max(SHORTEST_WAIT, min(left, self._row.until - self._row.clock()))
+                left = max(SHORTEST_WAIT, min(left, self._left()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._news.wait()
@@ -194,21 +204,26 @@ class MemoryLeadership(Leadership):
         self._store._adopt(self._commits_after(self._store.seq))
 
     def _claim(self) -> bool:
-        row = self._row
-        mine = row.member is not None and _identity(row.member) == _identity(self.member)
-        if row.until >= row.clock() and not mine:
+        if self._left():
             return False
         self._begin_term()
         self._adopt_news()  # what is read after a claim is the log
         self._taken.set()
         return True
 
+    def _left(self) -> float:
+        """Return in how many seconds the lease may be claimed, if nobody renews it until then."""
+        row = self._row
+        left = self._watch.left((row.term, row.until), row.length)
+        mine = row.member is not None and _identity(row.member) == _identity(self.member)
+        return 0.0 if row.until == ENDED or mine else left
+
     def _begin_term(self) -> None:
         row = self._row
         row.term += 1
-        row.member = self.member
-        row.until = row.clock() + self._length
-        self._term, self._until = row.term, row.until
+        row.member, row.length = self.member, self._length
+        self._term, self._until = row.term, row.clock() + self._length
+        row.until = row.wall() + self._length
         row.announce()
 
     def _renew(self) -> None:
@@ -218,7 +233,8 @@ class MemoryLeadership(Leadership):
         elif not self.held():
             self.depose(Deposed(_RUN_OUT))
         else:
-            row.until = self._until = row.clock() + self._length
+            self._until = row.clock() + self._length
+            row.until = row.wall() + self._length
 
 
 def _identity(member: Member) -> tuple[str, str]:

@@ -189,6 +189,10 @@ class Deposed(OutcomeUnknown):
     """Another process decides now, or may do so at any moment: this one has to stop."""
 
 
+class CannotFollow(OutcomeUnknown):
+    """What another process has committed cannot be taken over: this one has to stop."""
+
+
 class NotLeading(StoreFailed):
     """Another process decides. Nothing was changed."""
 
@@ -262,7 +266,7 @@ class Leadership(ABC):
     @abstractmethod
     async def take_at_once(self) -> None:
         """As `take`, but raises NotLeading if another process decides, and StoreFailed if this one
-        cannot, for whatever reason."""
+        cannot, for whatever reason. While that is uncertain, it waits: no longer than a lease."""
 
     @property
     @abstractmethod

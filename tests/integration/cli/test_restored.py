@@ -50,7 +50,7 @@ def first_commit_after(url: str) -> int:
     """What a service commits first, beyond the numbers that were lost."""
 
     async def body() -> None:
-        async with opened(url):
+        async with opened(url, print):
             pass
 
     asyncio.run(body())

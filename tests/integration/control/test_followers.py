@@ -164,7 +164,7 @@ def test_a_database_without_a_standby_and_nodes_that_differ_are_warned_of(
         connection.execute("DELETE FROM control_nodes WHERE name = 'c9'")
     store = late.store
     assert isinstance(store, PostgresStore)
-    store._turns._report_at = 0.0  # at once, not after some seconds
+    store.leadership.reports.next_at = 0.0  # at once, not after some seconds
     until(lambda: warned_of(late) == set())
 
 

@@ -159,7 +159,7 @@ def test_a_command_that_cannot_sync_what_it_changed_says_that_nobody_can_know(
     state = disk / "state.db"
 
     async def create() -> None:
-        async with offline.opened(state) as (tokens, _):
+        async with offline.opened(state, print) as (tokens, _):
             await tokens.create(NewToken(name="alice", role=Role.ADMIN), by="operator")
 
     asyncio.run(create())

@@ -48,6 +48,7 @@ TELLING = {
     "_pause",
     "notes",
     "print_notes",
+    "report_problem",
 }
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
 WORDING = {  # files whose functions put into words what others tell
@@ -66,6 +67,7 @@ WORDING = {  # files whose functions put into words what others tell
     "support/extras.py",
     "support/suggest.py",
     "service/telemetry/health.py",
+    "store/postgres/examine.py",
     "store/postgres/nodes.py",
 }
 # The test kit's; what guests get; a page; what a hook says, which its own page tells.

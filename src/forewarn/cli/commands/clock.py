@@ -129,7 +129,7 @@ def _accept_offline(state: StateOption, url: str | None, json: bool) -> None:
 
     log.configure("console")
     try:
-        accepted = asyncio.run(accept_clock(state, LOCAL_NAME))
+        accepted = asyncio.run(accept_clock(state, LOCAL_NAME, print_notes))
     except (StoreUnusable, StoreFailed, OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:

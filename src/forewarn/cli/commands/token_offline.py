@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.cli.output import HINTS
+from forewarn.cli.output import HINTS, print_notes
 from forewarn.control.http.errors import RefusedError
 from forewarn.control.routes.tokens import new_token
 from forewarn.control.schema import tokens as t
@@ -41,7 +41,7 @@ class OfflineTokens:
     @classmethod
     @asynccontextmanager
     async def at(cls, state: State) -> AsyncIterator[OfflineTokens]:
-        async with opened(state) as (tokens, writer):
+        async with opened(state, print_notes) as (tokens, writer):
             yield cls(tokens, writer)
 
     async def create(self, request: t.TokenRequest) -> t.CreatedToken:

@@ -24,7 +24,7 @@ from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import log as service_log
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
-from forewarn.store.port import Deposed
+from forewarn.store.port import CannotFollow, Deposed
 from forewarn.support.logs import logger
 from forewarn.support.process_mark import end_marked
 from forewarn.support.sd_notify import Notifier
@@ -112,6 +112,8 @@ def _stop_at_once(pid: int, error: OutcomeUnknown) -> None:
             why=str(error),
             programs=end_marked(pid),
         )
+    elif isinstance(error, CannotFollow):
+        log.critical("this control node stops, to load the state anew", why=str(error))
     else:
         log.critical(
             "the outcome of a commit is unknown, so the service stops without answering; the next"

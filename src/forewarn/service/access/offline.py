@@ -4,10 +4,12 @@ a service, and the time in which no service ran still counts as such.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from forewarn.core import Durations, Refused
 from forewarn.service.access.tokens import Tokens
@@ -21,21 +23,26 @@ from forewarn.service.upkeep.clock_acceptance import AcceptedClock, ClockAccepta
 from forewarn.store import Store
 from forewarn.store.engines import State, store_for, stored_state
 from forewarn.store.port import Leadership, Member, NotLeading, StoreUnusable
+from forewarn.support import guard
 from forewarn.support.system import machine_id
+
+NOTE_AFTER = 1.0  # seconds without the lease after which it is noted what is waited for
+
+Notes: TypeAlias = Callable[[Sequence[str]], None]
 
 
 @asynccontextmanager
-async def opened(state: State) -> AsyncIterator[tuple[Tokens, Writer]]:
+async def opened(state: State, notes: Notes) -> AsyncIterator[tuple[Tokens, Writer]]:
     """Open the tokens in a state, created if there is none. Raises StoreUnusable, also if a
-    service uses the state."""
-    async with _opened_state(state, ClockLimits()) as (store, writer, _, poll_index):
+    service uses the state. If that takes long to find out, `notes` is called with why."""
+    async with _opened_state(state, ClockLimits(), notes) as (store, writer, _, poll_index):
         yield Tokens(store, writer, poll_index), writer
 
 
-async def accept_clock(state: State, by: str) -> AcceptedClock | Refused:
+async def accept_clock(state: State, by: str, notes: Notes) -> AcceptedClock | Refused:
     """Set the time of a state to the wall clock, however far apart the two are. Raises
-    StoreUnusable and StoreFailed."""
-    async with _opened_state(state, ClockLimits(step=0, downtime=0)) as (
+    StoreUnusable and StoreFailed; `notes` as in `opened`."""
+    async with _opened_state(state, ClockLimits(step=0, downtime=0), notes) as (
         store,
         writer,
         clock,
@@ -46,14 +53,14 @@ async def accept_clock(state: State, by: str) -> AcceptedClock | Refused:
 
 @asynccontextmanager
 async def _opened_state(
-    state: State, limits: ClockLimits
+    state: State, limits: ClockLimits, notes: Notes
 ) -> AsyncIterator[tuple[Store, Writer, Clock, PollIndex]]:
     with stored_state(state).keep_owner():
         store = store_for(state, migrate=False, member=_member())
         await store.open()
         try:
             if store.leadership is not None:
-                await _lead(store.leadership)
+                await _lead(store.leadership, notes)
             poll_index, clock = PollIndex(store), RealClock(limits=limits)
             sightings = await poll_index.load()
             served_until, lost = sightings.served_until or 0, sightings.lost
@@ -78,10 +85,16 @@ def _member() -> Member:
     return Member(name=name, machine=f"{machine_id()}/{host}", address="")
 
 
-async def _lead(leadership: Leadership) -> None:
+async def _lead(leadership: Leadership, notes: Notes) -> None:
     """Take the lease of the control nodes for a moment. Raises StoreUnusable."""
+    taking = guard.Tasks().start(leadership.take_at_once(), "lease")
+    await asyncio.wait([taking], timeout=NOTE_AFTER)
+    if not taking.done() and (leader := leadership.leader()):
+        notes(
+            [f"'{leader.name}' may still decide with this state; waiting until its lease is over"]
+        )
     try:
-        await leadership.take_at_once()
+        await taking
     except NotLeading as error:
         leader = error.leader
         if leader is None or not leader.address:

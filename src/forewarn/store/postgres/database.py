@@ -33,9 +33,10 @@ CREATE TABLE leader (
   name text NOT NULL,
   machine text NOT NULL,
   address text NOT NULL,
-  until timestamptz NOT NULL
+  until timestamptz NOT NULL,
+  length double precision NOT NULL
 );
-INSERT INTO leader VALUES (0, '', '', '', 'epoch');
+INSERT INTO leader VALUES (0, '', '', '', 'epoch', 0);
 """
 _VERSION = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
 _LOCK = 4_919_131_752  # any number of our own: two nodes that start do not create tables at once

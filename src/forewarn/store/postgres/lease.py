@@ -1,10 +1,15 @@
 """Which control node decides: a row in the database, with a term that only grows.
 
-A node claims the row when the lease in it has run out, and renews it while it decides. Every claim
+A node claims the row when the lease in it is over, and renews it while it decides. Every claim
 begins a new term, and every transaction that writes locks the row of its own term first (`FENCE`).
 So a commit is in the log only if no later term had begun, whatever clocks, pauses and links do. The
 lease itself only bounds for how long two nodes can *believe* that they decide: a node counts it
 from before it sent the renewal, by its own clock, which also runs while the machine is suspended.
+
+The wall clock of the database decides nothing: it may step, and another server may become the
+primary. `until` changes with every renewal, and whoever wants to claim must have seen it unchanged
+for the length of the lease (`lease_watch.py`). The claim is refused if it has changed since. What
+`until` means as a time is for people.
 
 A claim is a write: once it is acknowledged, everything before it is as durable as it will ever be,
 so what is read after a claim is the log.
@@ -39,11 +44,14 @@ CHANNEL = "forewarn"  # on which commits, and the end of a lease, are announced
 COMMITTED = "committed"  # what is said there about a commit
 
 _NOW = "SELECT extract(epoch FROM clock_timestamp())"
-_LOOK = "SELECT term, name, address, until >= clock_timestamp() FROM leader"
-_CLAIM = """
+_UNTIL = "(extract(epoch FROM until) * 1000000)::bigint"
+_LOOK = f"""
+SELECT term, name, machine, address, {_UNTIL}, length, until >= clock_timestamp() FROM leader
+"""
+_CLAIM = f"""
 UPDATE leader SET term = term + 1, name = %(name)s, machine = %(machine)s, address = %(address)s,
-  until = clock_timestamp() + make_interval(secs => %(length)s)
- WHERE until < clock_timestamp() OR (name = %(name)s AND machine = %(machine)s)
+  until = clock_timestamp() + make_interval(secs => %(length)s), length = %(length)s
+ WHERE term = %(seen_term)s AND {_UNTIL} = %(seen_until)s
 RETURNING term, extract(epoch FROM clock_timestamp())
 """
 _CLAIM_AGAIN = """
@@ -66,8 +74,33 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
    AND wait_event IS DISTINCT FROM 'SyncRep'
 """
 _LOCK_PATIENCE = "300ms"
+_TRIAL = "INSERT INTO commits (seq, at, body) VALUES (-1, 0, '')"
 
 log = logger("forewarn")
+
+
+class LeaseRow(msgspec.Struct, frozen=True):
+    """The row, as it was read."""
+
+    term: int = 0  # 0: nobody has ever claimed it
+    name: str = ""
+    machine: str = ""
+    address: str = ""
+    until: int = 0  # microseconds since 1970, by the clock of the database; 0: it was given back
+    length: float = 0.0  # seconds, as whoever has claimed it has set them
+    held: bool = False  # by the clock of the database, so this is only for people to read
+
+    def is_free(self) -> bool:
+        return not self.until
+
+    def belongs_to(self, member: Member) -> bool:
+        return (self.name, self.machine) == (member.name, member.machine)
+
+    def leader(self) -> Leader | None:
+        """Return who has claimed the row last; None if nobody ever has."""
+        if not self.term:
+            return None
+        return Leader(term=self.term, name=self.name, address=self.address, held=self.held)
 
 
 class Lease:
@@ -100,11 +133,15 @@ class Lease:
         """When the lease runs out, in boot time."""
         return self._until
 
-    def claim(self, connection: psycopg.Connection[Any]) -> bool:
-        """Begin a new term, unless somebody else has a lease. What is in the log must be read
-        afterwards."""
+    def claim(self, connection: psycopg.Connection[Any], seen: LeaseRow) -> bool:
+        """Begin a new term, unless the row is no longer the one that was seen. What is in the log
+        must be read afterwards."""
         started, asked = guard.boottime(), guard.wall_us()
-        values = msgspec.structs.asdict(self.member) | {"length": self.length}
+        values = msgspec.structs.asdict(self.member) | {
+            "length": self.length,
+            "seen_term": seen.term,
+            "seen_until": seen.until,
+        }
         row = self._changed(connection, _CLAIM, values)
         if row is None:
             return False
@@ -176,12 +213,16 @@ class ClockApart(Exception):
     """The clock of this machine and that of the database differ too much to decide anything."""
 
 
-def look(connection: psycopg.Connection[Any]) -> Leader | None:
-    """Return who has claimed the row last; None if nobody ever has."""
+def look(connection: psycopg.Connection[Any]) -> LeaseRow:
     row = connection.execute(_LOOK).fetchone()
-    if row is None or not row[0]:
-        return None
-    return Leader(term=row[0], name=row[1], address=row[2], held=row[3])
+    return LeaseRow() if row is None else LeaseRow(*row)
+
+
+def try_write(connection: psycopg.Connection[Any]) -> None:
+    """Write a commit, and roll it back. Raises psycopg.Error if it is refused, or has to wait."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'")
+        connection.execute(_TRIAL)
 
 
 def look_at_clock(connection: psycopg.Connection[Any]) -> str:

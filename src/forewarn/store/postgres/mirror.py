@@ -1,6 +1,6 @@
 """What a control node that does not decide does: it reads the log, and waits for its turn.
 
-The log is read when a commit is announced (NOTIFY), and once a second in any case, when it is also
+The log is read when a commit is announced (NOTIFY), and twice a second in any case, when it is also
 looked at who decides. Every time, the last commit that is known must still be there, byte by byte:
 a database that has lost commits, or has others in their place, went back to an earlier state, and
 nobody decides with it until an operator says so.

@@ -64,12 +64,12 @@ class PostgresState(StoredState):
     def in_use(self) -> bool:
         try:
             with connect(self._url, "look") as connection:
-                leader = lease.look(connection)
+                row = lease.look(connection)
         except psycopg.errors.UndefinedTable:
             return False
         except psycopg.Error as error:
             raise self._unusable(error) from error
-        return leader is not None and leader.held
+        return row.held
 
     def tokens(self) -> list[tuple[Token, Time | None]]:
         with self._reading() as connection:
