@@ -19,7 +19,7 @@ import psycopg
 import sqlalchemy as sa
 
 from forewarn.store.port import Contents, StoreUnusable
-from forewarn.store.postgres import database
+from forewarn.store.postgres import database, lease
 from forewarn.store.sql import schema as s
 from forewarn.store.sqlite import check, connect, copy, restore, verify
 from forewarn.store.sqlite.lock import companion
@@ -36,7 +36,6 @@ _NUMBERED = {
 }
 _LAST = "SELECT seq, body FROM commits ORDER BY seq DESC LIMIT 1"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON
-_LEADER = "SELECT name, until >= clock_timestamp() FROM leader FOR UPDATE"
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -76,12 +75,11 @@ def _fill(source: sqlite3.Connection, file: Path, url: str) -> int:
             raise StoreUnusable(
                 f"{name} has a state already, up to commit {last[0]}; pass a database without one"
             )
-        leader = connection.exec_driver_sql(_LEADER).one()
-        if leader[1]:
-            raise StoreUnusable(
-                f"control node '{leader[0]}' decides with {name}: stop all control nodes first"
-            )
         driver: Any = connection.connection.driver_connection
+        if leader := lease.lock_if_over(driver):
+            raise StoreUnusable(
+                f"control node '{leader.name}' decides with {name}: stop all control nodes first"
+            )
         changed = sum(_copy_table(source, driver, table) for table in s.metadata.sorted_tables)
         for table_name, (column, highest) in _NUMBERED.items():
             (number,) = source.execute(highest).fetchone()

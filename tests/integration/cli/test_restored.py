@@ -64,7 +64,7 @@ def test_the_state_is_used_as_a_copy_of_one_that_went_on(url: str) -> None:
     asked = typed("restored", "--state", url)
     assert asked.exit_code == 2
     assert "goes on with commit 2 of postgresql://" in asked.stderr
-    assert "although commits up to 5 were acknowledged; pass --yes to confirm" in asked.stderr
+    assert "although a control node knew commits up to 5; pass --yes to confirm" in asked.stderr
     done = typed("restored", "--state", url, "--yes")
     assert done.exit_code == 0, done.output
     assert "tokens that were revoked since are valid again" in done.stderr

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.service.access import offline
 from forewarn.store.port import Member
 from forewarn.store.postgres import examine
 from forewarn.store.postgres.engine import PostgresStore
@@ -91,6 +92,23 @@ def test_a_database_that_a_control_node_decides_with_is_refused_with_its_address
     assert "control node 'c1' decides with this state" in result.stderr
     assert "--url https://c1.example:8170" in result.stderr
     assert rows(url, "SELECT count(*) FROM commits") == [(0,)]
+
+
+def test_a_command_waits_for_a_lease_that_nobody_renews_whatever_the_databases_clock_shows(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "NOTE_AFTER", 0.1)
+    done("token", "create", "alice", "--role", "admin", "--state", url)
+    abandoned = (
+        "UPDATE leader SET until = clock_timestamp() + interval '1 h', length = 0.5, name = 'c1',"
+        " machine = 'm1' RETURNING 1"
+    )
+    rows(url, abandoned)
+    result = typed("token", "create", "bob", "--role", "admin", "--state", url)
+    assert result.exit_code == 0, result.output
+    assert "'c1' may still decide with this state; waiting" in result.stderr
+    rows(url, abandoned)
+    assert typed("restored", "--state", url, "--yes").exit_code == 0
 
 
 def test_tokens_are_listed_while_a_control_node_decides(url: str) -> None:

@@ -34,7 +34,7 @@ def restored(
     try:
         last, known = database.lost()
         if not yes:
-            known_text = f", although commits up to {known} were acknowledged" if known else ""
+            known_text = f", although a control node knew commits up to {known}" if known else ""
             confirm(f"the service goes on with commit {last} of {shown(state)}{known_text}")
         database.mark_restored()
     except StoreUnusable as error:

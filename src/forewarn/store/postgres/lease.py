@@ -26,6 +26,7 @@ import msgspec
 import psycopg
 
 from forewarn.core import Time
+from forewarn.store.lease_watch import LeaseWatch
 from forewarn.store.port import Deposed, Leader, Member
 from forewarn.store.postgres.session import WRITER_NAME, Watchdog, connect, waited_for_standby
 from forewarn.support import guard
@@ -74,6 +75,8 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
    AND wait_event IS DISTINCT FROM 'SyncRep'
 """
 _LOCK_PATIENCE = "300ms"
+_LOOK_AGAIN = 0.2  # seconds between two looks at a row that may be renewed
+_LOCK = f"SELECT term FROM leader WHERE term = %s AND {_UNTIL} = %s FOR UPDATE"
 _TRIAL = "INSERT INTO commits (seq, at, body) VALUES (-1, 0, '')"
 
 log = logger("forewarn")
@@ -216,6 +219,23 @@ class ClockApart(Exception):
 def look(connection: psycopg.Connection[Any]) -> LeaseRow:
     row = connection.execute(_LOOK).fetchone()
     return LeaseRow() if row is None else LeaseRow(*row)
+
+
+def lock_if_over(connection: psycopg.Connection[Any]) -> Leader | None:
+    """Lock the row until the end of the transaction if nobody decides, and return who does
+    otherwise. While that is uncertain, wait: no longer than a lease lasts."""
+    watch = LeaseWatch(guard.boottime)
+    first = look(connection)
+    while True:
+        row = look(connection)
+        left = watch.left((row.term, row.until), row.length)
+        if row.is_free() or not left:
+            if connection.execute(_LOCK, (row.term, row.until)).fetchone() is not None:
+                return None
+        elif (row.term, row.until) != (first.term, first.until):
+            return row.leader()
+        else:
+            threading.Event().wait(min(_LOOK_AGAIN, left))
 
 
 def try_write(connection: psycopg.Connection[Any]) -> None:

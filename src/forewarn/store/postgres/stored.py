@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
@@ -28,7 +29,6 @@ from forewarn.support.urls import without_password
 
 TERMS_LOST = 1_000_000  # more than can have begun in what was lost
 _MARKED = "SELECT value FROM service WHERE key = %s"
-_LEADER = "SELECT name, until >= clock_timestamp() FROM leader FOR UPDATE"
 _ENDS = """
 SELECT greatest((SELECT max(at) FROM commits),
                 (SELECT value FROM service WHERE key = 'served_until'))
@@ -112,11 +112,11 @@ class PostgresState(StoredState):
     def mark_restored(self) -> None:
         """Have the state used as it is, as a copy of one of which later changes are unknown."""
         with database.changing(self._url) as connection:
-            leader = connection.exec_driver_sql(_LEADER).one()
-            if leader[1]:
+            driver: Any = connection.connection.driver_connection
+            if leader := lease.lock_if_over(driver):
                 raise StoreUnusable(
-                    f"control node '{leader[0]}' decides with {self._name}: stop all control nodes"
-                    " first"
+                    f"control node '{leader.name}' decides with {self._name}: stop all control"
+                    " nodes first"
                 )
             ends = connection.exec_driver_sql(_ENDS).scalar() or 0
             connection.exec_driver_sql(_MARK, (COPIED, ends))
