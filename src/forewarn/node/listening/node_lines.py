@@ -19,6 +19,7 @@ from forewarn.support.logs import logger
 
 NODE_URI = "forewarn:node:"  # and the host's name, in the certificate of its node
 HANDSHAKE_TIMEOUT = 5.0  # seconds
+MAX_HANDSHAKES = 256  # at a time; connections beyond that are closed, and nodes try again
 ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
 
 log = logger("forewarn")
@@ -32,6 +33,7 @@ class NodeListener:
         self._certificates = certificates
         self._nodes = nodes
         self._refused = LogThrottle()
+        self._handshakes = 0  # that are under way
         self._socket: socket.socket = open_socket(address)
         self._socket.setblocking(False)
         host, port = self._socket.getsockname()[:2]
@@ -46,6 +48,9 @@ class NodeListener:
             except OSError as error:  # no file can be opened
                 log.error("a node could not be accepted", why=str(error))
                 await guard.pause(ACCEPT_AGAIN)
+                continue
+            if self._handshakes >= MAX_HANDSHAKES:
+                connection.close()
             else:
                 tasks.start(self._serve(connection, peer), "a line to a node")
 
@@ -53,6 +58,7 @@ class NodeListener:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
+        self._handshakes += 1
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
@@ -64,6 +70,8 @@ class NodeListener:
             if self._refused.record():
                 log.warning("a node was refused", peer=peer[0], why=str(error))
             return
+        finally:
+            self._handshakes -= 1
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         host = host_of(writer.get_extra_info("peercert") or {})
         if not host:

@@ -102,6 +102,11 @@ class HostNode:
             self._trace.write("up", self._now(), clock_error=CLOCK_ERROR)
             app = Recorder(self.endpoint, self._callers, self.upstream, self._trace)
         self._became_apart(self._now())
+        if self.upstream.synchronized.is_set():
+            log.info(
+                "guests are shown what this node was told before it was started again",
+                host=self.config.host,
+            )
         self.upstream.on_apart = self._on_apart
         if self.config.status is not None:
             await self._open_status(tasks)

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.core import EventType, Refused
+from forewarn.drivers.port import Done, Task
 from forewarn.node.config import Address, Config, HostNodeConfig, Tls
 from forewarn.node.daemon.run_host_node import NodeReloader
 from forewarn.node.listening.tls import CertificateUnusable
@@ -237,6 +239,37 @@ def test_callers_that_are_unknown_get_404_and_control_hears_of_them_with_the_hos
             await until(lambda: bool(callers.all()))
             (caller,) = callers.all()
             assert (caller.address, caller.host) == ("127.0.0.1", "h2")  # which is one of h1
+
+    run(play, tmp_path)
+
+
+def test_a_machine_that_moves_is_answered_on_its_new_host_before_it_has_arrived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(nodes: Nodes) -> None:
+        async with (
+            nodes.control() as control,
+            nodes.node() as old,
+            nodes.node(host="h2") as new,
+        ):
+            await until(lambda: old.serving.is_set() and new.serving.is_set())
+            assert (await poll(old))[0] == 200
+            arrived = asyncio.Event()
+
+            async def perform(_: Task) -> Done:
+                await arrived.wait()
+                return Done(moved={"web_0": "h2"})
+
+            monkeypatch.setattr(control.executor.driver, "perform", perform)
+            done = await control.platform.schedule(
+                type=EventType.REDEPLOY, machines=("web_0",), by="test"
+            )
+            assert not isinstance(done, Refused)
+            assert await old.upstream.approve("web_0", "web", [done.event.id])
+            status, document = await poll(new)
+            assert status == 200
+            assert [e["EventStatus"] for e in json.loads(document)["Events"]] == ["Started"]
+            arrived.set()
 
     run(play, tmp_path)
 
