@@ -104,6 +104,7 @@ class Link:
         self.host = host
         self.chance = chance
         self.stalled = {"up": False, "down": False}  # to control, and from it
+        self.delay = 0.0  # seconds that every message takes in addition
         self.trouble = 0.0  # how likely something happens to a message
         self.lines: list[Line] = []
 
@@ -156,7 +157,7 @@ class End:
 
     def write(self, data: bytes) -> None:
         link, chance = self._link, self._link.chance
-        delay = chance.uniform(0, MAX_DELAY)
+        delay = link.delay + chance.uniform(0, MAX_DELAY)
         if link.trouble and chance.random() < link.trouble:
             match chance.randrange(3):
                 case 0:  # the line breaks, and this does not arrive
@@ -204,6 +205,13 @@ class End:
         if not self.closed:
             self._end()
             self._send(None, MAX_DELAY)
+
+    def break_off(self, since: float) -> None:
+        """End without a word, and lose what was sent since then: the rest is still under way."""
+        late = self._loop.time() - since
+        kept = [entry for entry in self._under_way if entry[0] <= self._last - late]
+        self._under_way = deque(kept)
+        self._end()
 
     def vanish(self) -> None:
         """End without a word: the computer has no power any more."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forewarn.core import Machine, Status
+from forewarn.core import EventType, Group, Machine, Source, Status
 from forewarn.core.fleet import Health
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Performed, Task
@@ -39,13 +39,17 @@ from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.engine.executor import RETRY_AFTER
 from forewarn.service.telemetry import health
+from forewarn.store.port import Commit
 from forewarn.support import guard
 from forewarn.testing.kit.inprocess import exchange
+from forewarn.wire.requests import write_approval
+from forewarn.wire.versions import NEWEST
 from simulation.cluster import NODE, Finding
 from simulation.host_lines import CANNOT_CONNECT, Clocks, End, HostLoop, Link
 from simulation.script import HOSTS, NAMES, Script
 from simulation.world import (
     FLEET,
+    GROUP_OF,
     MACHINES,
     RULES,
     START,
@@ -60,6 +64,7 @@ from simulation.world import (
 LONG = 30  # records after which a journal is replaced
 PATIENCE = 6.0  # seconds that a guest waits for an answer
 PROMISES_OVER = 8.0  # seconds after which no node has a promise of a control that is gone
+LATE = 4  # seconds that messages take to a host that is about to be cut off
 HEALED_WITHIN = 60  # seconds until all nodes show what control does
 LINES = NodeLines(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
 UNKNOWN = "a node is apart, and control does not know it"  # in the ledger
@@ -217,6 +222,9 @@ class Hosts(Simulation):
         self._ends: list[End] = []  # control's
         self._unknown: set[str] = set()
         self._arrived: dict[tuple[str, str], str] = {}  # by event and machine: at which host
+        self._arrived_in: dict[str, int] = {}  # by machine: the life of control that knows it
+        self._answered_on: dict[str, str] = {}  # by machine, since it has come to a host
+        self._hosts: dict[str, str] = {}
         self.moved_polls = 0  # answered on a host to which a machine is about to move
         self.aparts = 0
 
@@ -226,6 +234,14 @@ class Hosts(Simulation):
     def note(self, kind: str, **fields: Any) -> None:
         self.aparts += kind == "apart"
         super().note(kind, **fields)
+
+    def _count(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        super()._count(commit, changed)
+        for group in changed.values():
+            for machine in group.machines:
+                if self._hosts.get(machine.name) != machine.host:
+                    self._hosts[machine.name] = machine.host
+                    self._answered_on.pop(machine.name, None)
 
     def on_failed_task(self, name: str, error: BaseException) -> None:
         self.find("task-failed", f"{name}: {error!r}")
@@ -363,6 +379,12 @@ class Hosts(Simulation):
             ledger.release(UNKNOWN)
         self._unknown = unknown
 
+    async def operate_reboot(self, machine: str) -> None:
+        work = self.node.platform.schedule(
+            type=EventType.REBOOT, machines=(machine,), by="operator", source=Source.PLATFORM
+        )
+        await self.surviving(work)
+
     # Guests.
 
     def machine(self, name: str) -> Machine | None:
@@ -394,28 +416,32 @@ class Hosts(Simulation):
         record["host"] = host
         if node.alive:
             node.note_time()
-            lives = self.lives
             knew, was_apart = node.upstream.connected, node.upstream._is_apart
-            answer = await self._answered(node, machine, record, body)
+            answer = await self._exchange(node, machine, record, body)
             refused = record["status"] is not None and record["status"] in (404, 500, 503)
             alive = placed is not None and placed.alive and self.machine(machine) == placed
             if answer == "unknown":
-                if alive and knew and node.upstream.connected and not elsewhere:
+                known = (knew and node.upstream.connected) or self._answered_on.get(machine) == host
+                if alive and known and not elsewhere:
                     self.find("poll-refused", f"{machine} on {host}: 404")
                 return {**record, "status": None}
             # A control that has been started again does not know yet that it is arriving there.
-            forgotten = elsewhere and lives != self.lives
+            forgotten = elsewhere and self._arrived_in.get(machine) != self.lives
             if refused and method == "GET" and alive and not forgotten:
                 self.find("poll-refused", f"{machine} on {host}: {record['status']}")
             if node.alive:
                 node.note_time()
-            self.moved_polls += elsewhere and record["status"] == 200
+            if alive and record["status"] == 200:
+                self._answered_on[machine] = host
+                self.moved_polls += elsewhere
+                if elsewhere:
+                    self._arrived_in[machine] = self.lives
             if elsewhere and (was_apart or node.upstream._is_apart):
                 return record  # nobody but the node knows that this machine is apart
         self.trace.append({**record, "t": self.stamp()})
         return record
 
-    async def _answered(
+    async def _exchange(
         self, node: HostNode, machine: str, record: dict[str, Any], body: bytes
     ) -> str:
         address, method = MACHINES[machine], record["method"]
@@ -498,10 +524,13 @@ class HostsScript(Script):
             node.link.trouble = trouble
         for _ in range(steps):
             await self.survive(self.disturb())
-            asking = [self.poll(m) for m in chance.sample(NAMES, 3)]
-            polls = asyncio.gather(*(self.later(poll) for poll in asking))
+            group = chance.choice(["sql", "shop", "web"])
+            asking = [name for name in NAMES if GROUP_OF[name] == group]
+            polls = asyncio.gather(*(self.later(self.poll(name)) for name in asking))
             await self.survive(self.something())
             await polls
+            for name in chance.sample(asking, 2):
+                await self.poll(name)
         await self.heal()
         for _ in range(40):
             await self.survive(self.let_go())
@@ -520,6 +549,9 @@ class HostsScript(Script):
         sim.note("end")
         self.left_over = sim.node.platform.active()
         return sim
+
+    async def something(self) -> None:
+        await (self.schedule() if self.sim.chance.random() < 0.4 else super().something())
 
     async def later(self, work: Coroutine[Any, Any, Any]) -> None:
         await guard.pause(self.sim.chance.choice([0, 0.01, 0.05, 0.3, 2]))
@@ -544,7 +576,11 @@ class HostsScript(Script):
             case 1:
                 node.link.stall(chance.choice(["up", "down"]))
             case 2:
+                await self.poll_on(node)
                 await node.kill(silent=chance.random() < 0.3)
+                if chance.random() < 0.5:
+                    await node.start()
+                    await self.poll_on(node)
             case 3:
                 if node.end is not None:
                     node.end.abort()
@@ -555,6 +591,11 @@ class HostsScript(Script):
         await guard.pause(chance.choice([0, 0, 0.1, 1, 4, 10]))
         if sim.store.died.is_set():
             raise Killed
+
+    async def poll_on(self, node: HostNode) -> None:
+        there = [name for name in NAMES if self.sim._hosts.get(name) == node.host]
+        for name in there[:3]:
+            await self.poll(name)
 
     async def heal(self) -> None:
         for node in self.sim.nodes.values():
@@ -592,12 +633,61 @@ def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(host_nodes, "JOIN_EVERY", 0.25)
 
 
-def live(seed: int, kill: Kill, steps: int) -> tuple[HostsScript, list[Finding]]:
+class CutOff(HostsScript):
+    """A host is cut off at the worst moment: between a promise, which arrives late, and a change,
+    which does not arrive; and its node is killed."""
+
+    async def run(self, steps: int) -> Hosts:
+        sim, node = self.sim, await self.begin()
+        for step in range(steps):
+            await sim.operate_reboot("sql-1")
+            await self.poll("sql-0", NEWEST.name)
+            await node.kill(silent=False)
+            node.link.stall("up", "down")
+            await node.start()
+            ids = await self.poll("sql-0", NEWEST.name)
+            await sim.ask("sql-0", "POST", NEWEST.name, write_approval(ids[-1:]))
+            await self.heal()
+            await self.catch_up()
+            node.link.delay = LATE
+            await guard.pause(2 * LATE + step * 0.5)
+            before = sim.loop.time()
+            await guard.pause(1.0)
+            change = asyncio.ensure_future(sim.operate_reboot("sql-2"))  # noqa: TID251
+            await guard.pause(0.1)
+            for line in node.link.lines:
+                line.control.break_off(before)
+            node.link.stall("up")
+            for _ in range(3 * LATE):
+                await self.poll("sql-1", NEWEST.name)
+                await self.poll("sql-0", NEWEST.name)
+                await guard.pause(1.0)
+            await change
+            node.link.delay = 0.0
+            await self.heal()
+            await self.catch_up()
+        sim.note("end")
+        return sim
+
+    async def begin(self) -> HostNode:
+        sim = self.sim
+        await sim.start()
+        for host in HOSTS:
+            sim.nodes[host] = HostNode(sim, host)
+            await sim.nodes[host].start()
+        await guard.pause(2)
+        await self.poll("sql-0", NEWEST.name)
+        return sim.nodes["host-a"]
+
+
+def live(
+    seed: int, kill: Kill, steps: int, script_type: type[HostsScript] = HostsScript
+) -> tuple[HostsScript, list[Finding]]:
     """A life, and everything that is wrong with it."""
     from forewarn.judge import judge
     from simulation.lives import approvals_not_in_log, wrong_log
 
-    script = HostsScript(seed, kill)
+    script = script_type(seed, kill)
     sim = script.sim
 
     async def life() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.hosts import HostsScript, live
+from simulation.hosts import CutOff, HostsScript, live
 from simulation.world import Kill
 
 STEPS = 10
@@ -30,6 +30,11 @@ def test_no_promise_is_broken_when_control_nodes_and_lines_fail(part: int) -> No
     assert sum(sim.moved_polls for sim in lives) > 0  # answered on two hosts
     approved = [line for sim in lives for line in sim.trace if _is_approval(line)]
     assert len(approved) > len(lives) / 10
+
+
+def test_no_promise_is_broken_when_a_host_is_cut_off_at_the_worst_moment() -> None:
+    for seed in range(3):
+        assert live(seed, Kill(), 4, CutOff)[1] == []
 
 
 def _is_approval(line: dict[str, object]) -> bool:

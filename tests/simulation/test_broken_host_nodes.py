@@ -1,0 +1,190 @@
+"""Nodes on hosts, or control, with one thing broken each. What finds nothing wrong with honest ones
+in the same lives (test_host_nodes.py) must catch every one of them, for the reason given here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from forewarn.core import Durations, Group, GroupKind, Machine, view
+from forewarn.core.fleet import Place
+from forewarn.metadata.publishing.host_nodes import PROMISE, HostNodes
+from forewarn.metadata.publishing.messages import (
+    Joined,
+    Promise,
+    SnapshotEnd,
+    SnapshotPart,
+    Welcome,
+    frame,
+)
+from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.metadata.publishing.publisher import Publisher
+from forewarn.metadata.upstream import GroupNews
+from forewarn.service.engine.clock import FollowedClock
+from forewarn.service.engine.executor import Executor
+from forewarn.service.engine.publishing import Publishing
+from forewarn.support import guard
+from simulation.host_lines import HostLoop
+from simulation.hosts import CutOff, HostsScript, MemoryJournal, live
+from simulation.world import Kill
+
+Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+STEPS = 4
+SEEDS = 12
+
+
+def shows_before_all_have_confirmed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "_expect", lambda *_, **__: None)
+
+
+def confirms_before_its_journal_is_synced(patch: pytest.MonkeyPatch) -> None:
+    async def confirm(_self: NodeUpstream, held: Any, stream: Any) -> None:
+        stream.send(held)
+
+    patch.setattr(NodeUpstream, "_confirm", confirm)
+
+
+def calls_the_driver_before_it_is_shown(patch: pytest.MonkeyPatch) -> None:
+    async def go_ahead(*_: Any) -> None:
+        pass
+
+    patch.setattr(Publishing, "shown", go_ahead)
+    patch.setattr(Executor, "_until_told", go_ahead)
+
+
+def counts_a_promise_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None:
+    take = NodeUpstream._take_other
+
+    def take_other(self: NodeUpstream, message: Any, stream: Any) -> None:
+        take(self, message, stream)
+        if isinstance(message, Promise):
+            self._promised = guard.boottime() + PROMISE
+            self._note_apart()
+
+    patch.setattr(NodeUpstream, "_take_other", take_other)
+
+
+def forgets_its_journal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryJournal, "read", lambda _self: [])
+
+
+def does_not_wait_until_a_promise_has_run_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HostNodes, "absent", lambda *_: False)
+
+
+def answers_approvals_without_control(patch: pytest.MonkeyPatch) -> None:
+    approve = NodeUpstream.approve
+
+    async def approve_anyway(self: NodeUpstream, *approval: Any) -> bool:
+        return await approve(self, *approval) if self.connected else True
+
+    patch.setattr(NodeUpstream, "approve", approve_anyway)
+
+
+BROKEN: list[tuple[Break, type[HostsScript], str]] = [
+    (shows_before_all_have_confirmed, CutOff, "incarnation-down"),
+    (shows_before_all_have_confirmed, HostsScript, "impact-while-scheduled"),
+    (shows_before_all_have_confirmed, HostsScript, "not-told"),
+    (confirms_before_its_journal_is_synced, CutOff, "apart-backwards"),
+    (calls_the_driver_before_it_is_shown, HostsScript, "not-told"),
+    (counts_a_promise_from_when_it_is_received, CutOff, "incarnation-down"),
+    (forgets_its_journal, CutOff, "poll-refused"),
+    (does_not_wait_until_a_promise_has_run_out, CutOff, "incarnation-down"),
+    (answers_approvals_without_control, CutOff, "approval-not-in-log"),
+    (answers_approvals_without_control, CutOff, "apart-approved"),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "script", "rule"), BROKEN, ids=[f"{b.__name__}: {rule}" for b, _, rule in BROKEN]
+)
+def test_a_service_is_caught_that(
+    broken: Break, script: type[HostsScript], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    found: set[str] = set()
+    for seed in range(SEEDS):
+        found |= {finding.rule for finding in live(seed, Kill(), STEPS, script)[1]}
+        if rule in found:
+            return
+    pytest.fail(f"not caught; found only {found or 'nothing'}")
+
+
+def follows_any_term(patch: pytest.MonkeyPatch) -> None:
+    greeted = NodeUpstream._greeted
+
+    def forget_term(self: NodeUpstream, greeting: Any) -> None:
+        self._term = 0
+        greeted(self, greeting)
+
+    patch.setattr(NodeUpstream, "_greeted", forget_term)
+
+
+class ScriptedControl:
+    """Tells a node one group, in a term."""
+
+    def __init__(self, term: int, incarnation: int) -> None:
+        group = Group(name="web", kind=GroupKind.STANDALONE, enabled=True, incarnation=incarnation)
+        news = GroupNews(view(group), (Machine(name="web"),), Place())
+        welcome = Welcome(protocol=1, version="", rules=Durations(), term=term)
+        self._told = [welcome, SnapshotPart((news,)), SnapshotEnd(1), Joined((), 1)]
+
+    async def dial(self) -> Any:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        for message in self._told:
+            reader.feed_data(frame(message))
+        loop.call_later(1.0, reader.feed_eof)
+        return reader, Unheard()
+
+
+class Unheard:
+    """A writer whose bytes nobody reads."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.transport = self
+
+    def is_closing(self) -> bool:
+        return True
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("broken", [None, follows_any_term])
+def test_a_node_goes_back_only_if_it_follows_a_control_of_an_earlier_term(
+    broken: Break | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if broken is not None:
+        broken(monkeypatch)
+    shown: list[int] = []
+
+    async def life() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(guard, "boottime", loop.time)
+        dials = [ScriptedControl(5, 4).dial, ScriptedControl(4, 3).dial]
+        journal: Any = MemoryJournal()
+        upstream = NodeUpstream(dials, "h1", FollowedClock(lambda: 0), journal)
+        upstream.attach(lambda news: shown.append(news.view.incarnation))
+        await upstream.restore()
+        tasks = guard.Tasks()
+        tasks.start(upstream.run(), "line")
+        await guard.pause(10)
+        restarted = NodeUpstream(dials[1:], "h1", FollowedClock(lambda: 0), journal)
+        restarted.attach(lambda news: shown.append(news.view.incarnation))
+        await tasks.end()
+        await restarted.restore()
+        tasks.start(restarted.run(), "line")
+        await guard.pause(10)
+        await tasks.end()
+
+    with asyncio.Runner(loop_factory=HostLoop) as runner:
+        runner.run(life())
+    assert 4 in shown
+    assert (3 in shown) == (broken is not None)
