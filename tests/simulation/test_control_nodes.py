@@ -3,6 +3,8 @@ way, and another one goes on. The judge sees what guests of all nodes saw."""
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from forewarn.service.engine import executor
@@ -27,6 +29,7 @@ def without_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "HANDOVER", 0.0)
 
 
+@functools.cache
 def commits(seed: int) -> int:
     return len(lived(seed, Fault(), STEPS).disk.commits)
 
