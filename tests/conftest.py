@@ -19,8 +19,6 @@ from hypothesis import HealthCheck, settings
 from helpers.examples import CHECK, PROFILE, examples
 from helpers.paths import TESTS
 
-pytest_plugins = ["helpers.run_files"]
-
 
 def _drop(_logger: object, _method: str, _event: Any) -> NoReturn:
     raise structlog.DropEvent
