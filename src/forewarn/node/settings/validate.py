@@ -257,7 +257,8 @@ class _Validation:
         if settings.nodes:
             default = Settings()
             for key, why in ANSWERS_GUESTS.items():
-                if getattr(settings, key) != getattr(default, key):
+                written = key == "metadata" and self._loaded.origin(key) is not DEFAULT
+                if written or getattr(settings, key) != getattr(default, key):
                     self._problem(key, f"{key} cannot be combined with nodes: {why}")
         if settings.traces and not values.is_url(settings.traces):
             self._problem(

@@ -247,6 +247,7 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
         ('nodes = "192.0.2.11:8171"', ":1: nodes needs nodes_certificate, nodes_key, nodes_aut"),
         ('nodes_key = "c.key"', "nodes_key is only used with nodes; set that, or remove it"),
         (f'{NODES}metadata = "127.0.0.1:80"', ":5: metadata cannot be combined with nodes: guests"),
+        (f'{NODES}metadata = "169.254.169.254:80"', ":5: metadata cannot be combined with nodes:"),
         (f"{NODES}workers = 2", ":5: workers cannot be combined with nodes: guests are answered"),
         (f"{NODES}faults = true", ":5: faults cannot be combined with nodes: faults cannot be inj"),
         (f"{NODES}observe = true", ":5: observe cannot be combined with nodes: requests to nodes"),
