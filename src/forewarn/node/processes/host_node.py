@@ -112,19 +112,27 @@ class HostNode:
             await self._open_status(tasks)
         # Not in `tasks`: if it ends, the caller gets the error.
         self.following = asyncio.ensure_future(self._follow(app, tasks))  # noqa: TID251
-        self._stack.callback(self.following.cancel)
+        self._stack.push_async_callback(self._stop_following)
         tasks.start(self.upstream.report(), "reporter")
         tasks.start(self.upstream.watch(), "promise")
         tasks.start(self.certificates.watch(), "certificates")
 
     async def _follow(self, app: Any, tasks: guard.Tasks) -> None:
         """Follow control for ever, and serve guests once everything is known."""
-        following = tasks.start(self.upstream.run(), "line to control")
-        serving = tasks.start(self._serve(app, tasks), "serving")
-        await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            await serving  # raises why it has failed
-        await following
+        parts = guard.Tasks()  # whose errors the caller gets
+        try:
+            following = parts.start(self.upstream.run(), "line to control")
+            serving = parts.start(self._serve(app, tasks), "serving")
+            await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving  # raises why it has failed
+            await following
+        finally:
+            await parts.end()
+
+    async def _stop_following(self) -> None:
+        self.following.cancel()
+        await asyncio.wait([self.following])
 
     async def _serve(self, app: Any, tasks: guard.Tasks) -> None:
         await self.upstream.synchronized.wait()

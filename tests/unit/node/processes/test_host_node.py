@@ -20,6 +20,7 @@ from forewarn.core import EventType, Refused
 from forewarn.drivers.port import Done, Task
 from forewarn.node.config import Address, Config, HostNodeConfig, Tls
 from forewarn.node.daemon.run_host_node import NodeReloader
+from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.listening.tls import CertificateUnusable
 from forewarn.node.processes.host_node import HostNode, NodeUnusable
 from forewarn.node.settings.host_node import LoadedNodeSettings, load_node
@@ -282,6 +283,20 @@ def test_without_a_journal_guests_wait_for_control(tmp_path: Path) -> None:
             assert status == 503
             assert b"control has not told this node everything yet" in body
             assert node.metadata_urls == []
+
+    run(play, tmp_path)
+
+
+def test_an_address_for_guests_that_is_taken_ends_the_node_with_the_reason(tmp_path: Path) -> None:
+    async def play(nodes: Nodes) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            async with nodes.control():
+                config = nodes.config()
+                there = Address(*taken.getsockname())
+                endpoint = msgspec.structs.replace(config.endpoint, metadata=there)
+                async with HostNode(msgspec.structs.replace(config, endpoint=endpoint)) as node:
+                    with pytest.raises(CannotListen, match=f"{there} is in use"):
+                        await node.following
 
     run(play, tmp_path)
 
