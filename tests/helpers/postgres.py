@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -124,7 +124,8 @@ class Server:
             ["ps", "-o", "pid=", "--ppid", str(self.pid)], capture_output=True, text=True
         )
         for pid in pids + [int(line) for line in children.stdout.split()]:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a session may have ended since
+                os.kill(pid, number)
 
     def kill(self) -> None:
         """End the server as a power failure would."""
