@@ -20,6 +20,7 @@ from forewarn.core.fleet import Health
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.drivers.port import Performed, Task
 from forewarn.drivers.simulated import SimulatedDriver
+from forewarn.judge import judge
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -46,6 +47,7 @@ from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST
 from simulation.cluster import NODE, Finding
 from simulation.host_lines import CANNOT_CONNECT, Clocks, End, HostLoop, Link
+from simulation.lives import approvals_not_in_log, wrong_log
 from simulation.script import HOSTS, NAMES, Script
 from simulation.world import (
     FLEET,
@@ -67,6 +69,8 @@ PROMISES_OVER = 8.0  # seconds after which no node has a promise of a control th
 LATE = 4  # seconds that messages take to a host that is about to be cut off
 HEALED_WITHIN = 60  # seconds until all nodes show what control does
 LINES = NodeLines(Address("127.0.0.1", 0), Tls(Path("none"), Path("none")), Path("none"))
+CONTROL = "control"
+DOCUMENTS = {"incarnation-down", "came-back", "apart-backwards", "apart-approved"}
 UNKNOWN = "a node is apart, and control does not know it"  # in the ledger
 
 
@@ -290,7 +294,7 @@ class Hosts(Simulation):
         self.node._tasks._on_error = self.on_failed_task
         self._move = self.node.platform.record_move
         self.node.platform.record_move = self.record_move  # type: ignore[method-assign]
-        self.node.apart_hosts.on_change(lambda _: self.compare())
+        self.node.apart_hosts.on_change(self.on_reach)
         self._unknown = set()
         self.compare()
         self.see_time()
@@ -359,6 +363,15 @@ class Hosts(Simulation):
             return task.result()
         raise Killed
 
+    def on_reach(self, host: str) -> None:
+        """Record what control knows of a host: it may have lost a line that its node keeps."""
+        if self.host_nodes is None:
+            return  # it is being ended
+        kind = "apart" if self.node.apart_hosts.is_apart(host) else "joined"
+        machines = [machine.name for machine in self.node.host_index.machines_on(host)]
+        self.note(kind, host=host, machines=machines, by=CONTROL)
+        self.compare()
+
     def compare(self) -> None:
         """Let service time stand still while control relies on a node that is apart: that takes
         seconds, not hours."""
@@ -424,6 +437,8 @@ class Hosts(Simulation):
                 known = (knew and node.upstream.connected) or self._answered_on.get(machine) == host
                 if alive and known and not elsewhere:
                     self.find("poll-refused", f"{machine} on {host}: 404")
+                if method == "POST":
+                    self.trace.append({**record, "t": self.stamp()})
                 return {**record, "status": None}
             # A control that has been started again does not know yet that it is arriving there.
             forgotten = elsewhere and self._arrived_in.get(machine) != self.lives
@@ -436,7 +451,7 @@ class Hosts(Simulation):
                 self.moved_polls += elsewhere
                 if elsewhere:
                     self._arrived_in[machine] = self.lives
-            if elsewhere and (was_apart or node.upstream._is_apart):
+            if elsewhere and method == "GET" and (was_apart or node.upstream._is_apart):
                 return record  # nobody but the node knows that this machine is apart
         self.trace.append({**record, "t": self.stamp()})
         return record
@@ -615,6 +630,16 @@ class HostsScript(Script):
             await guard.pause(1)
 
 
+def judged(trace: Sequence[dict[str, Any]]) -> list[Finding]:
+    """What guests were shown must be right by what their node knew of itself; what was started, or
+    was not, may also be right by what control knew."""
+    by_nodes = judge([line for line in trace if line.get("by") != CONTROL]).findings
+    findings = [finding for finding in by_nodes if finding.rule in DOCUMENTS]
+    if by_nodes:
+        findings += judge(trace).findings
+    return [Finding(finding.rule, finding.render()) for finding in findings]
+
+
 def simulated_time(sim: Hosts, patch: pytest.MonkeyPatch) -> None:
     clocks = sim.clocks
     patch.setattr(guard, "monotonic", clocks.read)
@@ -684,9 +709,6 @@ def live(
     seed: int, kill: Kill, steps: int, script_type: type[HostsScript] = HostsScript
 ) -> tuple[HostsScript, list[Finding]]:
     """A life, and everything that is wrong with it."""
-    from forewarn.judge import judge
-    from simulation.lives import approvals_not_in_log, wrong_log
-
     script = script_type(seed, kill)
     sim = script.sim
 
@@ -698,6 +720,7 @@ def live(
             try:
                 await script.run(steps)
             finally:
+                sim.host_nodes = None
                 for tag in list(sim.loop.tasks):
                     if tag:
                         await sim.end_tasks(tag)
@@ -707,5 +730,5 @@ def live(
     findings = [*sim.findings, *wrong_log(sim), *approvals_not_in_log(sim)]
     for event in script.left_over:
         findings.append(Finding("never-ends", f"{event.id} has not come to an end"))
-    findings += [Finding(f.rule, f.render()) for f in judge(sim.trace).findings]
+    findings += judged(sim.trace)
     return script, findings
