@@ -3,9 +3,14 @@ between them break, stand still and delay. Everything that guests saw is judged 
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from simulation.hosts import CutOff, HostsScript, live
+from forewarn.support import guard
+from forewarn.wire.versions import NEWEST
+from simulation import hosts
+from simulation.hosts import CutOff, Hosts, HostsScript, live
 from simulation.world import Kill
 
 STEPS = 10
@@ -35,6 +40,34 @@ def test_no_promise_is_broken_when_control_nodes_and_lines_fail(part: int) -> No
 def test_no_promise_is_broken_when_a_host_is_cut_off_at_the_worst_moment() -> None:
     for seed in range(3):
         assert live(seed, Kill(), 4, CutOff)[1] == []
+
+
+class JustMoved(CutOff):
+    """A machine asks on its new host, whose node is not told of it before another one, which is
+    silent, has no promise any more."""
+
+    async def run(self, steps: int) -> Hosts:
+        sim, _ = self.sim, await self.begin()
+        sim.nodes["host-b"].link.stall("up")
+        change = asyncio.ensure_future(sim.operate_reboot("sql-1"))  # noqa: TID251
+        await guard.pause(0.1)
+        moving = sim.surviving(sim._move("sql-0", "host-c", "operator"))
+        move = asyncio.ensure_future(moving)  # noqa: TID251
+        await guard.pause(0.1)
+        self.answer = await sim.ask("sql-0", "GET", NEWEST.name)
+        await asyncio.gather(change, move)
+        sim.note("end")
+        return sim
+
+
+def test_a_machine_that_has_just_moved_is_answered_on_its_new_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosts, "PATIENCE", 60.0)
+    script, findings = live(1, Kill(), 1, JustMoved)
+    assert findings == []
+    assert isinstance(script, JustMoved)
+    assert (script.answer["host"], script.answer["status"]) == ("host-c", 200)
 
 
 def _is_approval(line: dict[str, object]) -> bool:

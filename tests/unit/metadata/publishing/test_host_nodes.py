@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from forewarn.core import EventType, Refused, Status
+from forewarn.core import EventType, Group, Refused, Status, view
 from forewarn.core.commands import Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.drivers.port import Task
@@ -18,6 +19,7 @@ from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, r
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
+    Changed,
     MessageStream,
     NodeHello,
     ToWorker,
@@ -435,3 +437,15 @@ def test_control_that_is_started_again_takes_its_nodes_back(tmp_path: Path) -> N
                 assert await h1.upstream.approve("web_0", "web", [id])
 
     play(body)
+
+
+def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
+    sent: list[bytes] = []
+    nodes: Any = SimpleNamespace(machines_on=lambda *_: (), send=lambda _, data: sent.append(data))
+    hello = NodeHello(protocols=(1,), version="", host="h1", instance="", serving=True)
+    stream: Any = None
+    member = host_nodes.NodeMember(nodes, stream, hello, ["web"], host_nodes._Promised())
+    group = Group(name="web")
+    member.tell(publisher.Announcement({1: [Changed(view(group), ())]}, {"web": group}))
+    assert sent == []
+    assert not member.serving  # without a promise, nobody waits for it
