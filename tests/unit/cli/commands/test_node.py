@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from forewarn.cli.app import app
 from helpers.certificates import Authority
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nodes run on Linux")
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="nodes run on Linux")
 def test_what_is_wrong_is_told_in_one_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
