@@ -9,6 +9,7 @@ stop, and knows the addresses and the verdict. What a test can do with a service
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import sys
@@ -124,13 +125,25 @@ def requesting() -> frozenset[str]:
 
     A test may call its client step by step in its own thread, which cannot poll while it waits.
     """
-    frames = sys._current_frames()
+    frames = _current_frames()
     return frozenset(
         _id_of(thread)
         for thread in threading.enumerate()
         if thread.ident in frames
         and any(_sends_requests(frame) for frame, _ in traceback.walk_stack(frames[thread.ident]))
     )
+
+
+def _current_frames() -> dict[int, FrameType]:
+    """Return what each thread runs now. Older Pythons come to a standstill if garbage is collected
+    meanwhile and another thread ends."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _sends_requests(frame: FrameType) -> bool:
