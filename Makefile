@@ -41,8 +41,8 @@ dev: $(VENV)/.server
 # Much of what comes before the tests is waiting for a network: one core is not enough for it.
 TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
-	@$(TOGETHER) 3 $(VENV)/.ready packages $(CLIENTS)/.ready
-	@$(TOGETHER) 4 portable lint collected $(AGENT_WHEELS)
+	@$(TOGETHER) 4 $(VENV)/.ready packages $(CLIENTS)/.ready lint collected
+	@$(TOGETHER) 2 portable $(AGENT_WHEELS)
 	tools/run-tests $(BIN)/pytest
 
 # What runs on macOS and Windows as well, without what those do not have.

@@ -323,15 +323,16 @@ def test_a_leader_keeps_its_lease_if_the_database_lets_nobody_write(
         async with opened(first):
             await take(first)
             holder = first.leadership._holder
-            monkeypatch.setattr(holder, "_failing_for", lambda: 900.0)
             with (
                 psycopg.connect(url) as other,
                 psycopg.connect(url, autocommit=True) as own,
                 capture_logs() as lines,
             ):
                 other.execute("LOCK TABLE commits IN ACCESS EXCLUSIVE MODE")
-                for _ in range(2):
-                    holder._check_writes(own)
+                with monkeypatch.context() as patch:  # while it is locked, and no longer
+                    patch.setattr(holder, "_failing_for", lambda: 900.0)
+                    for _ in range(2):
+                        holder._check_writes(own)
             (line,) = lines
             assert line["event"].startswith("the database lets no control node write")
             assert first.leadership.held()

@@ -10,9 +10,9 @@ anything else is wrong, or if the journal is of another host, nothing of it is u
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -72,7 +72,9 @@ class Journal:
         if not try_lock(self._lock):
             os.close(self._lock)
             raise JournalInUse(f"{self.path} is in use by another node")
+        self._using = threading.Lock()  # a thread may still be writing when it is closed
         self._file: int | None = None
+        self._closed = False
         self._size = self._base = 0
 
     def read(self) -> list[Told]:
@@ -98,6 +100,11 @@ class Journal:
 
     def replace(self, messages: Iterable[Told]) -> None:
         """Replace the whole journal, durably."""
+        with self._using:
+            if not self._closed:
+                self._replace(messages)
+
+    def _replace(self, messages: Iterable[Told]) -> None:
         new = self.path.with_suffix(".new")
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -115,12 +122,14 @@ class Journal:
         self._file, self._size, self._base = file, size, size
 
     def append(self, message: Told) -> None:
-        assert self._file is not None
-        self._size += _write(self._file, _record(message))
+        with self._using:
+            if self._file is not None:
+                self._size += _write(self._file, _record(message))
 
     def sync(self) -> None:
-        assert self._file is not None
-        os.fdatasync(self._file)
+        with self._using:
+            if self._file is not None:
+                os.fdatasync(self._file)
 
     @property
     def size(self) -> int:
@@ -133,10 +142,13 @@ class Journal:
         return self._size > 2 * self._base + LEAST_GROWTH
 
     def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-        with contextlib.suppress(OSError):
+        with self._using:
+            if self._closed:
+                return
+            self._closed = True
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
             os.close(self._lock)
 
 
