@@ -34,7 +34,7 @@ def node(
     ] = None,
     control: Annotated[
         list[str] | None,
-        typer.Option(help="Address of control for nodes. Repeatable."),
+        typer.Option(help="Address at which control accepts nodes. Repeatable."),
     ] = None,
     metadata: Metadata = None,
     record: Record = None,

@@ -452,7 +452,9 @@ class HostNodes:
         if group is None:
             return False
         machines = {machine.name for machine in self.machines_on(member.host, group)}
-        return call.machine in machines if hasattr(call, "machine") else bool(machines)
+        if isinstance(call, Enable | AskPrepared):  # which are for a group
+            return bool(machines)
+        return call.machine in machines
 
     def _own(self, member: NodeMember, report: Report) -> Report:
         """Return what a report says about machines and groups of its host."""

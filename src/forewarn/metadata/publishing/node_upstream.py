@@ -249,6 +249,7 @@ class NodeUpstream(RemoteUpstream):
             match message:
                 case Welcome(term=term, rules=rules):
                     self._term, self._rules = max(self._term, term), rules
+                    self._welcome = message
                     staged.begin()
                 case SnapshotPart(groups=groups, pending=pending):
                     staged.add_snapshot(groups, pending)

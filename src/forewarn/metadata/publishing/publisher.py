@@ -14,6 +14,7 @@ change.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
@@ -98,7 +99,7 @@ def _news(changes: Mapping[int, list[Changed]]) -> list[News]:
     return updates.news([Publication(n, tuple(made)) for n, made in changes.items()])
 
 
-class Member:
+class Member(ABC):
     """A process that shows groups to guests, and is connected."""
 
     def __init__(self, *, serving: bool, groups: Iterable[str] | None = None) -> None:
@@ -120,20 +121,21 @@ class Member:
         """Return whether it shows any of these groups, or will."""
         return self.groups is None or not self.groups.isdisjoint(groups)
 
+    @abstractmethod
     def tell(self, news: Announcement) -> None:
-        raise NotImplementedError
+        """Send it what changes."""
 
+    @abstractmethod
     def show(self, numbers: Collection[int]) -> None:
         """Let it show these publications."""
-        raise NotImplementedError
 
+    @abstractmethod
     def late(self, publication: PendingPublication) -> bool:
         """Return whether it is not waited for any longer, if it has not confirmed this."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fence(self, why: str) -> None:
         """Make sure that it does not go on showing old documents: it leaves."""
-        raise NotImplementedError
 
 
 class Publisher:

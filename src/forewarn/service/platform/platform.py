@@ -249,7 +249,10 @@ class Platform:
         for address in found[1].addresses if found else ():
             for other in self.machine_index.at(address):
                 if other.name != machine and other.host == host and other.alive:
-                    return conflict(f"machine '{other.name}' on host '{host}' also has {address}")
+                    return conflict(
+                        f"host '{host}' already has a machine with the address {address}:"
+                        f" '{other.name}'"
+                    )
         return None
 
     def _arrival_notes(self, host: Host, machine: str) -> tuple[str, ...]:
