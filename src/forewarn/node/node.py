@@ -11,9 +11,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +28,7 @@ from forewarn.metadata.publishing.host_nodes import HostNodes
 from forewarn.metadata.publishing.hub import Hub
 from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
+from forewarn.node.component import Component
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
@@ -113,7 +112,7 @@ log = logger("forewarn")
 _CONTROL_API = "the control API"
 
 
-class Node:
+class Node(Component):
     """A service, running while the context is entered: `async with Node(config) as node`.
 
     Store, clock and driver are made as the configuration says, unless they are passed in.
@@ -128,6 +127,7 @@ class Node:
         driver: Driver | None = None,
         new_id: Callable[[], str] = new_id,
     ) -> None:
+        super().__init__()
         self.config = config
         self.clock = clock or (
             RealClock(limits=config.clock)
@@ -137,7 +137,6 @@ class Node:
         self.store = store or make_store(config)
         self._driver = driver
         self._new_id = new_id
-        self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()  # held while sockets are opened after the start
         self._machine_sockets: MachineSockets | None = None  # if machines have some of their own
         self.virtual_time: VirtualTime | None = None  # only with a virtual clock
@@ -152,22 +151,6 @@ class Node:
         self.node_certificates: Certificates | None = None  # for nodes on hosts
         self.control_app: Any = None
         self.notifications: Notifications | None = None  # once something is to be notified
-
-    async def __aenter__(self) -> Node:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
 
     async def advance(self, to: Time) -> None:
         """Advance a virtual clock. Returns when everything that became due is done and visible."""

@@ -17,6 +17,7 @@ import uvloop
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
 from forewarn.metadata.endpoint.fair_queue import TURN
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.front import CHUNK
 from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.support import guard
 from forewarn.testing import Service
@@ -206,12 +207,12 @@ def test_what_a_machine_sends_ahead_is_not_held(service: Service, busy: Guest) -
     until(lambda: buffered.total == 0)
 
 
-@pytest.fixture(scope="module")
-def little() -> Iterator[Service]:
+@pytest.fixture(scope="module", params=[True, False], ids=["front", "no-front"])
+def little(request: pytest.FixtureRequest) -> Iterator[Service]:
     """A service that holds two bodies for a machine, and four in all. What a caller that has gone
     has left unread is noticed when its time is over."""
     limits = Limits(max_buffered_per_machine=2 * 65_536, max_buffered=4 * 65_536, body_timeout=2.0)
-    with Service(fleet_of(8), sockets=True, front=True, limits=limits) as service:
+    with Service(fleet_of(8), sockets=True, front=request.param, limits=limits) as service:
         for n in range(8):
             Guest(service, f"web{n}_0").get()
         yield service
@@ -220,8 +221,8 @@ def little() -> Iterator[Service]:
 def test_a_machine_that_holds_its_share_waits_and_every_request_comes_to_its_end(
     little: Service,
 ) -> None:
-    guest, buffered = Guest(little, "web0_0"), little._session.node.endpoint.buffered
-    limits = little._session.node.endpoint.limits
+    guest, endpoint = Guest(little, "web0_0"), little._session.node.endpoint
+    buffered, limits, hits = endpoint.buffered, endpoint.limits, endpoint.counts.hits
     most: list[int] = []
     full = type(buffered).full
 
@@ -235,11 +236,17 @@ def test_a_machine_that_holds_its_share_waits_and_every_request_comes_to_its_end
         half = len(LARGE) // 2
         for line in lines:
             line.send(LARGE[:half])
-        until(lambda: little._session.node.endpoint.counts.hits["max_buffered_per_machine"] > 0)
+        until(lambda: hits["max_buffered_per_machine"] > 0)
+        late = [stack.enter_context(guest.line()) for _ in range(12)]
+        for line in late:
+            line.send(LARGE)
+        for _ in range(20):
+            assert Guest(little, "web1_0").get().status == 200, "time passes"
         for line in lines:
             line.send(LARGE[half:])
-        assert {line.answer().status for line in lines} == {400}, "it is no approval"
-    assert max(most) <= limits.max_buffered_per_machine + 16 * READ_SIZE + limits.max_body
+        assert {line.answer().status for line in lines + late} == {400}, "it is no approval"
+    at_once = len(lines + late) * (CHUNK + READ_SIZE)  # of each connection before it waits
+    assert max(most) <= limits.max_buffered_per_machine + at_once + len(LARGE)
     until(lambda: buffered.total == 0)
 
 

@@ -101,6 +101,13 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if not self.caller and not self._enter():
             return
         self._share = share_of(self.caller)
+        # Before Python 3.11.3, asyncio begins to read after this call even if reading was paused
+        # in it, and then takes no other pause.
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        if self.transport.is_closing():
+            return
         if self._owed:
             self.write(self._owed)
             self._owed = b""
@@ -253,6 +260,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             return
         self._account()
         if self._may_parse():
+            self.transport.pause_reading()
             self._queue()
         elif self._write_paused or (len(self._input) >= READ_SIZE and not self._starved):
             self.transport.pause_reading()

@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from forewarn.core.time import SECOND, Time
@@ -18,6 +16,7 @@ from forewarn.metadata.endpoint.lookups import Lookups
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.publishing.journal import Journal, JournalInUse
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.node.component import Component
 from forewarn.node.config import HostNodeConfig
 from forewarn.node.listening.certificates import examine
 from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial
@@ -46,14 +45,14 @@ class NodeUnusable(Exception):
     """The node cannot be started; the message says why."""
 
 
-class HostNode:
+class HostNode(Component):
     """A node. When its context is entered, it shows what its journal contains, and follows control
     as soon as it can be reached. Guests are answered once everything is known."""
 
     def __init__(self, config: HostNodeConfig) -> None:
         """Raises NodeUnusable, or CannotListen."""
+        super().__init__()
         self.config = config
-        self._stack = AsyncExitStack()
         self.certificates = Certificates(config.tls, config.authority, of_client=True)
         _check_name(config)
         self._journal = _open_journal(config)
@@ -72,22 +71,6 @@ class HostNode:
         self._trace: FileEventTrace | None = None
         self._apart_since: Time | None = None  # None while it is joined
         self._apart_machines: list[str] = []  # as recorded
-
-    async def __aenter__(self) -> HostNode:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
 
     async def _start(self) -> None:
         tasks = guard.Tasks(_log_failed_task)

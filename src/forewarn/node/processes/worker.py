@@ -7,14 +7,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
+from forewarn.node.component import Component
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
 from forewarn.node.processes.unix_socket import make_dial
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
 log = logger("forewarn")
 
 
-class Worker:
+class Worker(Component):
     """A worker. When its context is entered, it knows the fleet and accepts connections; but if
     several processes share the state, only once the control process decides."""
 
     def __init__(self, config: Config, number: int, listeners: Sequence[socket.socket]) -> None:
+        super().__init__()
         assert config.upstream is not None
         self.config = config
         self.number = number
         self._listeners = listeners
-        self._stack = AsyncExitStack()
         mark = WorkerMark(config.upstream, number)
         self._stack.callback(mark.close)
         dial = make_dial(config.upstream, mark)
@@ -55,22 +54,6 @@ class Worker:
         self._callers = callers
         self.front: Front | None = None
         self.outlived = True  # another process will answer on these sockets after this one
-
-    async def __aenter__(self) -> Worker:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
 
     async def _start(self) -> None:
         tasks = guard.Tasks(_log_failed_task)
