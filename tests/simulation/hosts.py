@@ -226,7 +226,6 @@ class Hosts(Simulation):
         self._ends: list[End] = []  # control's
         self._unknown: set[str] = set()
         self._arrived: dict[tuple[str, str], str] = {}  # by event and machine: at which host
-        self._arrived_in: dict[str, int] = {}  # by machine: the life of control that knows it
         self._answered_on: dict[str, str] = {}  # by machine, since it has come to a host
         self._hosts: dict[str, str] = {}
         self.moved_polls = 0  # answered on a host to which a machine is about to move
@@ -440,17 +439,13 @@ class Hosts(Simulation):
                 if method == "POST":
                     self.trace.append({**record, "t": self.stamp()})
                 return {**record, "status": None}
-            # A control that has been started again does not know yet that it is arriving there.
-            forgotten = elsewhere and self._arrived_in.get(machine) != self.lives
-            if refused and method == "GET" and alive and not forgotten:
+            if refused and method == "GET" and alive:
                 self.find("poll-refused", f"{machine} on {host}: {record['status']}")
             if node.alive:
                 node.note_time()
             if alive and record["status"] == 200:
                 self._answered_on[machine] = host
                 self.moved_polls += elsewhere
-                if elsewhere:
-                    self._arrived_in[machine] = self.lives
             if elsewhere and method == "GET" and (was_apart or node.upstream._is_apart):
                 return record  # nobody but the node knows that this machine is apart
         self.trace.append({**record, "t": self.stamp()})

@@ -23,7 +23,7 @@ from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import Calls
 from forewarn.metadata.publishing.messages import (
-    MAX_GREETING,
+    MAX_NODE_GREETING,
     NODE_PROTOCOLS,
     Answer,
     Approve,
@@ -250,7 +250,7 @@ class HostNodes:
             return there
         names = {machine.name for machine in there}
         return there + tuple(
-            updates.to_guests(m)
+            updates.to_next_host(m)
             for m in group.machines
             if m.name in arriving and m.name not in names
         )
@@ -289,7 +289,7 @@ class HostNodes:
         sending: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(SNAPSHOT_WITHIN):
-                hello = await stream.receive(MAX_GREETING)
+                hello = await stream.receive(MAX_NODE_GREETING)
                 problem = await self._problem(hello, host)
             if problem:
                 stream.send(Unwelcome(problem))
@@ -345,6 +345,10 @@ class HostNodes:
             )
         )
         here = [n for n in self._host_index.groups_on(hello.host) if n in self._publisher.announced]
+        for machine, name in hello.arriving.items():  # as whoever decided before has told it
+            group = self._publisher.announced.get(name)
+            if group is not None and self._still_moves(group, machine, hello.host):
+                self._arriving.setdefault(hello.host, {})[machine] = name
         arriving = self._arriving.get(hello.host, {}).values()
         before = self._absent.pop(hello.host, _Promised())
         shows = before.groups if hello.serving else ()

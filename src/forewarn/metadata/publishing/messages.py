@@ -22,6 +22,7 @@ PROTOCOL = 6  # of workers, which have the same version as control
 NODE_PROTOCOLS = (1,)  # of nodes, which may have another: the last one, and the one before
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
+MAX_NODE_GREETING = 64 * 1024  # likewise of a node
 
 _LENGTH = 4
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,6 +53,7 @@ class NodeHello(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
     instance: str  # of the node's process
     serving: bool  # does it already answer guests, with what it was told before?
     term: int = 0  # the highest of a control node that it has followed
+    arriving: dict[str, str] = {}  # machines that are about to move to its host, with their groups
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 
 import msgspec
 
@@ -62,6 +62,7 @@ HOLD_UNKNOWN = 10.0
 WATCH_EVERY = 0.1  # seconds between two looks at the promise
 PING_EVERY = 30.0  # seconds between two comparisons of the clocks
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
+MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 DRIFT = 0.0005  # by which two clocks may differ in speed
 
 UNREACHABLE_BY_NODE = "control cannot be reached"
@@ -191,6 +192,8 @@ class NodeUpstream(RemoteUpstream):
     # The line.
 
     def _hello(self) -> msgspec.Struct:
+        shown, _ = self._staged.contents()
+        arriving = ((m.name, news.view.name) for news in shown for m in news.machines if m.host)
         return NodeHello(
             protocols=NODE_PROTOCOLS,
             version=__version__,
@@ -198,6 +201,7 @@ class NodeUpstream(RemoteUpstream):
             instance=self._instance,
             serving=self.synchronized.is_set(),
             term=self._term,
+            arriving=dict(islice(arriving, MOST_ARRIVING)),
         )
 
     def _greeted(self, greeting: ToWorker) -> None:

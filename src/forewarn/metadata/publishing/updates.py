@@ -107,3 +107,9 @@ def to_guests(machine: Machine) -> Machine:
     if not (machine.labels or machine.host or machine.moved_from or machine.disputed):
         return machine
     return msgspec.structs.replace(machine, labels={}, host="", moved_from=None, disputed="")
+
+
+def to_next_host(machine: Machine) -> Machine:
+    """Return what the node of the host needs that a machine is about to move to: it knows from the
+    machine's present host that it has not arrived."""
+    return msgspec.structs.replace(to_guests(machine), host=machine.host)

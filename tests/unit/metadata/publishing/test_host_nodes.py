@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import EventType, Group, Refused, Status, view
+from forewarn.core import EventType, Group, Machine, Refused, Status, view
 from forewarn.core.commands import Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.drivers.port import Task
+from forewarn.drivers.simulated import SimulatedDriver
 from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, remote_upstream
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
@@ -22,11 +23,12 @@ from forewarn.metadata.publishing.messages import (
     Changed,
     MessageStream,
     NodeHello,
+    SnapshotEnd,
     ToWorker,
     Unwelcome,
     Welcome,
 )
-from forewarn.metadata.upstream import NotDurable
+from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
@@ -404,6 +406,76 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
             await until(lambda: h1.machines("web") == [])
             assert h3.machines("web") == ["web_0"]
             await shown(h3, "web")
+
+    play(body)
+
+
+def test_a_control_that_is_started_again_learns_which_machines_are_about_to_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+    arrived = asyncio.Event()
+
+    async def perform(self: SimulatedDriver, _: Task) -> Done:
+        await arrived.wait()
+        return Done(moved={"web_0": "h3"})
+
+    monkeypatch.setattr(SimulatedDriver, "perform", perform)
+
+    async def body() -> None:
+        async with host_node(control, "h1") as h1, host_node(control, "h3") as h3:
+            async with control() as node:
+                await joined(h1, h3)
+                await h1.upstream.enable("web")
+                done = await node.platform.schedule(
+                    type=EventType.REDEPLOY, machines=("web_0",), by="test"
+                )
+                assert not isinstance(done, Refused)
+                assert await h1.upstream.approve("web_0", "web", [done.event.id])
+                await h3.upstream.find("10.0.0.1")
+                assert h3.machines("web") == ["web_0"]
+            known: list[tuple[Machine, ...]] = []
+
+            def note(news: GroupNews) -> None:
+                h3.of[news.view.name] = news
+                known.append(news.machines)
+
+            h3.upstream.attach(note)
+            async with control() as node:
+                await joined(h1, h3)
+                assert h3.machines("web") == ["web_0"]
+                assert all(known), "all the time"
+                await h3.upstream.approve("web_0", "web", [done.event.id])
+                arrived.set()
+                await until(lambda: h1.machines("web") == [])
+                assert h3.machines("web") == ["web_0"]
+                machine = node.store.groups["web"].machine("web_0")
+                assert machine is not None
+                assert machine.host == "h3"
+
+    play(body)
+
+
+def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control(), host_node(control, "h1") as h1:
+            await joined(h1)
+            hello = NodeHello(
+                protocols=NODE_PROTOCOLS,
+                version="",
+                host="h3",
+                instance="",
+                serving=True,
+                arriving={"web_0": "web", "nobody": "web", "web_1": "nowhere"},
+            )
+            reader, writer = await control.dial("h3")
+            stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+            stream.send(hello)
+            assert isinstance(await stream.receive(), Welcome)
+            assert isinstance(await stream.receive(), SnapshotEnd)
+            stream.cut()
 
     play(body)
 
