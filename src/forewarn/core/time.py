@@ -42,10 +42,15 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     silence: Duration | None = DAY  # a group is disabled after this long without a GET; None: never
     start_grace: Duration = 60 * SECOND  # how long nothing starts by its NotBefore after an outage
     enable_delay: Duration = 0  # how long a group's first GET waits for its answer
+    telling: Duration = 0  # how long it may take, in wall time, until all guests are shown a change
 
     def paced(self, duration: Duration) -> Duration:
         """Return how long the duration takes at this speed."""
         return duration if self.speed == 1.0 else round(duration / self.speed)
+
+    def from_commit(self, notice: Duration) -> Duration:
+        """Return how long a notice is, counted from the commit instead of when guests see it."""
+        return self.paced(notice) + self.telling if notice else 0
 
 
 class UntrustedClock(msgspec.Struct, frozen=True):
@@ -86,6 +91,10 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
         if self.steady_since is None:
             return None
         return self.grace_after(self.steady_since)
+
+    def after_notice(self, notice: Duration) -> Time:
+        """Return the NotBefore of an event that is announced now with this notice."""
+        return ceil_second(self.at + self.rules.from_commit(notice))
 
     def apart_until(self, host: str) -> Time | None:
         """Return when the grace ends after the node of a host has joined again; None if it has not,

@@ -92,7 +92,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         span=command.span,
         ignore_windows=command.ignore_windows,
         moves=command.moves,
-        short_notice=not_before - now.at < now.rules.paced(command.type.traits.notice)
+        short_notice=not_before - now.at < now.rules.from_commit(command.type.traits.notice)
         and command.short_notice,
         **terms,
     )
@@ -112,8 +112,7 @@ def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) ->
     if not configurations:
         return not_before
     if command.deadline:
-        notice = now.rules.paced(command.type.traits.notice)
-        earliest = min(not_before, ceil_second(now.at + notice))
+        earliest = min(not_before, now.after_notice(command.type.traits.notice))
         return last_opening(configurations, earliest, not_before) or not_before
     span = next_open(configurations, not_before)
     if span is None:
@@ -138,7 +137,7 @@ def _allowed_from(group: Group, command: c.Raise, not_before: Time, now: Now) ->
 def earliest_start(command: c.Raise, now: Now) -> Time:
     """Return the NotBefore of an event with a notice, as far as its notice is concerned."""
     notice = command.type.traits.notice if command.notice is None else command.notice
-    return ceil_second(now.at + now.rules.paced(notice))
+    return now.after_notice(notice)
 
 
 def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
@@ -205,8 +204,8 @@ def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Chan
     if problem:
         return problem
     notes: tuple[str, ...] = ()
-    notice = now.rules.paced(command.type.traits.notice)
-    terms = _user_terms(group, command.type, ceil_second(now.at + notice), now)
+    not_before = now.after_notice(command.type.traits.notice)
+    terms = _user_terms(group, command.type, not_before, now)
     approved = terms["approved"]
     for event in _pending(group):
         if event.type is command.type and event.resources == (command.machine,):
@@ -387,7 +386,7 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
     if command.not_before is not None:
         notice = command.not_before - now.at
         not_before = ceil_second(command.not_before)
-        promised = now.rules.paced(promised)
+        promised = now.rules.from_commit(promised)
         if notice < 0:
             return invalid(f"that time is {in_words(-notice)} in the past; give a future time")
     else:

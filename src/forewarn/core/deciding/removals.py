@@ -22,7 +22,7 @@ from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Hint, Refused, conflict
-from forewarn.core.time import MINUTE, Duration, Now, ceil_second
+from forewarn.core.time import MINUTE, Duration, Now
 from forewarn.core.windows.may_postpone import may_postpone_problem
 from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.support.text import in_words, listing
@@ -51,7 +51,7 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
         (machine.name,),
         now,
         source=Source.PLATFORM,
-        not_before=_not_before(EventType.PREEMPT.traits.notice, now),
+        not_before=now.after_notice(EventType.PREEMPT.traits.notice),
         cause=command.cause,
     )
     return _raised(group, event, command.by)
@@ -72,7 +72,7 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
         (machine.name,),
         now,
         source=Source.PLATFORM,
-        not_before=_not_before(0 if reason else notice or 0, now),
+        not_before=now.after_notice(0 if reason else notice or 0),
         cause=command.cause,
         **({"unannounced": True, "listed": False} if reason else {}),
         approved=Approval("nobody: it is not announced", now.at, ApprovalKind.NOBODY)
@@ -115,10 +115,6 @@ def _removable(group: Group, command: c.Evict | c.Delete) -> Machine | Refused |
 
 def _existing_event(group: Group, type: EventType, name: str) -> Event | None:
     return next((e for e in group.events if e.type is type and e.resources == (name,)), None)
-
-
-def _not_before(notice: Duration, now: Now) -> int:
-    return ceil_second(now.at + now.rules.paced(notice))
 
 
 def _raised(group: Group, event: Event, by: str) -> Changes:

@@ -84,7 +84,7 @@ def appointment(
     """Return the first instant after the notice that lies in a window of the rollout and that the
     configurations of a step allow; None if there is none, or not before the deadline."""
     deadline = rollout.deadline
-    when: Appointment | None = Appointment(earliest(rollout, now))
+    when: Appointment | None = Appointment(now.after_notice(rollout.event_notice))
     if rollout.windows or configurations:
         when = _in_windows(rollout, now, configurations)
     if when is None or deadline is None:
@@ -102,7 +102,7 @@ def announced(now: Now) -> Now:
 
 
 def _in_windows(rollout: Rollout, now: Now, configurations: Configurations) -> Appointment | None:
-    soonest = earliest(rollout, now)
+    soonest = now.after_notice(rollout.event_notice)
     lasts = now.rules.paced(rollout.lasts or 0) if rollout.must_end_in_window else 0
     own = MaintenanceConfiguration(name="", windows=rollout.windows)
     at = soonest
@@ -126,10 +126,6 @@ def unwarned(event: Event, now: Now) -> bool:
     """Does it not start because there are machines on its host that do not know of it?"""
     planned = event.status is Status.SCHEDULED and event.joint is not None
     return planned and bool(now.unwarned.get(event.host))
-
-
-def earliest(rollout: Rollout, now: Now) -> Time:
-    return ceil_second(now.at + now.rules.paced(rollout.event_notice))
 
 
 def next_step(
@@ -560,7 +556,9 @@ class _Decision:
                 " leave no time that is long enough"
             )
             return
-        window_is_later = appointment.not_before > earliest(self.rollout, announced(self.now))
+        window_is_later = appointment.not_before > announced(self.now).after_notice(
+            self.rollout.event_notice
+        )
         if window_is_later and appointment.not_before - self.now.at > MAX_NOTICE:
             announced_at = appointment.not_before - MAX_NOTICE
             self._wakes.append(announced_at)

@@ -70,6 +70,7 @@ from forewarn.support import guard
 from forewarn.support.logs import logger
 
 PROMISE = 6.0  # seconds
+TELLING = PROMISE + 1.0  # seconds after which a change is shown, with or without a silent node
 PROMISE_EVERY = 2.0  # seconds between two promises
 CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which no promise is renewed
 SNAPSHOT_WITHIN = 10.0  # seconds in which a node has to confirm all groups

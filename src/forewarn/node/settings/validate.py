@@ -20,6 +20,7 @@ from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers import registry
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.publishing.host_nodes import TELLING
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
@@ -159,6 +160,7 @@ class _Validation:
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),
+                telling=round(TELLING * SECOND) if settings.nodes else 0,
             ),
             clock=ClockLimits(
                 step=self._duration("max_clock_step", STEP),

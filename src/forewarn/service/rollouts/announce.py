@@ -17,7 +17,7 @@ from forewarn.core.halts import Halt
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import RolloutPut
 from forewarn.core.rollouts.model import BY_ITSELF, Action, Rollout, Step, Work, WorkBy
-from forewarn.core.rollouts.next_step import announced, appointment, earliest
+from forewarn.core.rollouts.next_step import announced, appointment
 from forewarn.core.rollouts.progress import Configurations
 from forewarn.core.time import Duration, Now, Time
 from forewarn.core.windows.model import Span
@@ -58,7 +58,7 @@ def start_time(rollout: Rollout, now: Now, configurations: Configurations = ()) 
     when = appointment(rollout, soon, configurations)
     if when is None:
         return None
-    if when.not_before > earliest(rollout, soon):
+    if when.not_before > soon.after_notice(rollout.event_notice):
         return StartTime(not_before=when.not_before, span=when.span)
     return StartTime(notice=rollout.notice, span=when.span)
 

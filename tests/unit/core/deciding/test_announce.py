@@ -76,6 +76,15 @@ def test_speed_divides_the_notice_and_not_the_clock() -> None:
     assert w.event(id).not_before == ceil_second(START + 15 * SECOND)
 
 
+def test_a_notice_counts_from_when_all_guests_can_see_it() -> None:
+    w = world(Durations(telling=7 * SECOND))
+    id = w.raised(EventType.PREEMPT, "m0")
+    assert w.event(id).not_before == ceil_second(START + 37 * SECOND)
+    w.do(raising(w, not_before=START + 15 * MINUTE + 7 * SECOND))
+    said = w.refused(raising(w, not_before=START + 15 * MINUTE))
+    assert "needs at least 15 min 7 s of notice" in said.message
+
+
 def test_short_notice_is_given_only_to_who_means_it() -> None:
     w = world()
     said = w.refused(raising(w, notice=MINUTE))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.core.time import SECOND
 from forewarn.drivers.command.options import CommandOptions
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.daemon.reload import LIVE
@@ -239,6 +240,8 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
         Tls(tmp_path / "c.pem", tmp_path / "c.key"),
         tmp_path / "ca.pem",
     )
+    assert config.rules.telling > 6 * SECOND  # the promise of a node that is silent
+    assert load(written(tmp_path, ""), {})[1].rules.telling == 0
 
 
 @pytest.mark.parametrize(
