@@ -10,6 +10,7 @@ anything else is wrong, or if the journal is of another host, nothing of it is u
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import threading
@@ -47,6 +48,10 @@ log = logger("forewarn")
 
 class JournalInUse(Exception):
     """Another node uses the journal; the message says which file."""
+
+
+class JournalFailed(OSError):
+    """The journal cannot be written; the message says why."""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -99,8 +104,8 @@ class Journal:
             return []
 
     def replace(self, messages: Iterable[Told]) -> None:
-        """Replace the whole journal, durably."""
-        with self._using:
+        """Replace the whole journal, durably. Raises JournalFailed."""
+        with self._writing():
             if not self._closed:
                 self._replace(messages)
 
@@ -116,20 +121,31 @@ class Journal:
             _sync_directory(self.path.parent)
         except BaseException:
             os.close(file)
+            new.unlink(missing_ok=True)  # so that it does not fill the disk
             raise
         if self._file is not None:
             os.close(self._file)
         self._file, self._size, self._base = file, size, size
 
     def append(self, message: Told) -> None:
-        with self._using:
+        """Raises JournalFailed, after which it has to be replaced."""
+        with self._writing():
             if self._file is not None:
                 self._size += _write(self._file, _record(message))
 
     def sync(self) -> None:
-        with self._using:
+        """Raises JournalFailed, after which it has to be replaced."""
+        with self._writing():
             if self._file is not None:
                 os.fdatasync(self._file)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._using:
+            try:
+                yield
+            except OSError as error:
+                raise JournalFailed(f"{self.path}: {error.strerror}") from error
 
     @property
     def size(self) -> int:

@@ -17,7 +17,7 @@ import msgspec
 from forewarn import __version__
 from forewarn.core import Durations
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.journal import Journal, Told
+from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     Answer,
@@ -86,6 +86,7 @@ class NodeUpstream(RemoteUpstream):
         self._welcome = Welcome(protocol=1, version="", rules=Durations())
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
         self.heard: float | None = None  # when control sent something last, in boot time
+        self.journal_problem = ""  # why control is not followed, if the journal cannot be written
         self._is_apart = True
         self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
@@ -191,6 +192,28 @@ class NodeUpstream(RemoteUpstream):
 
     # The line.
 
+    @property
+    def connected(self) -> bool:
+        return self._joined.is_set()
+
+    async def _connect(self) -> MessageStream[ToWorker]:
+        if self.journal_problem:
+            await self._replace_journal()  # control need not be asked before that is possible
+        return await super()._connect()
+
+    def _note_failure(self, error: Exception) -> None:
+        if not isinstance(error, JournalFailed):
+            super()._note_failure(error)
+            return
+        if not self.journal_problem:
+            log.error(
+                "the journal cannot be written, so this node does not follow control: guests are"
+                " shown what it was told, and whatever else they ask for waits",
+                host=self._host,
+                why=str(error),
+            )
+        self.journal_problem = str(error)
+
     def _hello(self) -> msgspec.Struct:
         shown, _ = self._staged.contents()
         arriving = ((m.name, news.view.name) for news in shown for m in news.machines if m.host)
@@ -230,10 +253,15 @@ class NodeUpstream(RemoteUpstream):
         stream.send(held)
 
     async def _follow(self, stream: MessageStream[ToWorker]) -> None:
-        await self._replace_journal()
-        self._journal.append(self._welcome)
-        self._ping(stream)
-        await super()._follow(stream)
+        try:
+            await self._replace_journal()
+            self._journal.append(self._welcome)
+            self._ping(stream)
+            await super()._follow(stream)
+        except JournalFailed:
+            self._joined.clear()  # so that the next line is not opened at once
+            stream.cut()
+            raise
 
     async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
         self._journal.append(joined)
@@ -242,6 +270,9 @@ class NodeUpstream(RemoteUpstream):
         if not self._was_apart:
             stream.send(Kept())
         await self._replace_journal()
+        if self.journal_problem:
+            self.journal_problem = ""
+            log.info("the journal can be written again", host=self._host)
         self._joined.set()
 
     # The journal.
@@ -271,7 +302,10 @@ class NodeUpstream(RemoteUpstream):
         self._set_time(max(told_at, self.now().at))
         if whole:
             self.synchronized.set()
-        await self._replace_journal()
+        try:
+            await self._replace_journal()
+        except JournalFailed as error:  # guests are answered nevertheless
+            self._note_failure(error)
 
     async def _replace_journal(self) -> None:
         await asyncio.to_thread(self._journal.replace, self._contents())

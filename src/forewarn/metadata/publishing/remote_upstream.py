@@ -207,11 +207,11 @@ class RemoteUpstream:
         pause = MIN_DIAL_PAUSE
         while True:
             try:
-                stream = await self._connect()
-                pause = MIN_DIAL_PAUSE
-                await self._follow(stream)
+                await self._follow(await self._connect())
             except (BrokenConnection, OSError, TimeoutError) as error:
-                self._log_unreachable(error)
+                if self.connected:
+                    pause = MIN_DIAL_PAUSE
+                self._note_failure(error)
                 self._disconnected(str(error))
             await guard.pause(pause)
             pause = min(2 * pause, MAX_DIAL_PAUSE)
@@ -333,7 +333,7 @@ class RemoteUpstream:
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(at, reset=reset)
 
-    def _log_unreachable(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Log, at most every LOG_EVERY, that control cannot be reached."""
         if self._control_may_follow and isinstance(
             error, FileNotFoundError | ConnectionRefusedError

@@ -157,11 +157,12 @@ class HostNode(Component):
         if apart:
             late = guard.boottime() - self.upstream.promised
             self._became_apart(now - round(max(0.0, late) * SECOND))
-            log.warning(
-                "control cannot be reached: guests are shown what this node was told, and"
-                " whatever else they ask for waits",
-                host=self.config.host,
-            )
+            if not self.upstream.journal_problem:
+                log.warning(
+                    "control cannot be reached: guests are shown what this node was told, and"
+                    " whatever else they ask for waits",
+                    host=self.config.host,
+                )
             return
         if self._trace is not None and self._apart_machines:
             self._trace.joined(now, self.config.host, self._apart_machines)
@@ -184,6 +185,10 @@ class HostNode(Component):
     def health(self) -> Health:
         """Return what is wrong, and what somebody should look at although guests are answered."""
         problems, warnings = {"guests": ""}, {}
+        if self.upstream.journal_problem:
+            warnings["journal"] = (
+                f"it cannot be written, so control is not followed: {self.upstream.journal_problem}"
+            )
         if not self.serving.is_set():
             problems["guests"] = "control has not told this node everything yet"
         elif self._apart_since is not None:
@@ -197,6 +202,8 @@ class HostNode(Component):
         """Return a summary for people, as in `systemctl status`."""
         health = self.health()
         reason = health.problems["guests"] or health.warnings.get("control", "joined")
+        if journal := health.warnings.get("journal"):
+            reason += f"; journal: {journal}"
         return f"host {self.config.host}: {reason}"
 
     def readings(self) -> Iterator[Sample]:
@@ -214,6 +221,11 @@ class HostNode(Component):
             "forewarn_control_silence_seconds",
             "Time since control sent something; no sample before it has",
             {} if heard is None else {(): max(0.0, guard.boottime() - heard)},
+        )
+        yield gauge(
+            "forewarn_journal_failing",
+            "1 if the journal cannot be written, so that control is not followed",
+            {(): int(bool(self.upstream.journal_problem))},
         )
         yield gauge("forewarn_journal_bytes", "Size of the journal", {(): self._journal.size})
         yield certificate_reading(self.certificates.expires)

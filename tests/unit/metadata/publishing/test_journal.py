@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from forewarn.core import Durations, GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing import journal as journal_module
-from forewarn.metadata.publishing.journal import Journal, JournalInUse, Told
+from forewarn.metadata.publishing.journal import Journal, JournalFailed, JournalInUse, Told
 from forewarn.metadata.publishing.messages import (
     Changed,
     Joined,
@@ -118,4 +119,19 @@ def test_it_is_long_when_it_has_doubled(journal: Journal, monkeypatch: pytest.Mo
     assert journal.long
     journal.replace(TOLD)
     assert not journal.long
+    assert journal.read() == TOLD
+
+
+def test_a_full_disk_is_reported_and_what_is_on_it_stays(journal: Journal) -> None:
+    new = journal.path.with_suffix(".new")
+    new.symlink_to("/dev/full")
+    with pytest.raises(JournalFailed, match=f"{journal.path}: No space left on device"):
+        journal.replace(TOLD[:3])
+    assert not new.is_symlink()  # what was written of it is gone
+    assert journal.read() == TOLD
+    os.close(journal._file or 0)
+    journal._file = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(JournalFailed, match="No space left on device"):
+        journal.append(TOLD[-1])
+    journal.replace(TOLD)
     assert journal.read() == TOLD

@@ -124,6 +124,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             assert b"forewarn_apart_seconds" in metrics
             assert b"forewarn_control_silence_seconds" in metrics
             assert b"forewarn_journal_bytes" in metrics
+            assert b"forewarn_journal_failing 0.0" in metrics
             assert (await get(f"{node.status_url}/other"))[0] == 404
             assert (await get(f"{node.status_url}/healthz"))[0] == 200
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
@@ -283,6 +284,20 @@ def test_without_a_journal_guests_wait_for_control(tmp_path: Path) -> None:
             assert status == 503
             assert b"control has not told this node everything yet" in body
             assert node.metadata_urls == []
+
+    run(play, tmp_path)
+
+
+def test_a_journal_that_cannot_be_written_is_shown_to_operators(tmp_path: Path) -> None:
+    async def play(nodes: Nodes) -> None:
+        (tmp_path / "journal-h1" / "journal.new").mkdir(parents=True)
+        async with nodes.node() as node:
+            problem = "it cannot be written, so control is not followed: "
+            problem += f"{tmp_path}/journal-h1/journal: Is a directory"
+            assert node.health().warnings == {"journal": problem}
+            assert node.status_line().endswith(f"; journal: {problem}")
+            _, metrics = await get(f"{node.status_url}/metrics")
+            assert b"forewarn_journal_failing 1.0" in metrics
 
     run(play, tmp_path)
 
