@@ -217,13 +217,13 @@ def notice_is_wrong(command: commands.Raise, now: Now) -> bool | None:
     if command.notice is not None and command.not_before is not None:
         return True
     if command.not_before is not None:
-        notice = command.not_before - now.at
+        notice = command.not_before - now.at - now.rules.telling
         if paced(promised, now) <= notice < promised and not command.short_notice:
             return None
     else:
         notice = promised if command.notice is None else command.notice
     short = notice < promised and not command.short_notice
-    return short or notice < 0 or notice > 90 * DAY
+    return short or notice < -now.rules.telling or notice > 90 * DAY
 
 
 def outside(group: Group, command: commands.Raise) -> bool:

@@ -277,12 +277,12 @@ class Referee:
         match command:
             case commands.Raise(machines=machines, not_before=None, notice=notice):
                 promised = NOTICE[event.type] if notice is None else notice
-                asked += paced(promised, now)
+                asked += paced(promised, now) + (now.rules.telling if promised else 0)
             case commands.Raise(machines=machines, not_before=int(when)):
                 asked = when
             case commands.UserMaintenance(machine=machine):
                 machines = (machine,)
-                asked += paced(NOTICE[event.type], now)
+                asked += paced(NOTICE[event.type], now) + now.rules.telling
             case commands.Fail(machines=machines):
                 assert event.status is Status.STARTED
             case _:
