@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,18 @@ async def joined(*nodes: HostNode) -> None:
     await until(lambda: all(n.upstream.connected and not n.upstream.apart for n in nodes))
 
 
+@asynccontextmanager
+async def two_nodes(control: Control) -> AsyncIterator[tuple[Node, HostNode, HostNode]]:
+    """Control, and nodes on two hosts that have joined."""
+    async with (
+        control() as node,
+        host_node(control, "h1") as h1,
+        host_node(control, "h2") as h2,
+    ):
+        await joined(h1, h2)
+        yield node, h1, h2
+
+
 async def shown(node: HostNode, group: str, *events: tuple[str, str]) -> None:
     await until(lambda: node.events(group) == list(events))
 
@@ -78,12 +91,7 @@ def test_a_node_is_told_the_groups_of_its_host_and_of_these_its_own_machines(
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, h2):
             assert {name: h1.machines(name) for name in h1.of} == {"web": ["web_0"]}
             assert {name: h2.machines(name) for name in h2.of} == {"web": ["web_1"], "db": ["db_0"]}
             await h1.upstream.enable("web")
@@ -100,12 +108,7 @@ def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, _):
             await h1.upstream.enable("web")
             id = await reboot(node, "web_1")
             with pytest.raises(NotDurable, match="not on this host"):
@@ -171,12 +174,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, h2):
             await h1.upstream.enable("web")
             await h2.upstream.enable("db")
             mine = await reboot(node, "web_0")
@@ -208,12 +206,7 @@ def test_an_approval_is_held_and_asked_again_on_the_next_line(tmp_path: Path) ->
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, _):
             await h1.upstream.enable("web")
             id = await reboot(node, "web_0")
             control.cut = True
@@ -265,12 +258,7 @@ def test_a_silent_node_is_waited_for_until_its_promise_has_run_out(
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, h2):
             await h2.upstream.enable("web")
             await h2.upstream.enable("db")
             silent = asyncio.Event()
@@ -298,12 +286,7 @@ def test_no_machine_is_disturbed_whose_node_was_lost_before_it_could_be_told(
     control = Control(tmp_path)
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, h2):
             await h2.upstream.enable("web")
             id = await reboot(node, "web_0")
             await shown(h1, "web", (id, "Scheduled"))
@@ -342,12 +325,7 @@ def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) ->
     )
 
     async def body() -> None:
-        async with (
-            control() as node,
-            host_node(control, "h1") as h1,
-            host_node(control, "h2") as h2,
-        ):
-            await joined(h1, h2)
+        async with two_nodes(control) as (node, h1, h2):
             at = {host.host: _at(host, "10.0.0.1") for host in (h1, h2)}
             assert at == {"h1": ["web_0"], "h2": ["db_0"]}
             assert [m.name for m in node.machine_index.at("10.0.0.1")] == ["web_0", "db_0"]
