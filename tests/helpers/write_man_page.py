@@ -90,10 +90,10 @@ def man_page() -> str:
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name in group.commands:
         command = group.commands[name]
+        if not hasattr(command, "commands") or command.invoke_without_command:
+            yield (*path, name), command
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 def _usage(path: tuple[str, ...], command: Any) -> str:

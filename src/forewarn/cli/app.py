@@ -33,7 +33,10 @@ class CommandModule(NamedTuple):
 COMMANDS = {
     "dev": CommandModule("dev"),
     "serve": CommandModule("serve"),
-    "node": CommandModule("node"),
+    "node": CommandModule(
+        "node",
+        "Run the node of a host, and tell the host's packet filter which machines it answers.",
+    ),
     "status": CommandModule("status"),
     "apply": CommandModule("apply"),
     "history": CommandModule("history"),

@@ -1,4 +1,5 @@
-"""`forewarn node`: load the settings, take over systemd's sockets, and run the node of a host."""
+"""`forewarn node`: load the settings, take over systemd's sockets, and run the node of a host; or
+print which machines it answers, for the packet filter."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
     from forewarn.node.settings.host_node import LoadedNodeSettings
 
 
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
 def node(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", envvar="FOREWARN_NODE_CONFIG", help="Settings file (TOML)."),
@@ -40,6 +46,10 @@ def node(
     record: Record = None,
 ) -> None:
     """Run the node of a host: answer the machines on it, as control says."""
+    flags = {"host": host, "control": control, "metadata": metadata, "record": record}
+    context.obj = config, flags
+    if context.invoked_subcommand is not None:
+        return
     need_linux("forewarn node", "it runs on the hosts of machines")
     # SIGHUP means to reload the settings, which are about to be read anyway.
     signal.signal(signal.SIGHUP, lambda *_: None)
@@ -50,8 +60,6 @@ def node(
     from forewarn.node.processes.host_node import NodeUnusable
     from forewarn.node.settings.host_node import load_node
     from forewarn.node.settings.model import SettingsError
-
-    flags = {"host": host, "control": control, "metadata": metadata, "record": record}
 
     def load() -> LoadedNodeSettings:
         loaded = load_node(config, os.environ, flags)
@@ -70,3 +78,36 @@ def node(
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+
+
+@app.command()
+def rules(
+    context: typer.Context,
+    ports: Annotated[
+        Path,
+        typer.Argument(
+            help="File of ports: which machine is at which port, with which MAC address.",
+            show_default=True,
+        ),
+    ] = Path("/etc/forewarn/ports"),
+    learned: Annotated[
+        bool,
+        typer.Option(
+            "--learned", help="Print the addresses that watched ports have used, for that file."
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Settings file (TOML). Default: as for 'forewarn node'.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print a transaction for 'nft -f -' that ties the machines of this host to their ports."""
+    need_extra("server")
+    from forewarn.cli.commands import node_rules
+
+    settings, flags = context.obj
+    node_rules.rules(config or settings, flags, ports, learned=learned)

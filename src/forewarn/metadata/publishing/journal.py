@@ -59,8 +59,8 @@ class _Header(msgspec.Struct, frozen=True):
     host: str
 
 
-class _Damaged(Exception):
-    """The message says what is wrong."""
+class JournalUnusable(Exception):
+    """What was told cannot be trusted; the message says why."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -85,16 +85,10 @@ class Journal:
     def read(self) -> list[Told]:
         """Return what was told, in this order; nothing if that cannot be trusted."""
         try:
-            content = self.path.read_bytes()
+            return read_journal(self.path, self._host)
         except FileNotFoundError:
             return []
-        try:
-            records = _records(content)
-            header = _header.decode(next(records, b""))
-            if header != _Header(FORMAT, self._host):
-                raise _Damaged(f"it is of host '{header.host}', format {header.format}")
-            return [_told.decode(record) for record in records]
-        except (_Damaged, msgspec.MsgspecError) as error:
+        except JournalUnusable as error:
             log.error(
                 "the journal of this node cannot be used; nobody is answered before control has"
                 " told it everything",
@@ -168,6 +162,19 @@ class Journal:
             os.close(self._lock)
 
 
+def read_journal(path: Path, host: str) -> list[Told]:
+    """Return what the node of a host was told, also while it is running. Raises JournalUnusable, or
+    OSError."""
+    records = _records(path.read_bytes())
+    try:
+        header = _header.decode(next(records, b""))
+        if header != _Header(FORMAT, host):
+            raise JournalUnusable(f"it is of host '{header.host}', format {header.format}")
+        return [_told.decode(record) for record in records]
+    except msgspec.MsgspecError as error:
+        raise JournalUnusable(str(error)) from error
+
+
 def _record(message: msgspec.Struct) -> bytes:
     data = _encode(message)
     head = _RECORD.pack(len(data), zlib.crc32(data))
@@ -182,12 +189,12 @@ def _records(content: bytes) -> Iterator[bytes]:
         if _CHECK.unpack_from(content, at + _RECORD.size) != (zlib.crc32(head),):
             if not content[at:].strip(b"\0"):
                 return  # the file had grown, but nothing was written
-            raise _Damaged(f"the record at byte {at} is damaged")
+            raise JournalUnusable(f"the record at byte {at} is damaged")
         data = content[at + _HEAD : at + _HEAD + length]
         if len(data) < length:
             return  # the end is missing
         if zlib.crc32(data) != checksum:
-            raise _Damaged(f"the record at byte {at} is damaged")
+            raise JournalUnusable(f"the record at byte {at} is damaged")
         yield data
         at += _HEAD + length
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 
 import msgspec
 
 from forewarn import __version__
-from forewarn.core import Durations
+from forewarn.core import Durations, Machine, Time
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.journal import Journal, JournalFailed, Told
 from forewarn.metadata.publishing.messages import (
@@ -49,6 +49,7 @@ from forewarn.metadata.publishing.remote_upstream import (
     Dial,
     RemoteUpstream,
 )
+from forewarn.metadata.publishing.staged_views import StagedViews
 from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
 from forewarn.service.engine.clock import Clock
 from forewarn.support import guard
@@ -279,33 +280,23 @@ class NodeUpstream(RemoteUpstream):
 
     async def restore(self) -> None:
         """Show what the journal contains."""
-        staged, whole, told_at = self._staged, False, 0
-        for message in self._journal.read():
-            match message:
-                case Welcome(term=term, rules=rules):
-                    self._term, self._rules = max(self._term, term), rules
-                    self._welcome = message
-                    staged.begin()
-                case SnapshotPart(groups=groups, pending=pending):
-                    staged.add_snapshot(groups, pending)
-                case SnapshotEnd():
-                    staged.end_snapshot()
-                case News(publications=publications):
-                    for publication in publications:
-                        staged.stage(publication.number, publication.groups)
-                case Joined(pending=pending, at=at):
-                    await staged.show_all(pending)
-                    whole, told_at = True, at
-                case Shown(numbers=numbers, at=at):
-                    await staged.show(numbers)
-                    told_at = at
-        self._set_time(max(told_at, self.now().at))
-        if whole:
+        told = self._journal.read()
+        for message in told:
+            if isinstance(message, Welcome):
+                self._term, self._rules = max(self._term, message.term), message.rules
+                self._welcome = message
+        told_at = await replay(told, self._staged)
+        self._set_time(max(told_at or 0, self.now().at))
+        if told_at is not None:
             self.synchronized.set()
         try:
             await self._replace_journal()
         except JournalFailed as error:  # guests are answered nevertheless
             self._note_failure(error)
+
+    def machines(self) -> list[tuple[str, Machine]]:
+        """Return the machines that are answered, each with its group."""
+        return self._staged.machines()
 
     async def _replace_journal(self) -> None:
         await asyncio.to_thread(self._journal.replace, self._contents())
@@ -325,3 +316,27 @@ class NodeUpstream(RemoteUpstream):
                 change = Changed(news.view, news.machines, news.place)
             told.append(News((Publication(number, (change,)),)))
         return told
+
+
+async def replay(told: Iterable[Told], staged: StagedViews) -> Time | None:
+    """Show what a journal contains. Returns when control told the last of it; None if it has never
+    told everything."""
+    last: Time | None = None
+    for message in told:
+        match message:
+            case Welcome():
+                staged.begin()
+            case SnapshotPart(groups=groups, pending=pending):
+                staged.add_snapshot(groups, pending)
+            case SnapshotEnd():
+                staged.end_snapshot()
+            case News(publications=publications):
+                for publication in publications:
+                    staged.stage(publication.number, publication.groups)
+            case Joined(pending=pending, at=at):
+                await staged.show_all(pending)
+                last = at
+            case Shown(numbers=numbers, at=at):
+                await staged.show(numbers)
+                last = at if last is not None else None
+    return last

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from forewarn.core import GroupView
+from forewarn.core import GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import BrokenConnection, Changed
 from forewarn.metadata.upstream import GroupNews
@@ -110,6 +110,11 @@ class StagedViews:
         to become; None if it is removed."""
         staged = [(change.number, name, change.news) for name, change in self._changes.items()]
         return list(self._shown.values()), staged
+
+    def machines(self) -> list[tuple[str, Machine]]:
+        """Return the machines that are answered, or about to be, each with its group."""
+        latest = self._shown | {n: c.news for n, c in self._changes.items() if c.news is not None}
+        return [(n, m) for n, news in latest.items() for m in news.machines if not m.gone]
 
     def show_held(self) -> int:
         """Show everything that is staged, without permission. Returns the number of groups."""

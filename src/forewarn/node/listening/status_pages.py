@@ -1,4 +1,5 @@
-"""The pages of a node for health checks and monitoring: /healthz, /readyz and /metrics, by GET."""
+"""The pages of a node for health checks and monitoring, /healthz, /readyz and /metrics, and for
+its host's packet filter, /machines; by GET."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from typing import Any
 
 import msgspec
 
+from forewarn.core import Machine
 from forewarn.node.listening.serve import serve
 from forewarn.service.telemetry.health import with_ok
 from forewarn.service.telemetry.samples import Sample
 from forewarn.support import guard
 
 JSON = "application/json"
+NOT_TOLD = "control has not told this node everything yet"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -24,18 +27,38 @@ class Health(msgspec.Struct, frozen=True):
     warnings: Mapping[str, str]
 
 
+class ListedMachine(msgspec.Struct, frozen=True):
+    """A machine, in the words of the control API."""
+
+    name: str
+    group: str
+    addresses: tuple[str, ...]
+
+
+def list_machines(machines: Iterable[tuple[str, Machine]]) -> list[ListedMachine]:
+    """Return machines, each given with its group, in the order of their names."""
+    listed = [ListedMachine(m.name, group, tuple(m.addresses)) for group, m in machines]
+    return sorted(listed, key=lambda machine: machine.name)
+
+
 class StatusPages:
     """An ASGI application."""
 
     def __init__(
-        self, readings: Callable[[], Iterable[Sample]], health: Callable[[], Health]
+        self,
+        readings: Callable[[], Iterable[Sample]],
+        health: Callable[[], Health],
+        machines: Callable[[], list[ListedMachine] | None],
     ) -> None:
+        """`machines` returns None if they are not known yet."""
         self._readings = readings
         self._health = health
+        self._machines = machines
         self._pages = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/metrics": self._metrics,
+            "/machines": self._list_machines,
         }
 
     async def serve(
@@ -79,6 +102,12 @@ class StatusPages:
         from forewarn.service.telemetry.exposition import exposition
 
         return 200, *exposition(self._readings(), accept)
+
+    def _list_machines(self, _accept: str) -> tuple[int, bytes, str]:
+        machines = self._machines()
+        if machines is None:
+            return 503, _encoded({"error": NOT_TOLD}), JSON
+        return 200, _encoded(machines), JSON
 
 
 def _encoded(value: Any) -> bytes:

@@ -23,7 +23,13 @@ from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial
 from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_socket
-from forewarn.node.listening.status_pages import Health, StatusPages
+from forewarn.node.listening.status_pages import (
+    NOT_TOLD,
+    Health,
+    ListedMachine,
+    StatusPages,
+    list_machines,
+)
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.telemetry.event_trace import FileEventTrace
@@ -144,7 +150,7 @@ class HostNode(Component):
         listener = open_socket(self.config.status)
         self._stack.callback(listener.close)
         self.status_url = url(self.config.status.host, listener)
-        pages = StatusPages(lambda: list(self.readings()), self.health)
+        pages = StatusPages(lambda: list(self.readings()), self.health, self.machines)
         await pages.serve(listener, tasks, self._stack)
 
     # Apart, and joined.
@@ -190,13 +196,18 @@ class HostNode(Component):
                 f"it cannot be written, so control is not followed: {self.upstream.journal_problem}"
             )
         if not self.serving.is_set():
-            problems["guests"] = "control has not told this node everything yet"
+            problems["guests"] = NOT_TOLD
         elif self._apart_since is not None:
             warnings["control"] = (
                 f"control could not be reached since {utc(self._apart_since)}: guests are shown"
                 " what this node was told until then"
             )
         return Health(problems, warnings)
+
+    def machines(self) -> list[ListedMachine] | None:
+        """Return the machines that are answered; None if they are not known yet."""
+        known = self.upstream.synchronized.is_set()
+        return list_machines(self.upstream.machines()) if known else None
 
     def status_line(self) -> str:
         """Return a summary for people, as in `systemctl status`."""

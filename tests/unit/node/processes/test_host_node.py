@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.cli.commands.node_rules import machines
 from forewarn.core import EventType, Refused
 from forewarn.drivers.port import Done, Task
 from forewarn.node.config import Address, Config, HostNodeConfig, Tls
@@ -39,6 +40,9 @@ groups:
       - {name: web_0, address: 127.0.0.1, host: h1}
       - {name: web_1, address: 10.0.0.2, host: h2}
 """
+
+
+MACHINES = b'[{"name":"web_0","group":"web","addresses":["127.0.0.1"]}]'
 
 
 class Nodes:
@@ -93,6 +97,11 @@ async def poll(node: HostNode) -> tuple[int, Any]:
     return await get(f"{node.metadata_urls[0]}/metadata/scheduledevents?api-version=2020-07-01")
 
 
+def _address(url: str) -> Address:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return Address(host, int(port))
+
+
 def run(play: Callable[[Nodes], Any], directory: Path) -> None:
     asyncio.run(play(Nodes(directory)))
 
@@ -126,7 +135,11 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             assert b"forewarn_journal_bytes" in metrics
             assert b"forewarn_journal_failing 0.0" in metrics
             assert (await get(f"{node.status_url}/other"))[0] == 404
+            assert (await get(f"{node.status_url}/machines"))[1] == MACHINES
+            running = msgspec.structs.replace(node.config, status=_address(node.status_url))
+            assert await asyncio.to_thread(machines, running) == MACHINES
             assert (await get(f"{node.status_url}/healthz"))[0] == 200
+        assert await asyncio.to_thread(machines, running) == MACHINES  # from the journal
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
         kinds = [(line["kind"], line.get("machines")) for line in lines]
         assert kinds == [
@@ -283,6 +296,7 @@ def test_without_a_journal_guests_wait_for_control(tmp_path: Path) -> None:
             status, body = await get(f"{node.status_url}/readyz")
             assert status == 503
             assert b"control has not told this node everything yet" in body
+            assert (await get(f"{node.status_url}/machines"))[0] == 503
             assert node.metadata_urls == []
 
     run(play, tmp_path)
