@@ -44,6 +44,7 @@ from forewarn.metadata.publishing.messages import (
     WhoIs,
 )
 from forewarn.metadata.publishing.remote_upstream import (
+    MAX_DIAL_PAUSE,
     MAX_PENDING_CALLS,
     UNREACHABLE,
     Dial,
@@ -193,14 +194,13 @@ class NodeUpstream(RemoteUpstream):
 
     # The line.
 
-    @property
-    def connected(self) -> bool:
-        return self._joined.is_set()
-
     async def _connect(self) -> MessageStream[ToWorker]:
         if self.journal_problem:
             await self._replace_journal()  # control need not be asked before that is possible
         return await super()._connect()
+
+    def _pause_after_line(self) -> float:
+        return MAX_DIAL_PAUSE if self.journal_problem else super()._pause_after_line()
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):
@@ -260,7 +260,6 @@ class NodeUpstream(RemoteUpstream):
             self._ping(stream)
             await super()._follow(stream)
         except JournalFailed:
-            self._joined.clear()  # so that the next line is not opened at once
             stream.cut()
             raise
 

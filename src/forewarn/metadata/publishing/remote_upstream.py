@@ -207,14 +207,18 @@ class RemoteUpstream:
         pause = MIN_DIAL_PAUSE
         while True:
             try:
-                await self._follow(await self._connect())
+                stream = await self._connect()
+                pause = self._pause_after_line()
+                await self._follow(stream)
             except (BrokenConnection, OSError, TimeoutError) as error:
-                if self.connected:
-                    pause = MIN_DIAL_PAUSE
                 self._note_failure(error)
                 self._disconnected(str(error))
             await guard.pause(pause)
             pause = min(2 * pause, MAX_DIAL_PAUSE)
+
+    def _pause_after_line(self) -> float:
+        """Return for how many seconds to wait if the line that was just opened is lost."""
+        return MIN_DIAL_PAUSE
 
     async def report(self) -> None:
         """Report polls and metrics regularly, and show groups that were held back for too long."""

@@ -66,13 +66,13 @@ def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_
     async def body() -> None:
         async with control():
             async with host_node(control, "h1") as h1:
-                await until(lambda: h1.upstream.connected)
+                await until(lambda: h1.upstream._joined.is_set())
                 obstacle = fail(tmp_path / "journal-h1")
                 h1.cut()
                 await until(lambda: bool(h1.upstream.journal_problem))
-                assert not h1.upstream.connected
+                assert not h1.upstream._joined.is_set()
                 obstacle.rmdir()
-                await until(lambda: h1.upstream.connected)
+                await until(lambda: h1.upstream._joined.is_set())
                 assert h1.upstream.journal_problem == ""
                 before = h1.of["web"]
             obstacle = fail(tmp_path / "journal-h1")
@@ -80,6 +80,6 @@ def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_
                 assert h1.upstream.journal_problem
                 assert h1.of["web"] == before
                 obstacle.rmdir()
-                await until(lambda: h1.upstream.connected)
+                await until(lambda: h1.upstream._joined.is_set())
 
     asyncio.run(body())
