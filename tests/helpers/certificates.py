@@ -37,11 +37,12 @@ class Authority:
         *names: str,
         into: Tls | None = None,
         until: datetime = NEVER,
+        common_name: str = "",
     ) -> Tls:
         """A certificate for these names or addresses, written over another or to files of its
         own."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or names[0])])
         made = self._builder(subject, key, LONG_AGO, until).add_extension(
             x509.SubjectAlternativeName([_named(name) for name in names]), critical=False
         )

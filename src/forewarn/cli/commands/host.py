@@ -102,11 +102,11 @@ def _node_fields(node: s.HostNode | None) -> Iterator[tuple[str, str]]:
     if node is None:
         return
     if node.version:
-        yield "version", node.version
+        yield "node version", node.version
     if node.lag is not None:
-        yield "lag", f"{node.lag:.1f} s" if node.lag else "none"
+        yield "node lag", f"{node.lag:.1f} s" if node.lag else "none"
     if node.heard:
-        yield "heard", time_text(node.heard)
+        yield "last heard", time_text(node.heard)
 
 
 @app.command()

@@ -141,18 +141,25 @@ def with_departures(now: Now, before: Group, after: Group) -> Now:
     return msgspec.structs.replace(now, left_apart={**now.left_apart, **left})
 
 
+def not_called(event: Event, host: str, now: Now) -> Hold:
+    """Return the hold of an event that had started when a host could not be told any more."""
+    return _untold(event, host, now, "so the driver has not been called yet")
+
+
 def _cut_off(event: Event, host: str, machines: list[str], now: Now) -> Hold:
+    if event.unannounced:
+        return _untold(event, host, now, f"so nothing is done to {listing(machines)}")
+    effect = f"so {listing(machines)} may still be shown this as Scheduled"
+    return _untold(event, host, now, effect)
+
+
+def _untold(event: Event, host: str, now: Now, effect: str) -> Hold:
     since = now.apart_since.get(host, event.raised_at)
-    effect = (
-        f"so nothing is done to {listing(machines)}"
-        if event.unannounced
-        else f"so {listing(machines)} may still be shown this as Scheduled"
-    )
     return Hold(
         kind=HoldKind.REACH,
         message=f"host {host} cannot be told: its node has been cut off since {utc(since)}, "
         + effect,
-        since=max(event.raised_at, since),
+        since=max(event.started_at or event.raised_at, since),
         unblocked_by=reached_by(host),
     )
 

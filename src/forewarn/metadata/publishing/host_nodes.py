@@ -67,6 +67,7 @@ from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 PROMISE = 6.0  # seconds
@@ -185,6 +186,7 @@ class HostNodes:
         self._absent: dict[str, _Promised] = {}  # by host without a line
         self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
+        self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
         self._last_lines: dict[str, NodeLine] = {}  # of hosts that have had one
         self._apart.line = self.line
         self._closing = False
@@ -293,9 +295,12 @@ class HostNodes:
                 hello = await stream.receive(MAX_NODE_GREETING)
                 problem = await self._problem(hello, host)
             if problem:
+                if self._refused.setdefault(host, LogThrottle()).record():
+                    log.warning("a node was refused", host=host, why=problem)
                 stream.send(Unwelcome(problem))
                 await stream.drain()
-                raise BrokenConnection(problem)
+                return
+            self._refused.pop(host, None)
             if self._closing:
                 raise BrokenConnection("control is stopping")
             assert isinstance(hello, NodeHello)

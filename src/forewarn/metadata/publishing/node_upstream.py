@@ -46,7 +46,6 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.remote_upstream import (
     MAX_DIAL_PAUSE,
     MAX_PENDING_CALLS,
-    UNREACHABLE,
     Dial,
     RemoteUpstream,
 )
@@ -67,10 +66,13 @@ QUIET = 10.0  # seconds without a message, after which a line is given up: promi
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
 DRIFT = 0.0005  # by which two clocks may differ in speed
 
-UNREACHABLE_BY_NODE = "control cannot be reached"
 AWAY = f"control could not be reached for {HOLD_CALL:g} s"
 
 log = logger("forewarn")
+
+
+class RefusedByControl(BrokenConnection):
+    """Control refuses this node; the message says why."""
 
 
 class NodeUpstream(RemoteUpstream):
@@ -89,6 +91,7 @@ class NodeUpstream(RemoteUpstream):
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
         self.heard: float | None = None  # when control sent something last, in boot time
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
+        self.problem = ""  # why there is no line, or why the last one was lost
         self._is_apart = True
         self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
@@ -134,10 +137,8 @@ class NodeUpstream(RemoteUpstream):
 
     def _log(self, message: str, why: str) -> None:
         """A line that is lost for a moment matters to nobody; `on_apart` tells of the others."""
-        if message == UNREACHABLE:
-            log.warning(UNREACHABLE_BY_NODE, host=self._host, why=why)
-        else:
-            log.info("the line to control was lost", host=self._host, why=why)
+        del message
+        log.info("the line to control was lost", host=self._host, why=why)
 
     # The promise.
 
@@ -204,7 +205,11 @@ class NodeUpstream(RemoteUpstream):
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):
-            super()._note_failure(error)
+            self.problem = _reason(error)
+            if self._stream is None and self._unreachable.record():
+                refused = isinstance(error, RefusedByControl)
+                message = "control refuses this node" if refused else "control cannot be reached"
+                log.warning(message, host=self._host, why=self.problem)
             return
         if not self.journal_problem:
             log.error(
@@ -237,7 +242,7 @@ class NodeUpstream(RemoteUpstream):
                 self._ahead, self._pinged = None, float("-inf")
                 self.heard = guard.boottime()
             case Unwelcome(reason=reason):
-                raise BrokenConnection(reason)
+                raise RefusedByControl(reason)
             case _:
                 raise BrokenConnection("control did not answer the hello")
 
@@ -266,6 +271,7 @@ class NodeUpstream(RemoteUpstream):
     async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
         self._journal.append(joined)
         await super()._join(joined, stream)
+        self.problem = ""
         self._note_apart()
         if not self._was_apart:
             stream.send(Kept())
@@ -339,3 +345,9 @@ async def replay(told: Iterable[Told], staged: StagedViews) -> Time | None:
                 await staged.show(numbers)
                 last = at if last is not None else None
     return last
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it does not answer"
+    return getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)

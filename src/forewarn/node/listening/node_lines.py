@@ -68,7 +68,8 @@ class NodeListener:
             )
         except OSError as error:
             if self._refused.record():
-                log.warning("a node was refused", peer=peer[0], why=str(error))
+                why = getattr(error, "verify_message", "") or str(error)
+                log.warning("a node was refused", peer=peer[0], why=why)
             return
         finally:
             self._handshakes -= 1

@@ -44,7 +44,8 @@ class Certificates:
         if not pair.usable:
             raise CertificateUnusable(pair.problem)
         if pair.problem:
-            log.error("clients will not accept the certificate", why=pair.problem)
+            others = "control" if of_client else "clients"
+            log.error(f"{others} will not accept the certificate", why=pair.problem)
         self._use(tls, self.context, pair)
 
     @property
@@ -115,6 +116,8 @@ class Certificates:
             context = ssl.SSLContext(client if self._of_client else server)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.verify_mode = ssl.CERT_REQUIRED
+            # Whoever asks for a certificate chooses its common name, the authority the others.
+            context.hostname_checks_common_name = False
             _load_authority(context, self._authority)
         _load_pair(context, tls)
         return context

@@ -195,12 +195,13 @@ class HostNode(Component):
             warnings["journal"] = (
                 f"it cannot be written, so control is not followed: {self.upstream.journal_problem}"
             )
+        why = f" ({self.upstream.problem})" if self.upstream.problem else ""
         if not self.serving.is_set():
-            problems["guests"] = NOT_TOLD
+            problems["guests"] = f"{NOT_TOLD}{why}"
         elif self._apart_since is not None:
             warnings["control"] = (
-                f"control could not be reached since {utc(self._apart_since)}: guests are shown"
-                " what this node was told until then"
+                f"control could not be reached since {utc(self._apart_since)}{why}: guests are"
+                " shown what this node was told until then"
             )
         return Health(problems, warnings)
 

@@ -213,7 +213,7 @@ class Executor:
 
     def _start(self, event: Event, commit: int | None = None, *, doubtful: bool = False) -> None:
         """Begin the attempt that this commit has put on record, or continue an earlier one."""
-        what = f"driver call for {event.type.value} {event.id}"
+        what = _call_for(event)
         self._ledger.take(what)
         self._tasks.start(self._run(event, commit, what, doubtful=doubtful), what)
 
@@ -255,17 +255,24 @@ class Executor:
                 self._ledger.take(what)
                 woken.set()
 
-    def _cannot_be_told(self, event: Event) -> bool:
+    def untold_hosts(self, event: Event) -> list[str]:
+        """Return the hosts because of which the driver is not called yet: they cannot be told."""
+        return self._cannot_be_told(event) if _call_for(event) in self._untold else []
+
+    def _cannot_be_told(self, event: Event) -> list[str]:
+        """Return the hosts of its machines that cannot be told of an event."""
         apart = self._host_index.apart.all()
         if not apart:
-            return False
+            return []
         hosts = self._store.registry.hosts
         together = members(self._store.groups, event.joint).values() if event.joint else (event,)
-        return any(
-            machine.host in apart and hosts[machine.host].health is not Health.FAILED
+        untold = {
+            machine.host: None
             for member in together
             for machine in self._concerned(member)
-        )
+            if machine.host in apart and hosts[machine.host].health is not Health.FAILED
+        }
+        return list(untold)
 
     async def _store_outcome(self, event: Event, outcome: Outcome, corrected: int) -> None:
         """Store the result. `corrected` is how many corrections of the clock had been made when
@@ -400,6 +407,11 @@ def _with_storable_texts(outcome: Outcome) -> Outcome:
 def _joined(performed: str, observed: str) -> str:
     """Join the driver's output of `perform` and of `observe`."""
     return "\n".join(output for output in (performed, observed) if output)
+
+
+def _call_for(event: Event) -> str:
+    """Return the name of an event's driver call."""
+    return f"driver call for {event.type.value} {event.id}"
 
 
 def _is_new_attempt(item: EventMoved) -> bool:

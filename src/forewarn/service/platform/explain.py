@@ -18,6 +18,7 @@ from forewarn.core import Event, Group, Now, Refused, Status, Time, apply, decid
 from forewarn.core import commands as c
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, HoldKind, behind
+from forewarn.core.deciding.reach import not_called
 from forewarn.core.deciding.start import carried_out_jointly
 
 BY_APPROVAL = (HoldKind.NOTICE, HoldKind.GRACE)  # holds that any machine of the group can lift
@@ -51,10 +52,13 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
     unheard: bool = False  # no machine of its group polls, so that nobody sees it or approves it
 
 
-def under_way(event: Event) -> tuple[Hold, ...]:
-    """Return what a Started event waits for before it is over."""
+def under_way(event: Event, untold: Iterable[str], now: Now) -> tuple[Hold, ...]:
+    """Return what a Started event waits for before it is over. `untold` are the hosts because of
+    which the driver is not called yet."""
     if event.status is not Status.STARTED:
         return ()
+    if holds := tuple(not_called(event, host, now) for host in untold):
+        return holds
     since, attempt = event.started_at or event.raised_at, event.attempt
     if attempt is None:
         if not carried_out_jointly(event):
@@ -137,6 +141,8 @@ def advice_for(
     if event.status is Status.SCHEDULED:
         return clock or _approvals(event, holds, groups, now)
     if event.status is Status.STARTED:
+        if any(hold.kind is HoldKind.REACH for hold in holds):
+            return clock  # the driver has not been called
         return (*clock, *_for_started(event, groups, now))
     return ()
 

@@ -488,7 +488,7 @@ class Platform:
         now = self.writer.now()
         group = self._store.groups[event.group]
         if event.status is not Status.SCHEDULED:
-            holds = under_way(event)
+            holds = under_way(event, self._executor.untold_hosts(event), now)
             holds = with_clock(holds, now) if holds else ()
         elif event.joint is not None:
             holds = joint.holds(self._store.groups, event.joint, now)

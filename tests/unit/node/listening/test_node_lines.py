@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
 
 from forewarn.node import Node
-from forewarn.node.config import Tls
+from forewarn.node.config import Address, Tls
 from forewarn.node.listening.certificates import examine
 from forewarn.node.listening.node_lines import host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
@@ -60,6 +61,26 @@ def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: 
             tls.certificate.write_text("nonsense")
             node.node_certificates.refresh()
             assert await _serial(node, pair, control.authority) == after  # the last that works
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("names", [("forewarn:node:h2",), ("forewarn:node:h2", "c2.example.net")])
+def test_the_certificate_of_another_node_is_not_that_of_control(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    authority = Authority(tmp_path)
+    stolen = authority.issue(*names, common_name="localhost")
+    own = Certificates(authority.issue("forewarn:node:h1"), authority.path, of_client=True)
+
+    async def play() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(stolen.certificate, stolen.key)
+        impostor = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+        async with impostor:
+            port = impostor.sockets[0].getsockname()[1]
+            with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+                await make_tls_dial(Address("localhost", port), own)()
 
     asyncio.run(play())
 

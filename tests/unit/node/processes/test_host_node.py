@@ -316,6 +316,16 @@ def test_a_journal_that_cannot_be_written_is_shown_to_operators(tmp_path: Path) 
     run(play, tmp_path)
 
 
+def test_a_node_whose_host_is_not_in_the_fleet_says_that_control_refuses_it(tmp_path: Path) -> None:
+    async def play(nodes: Nodes) -> None:
+        async with nodes.control(), nodes.node(host="h9") as node:
+            await until(lambda: bool(node.upstream.problem))
+            _, body = await get(f"{node.status_url}/readyz")
+            assert b"everything yet (no host 'h9'" in body
+
+    run(play, tmp_path)
+
+
 def test_an_address_for_guests_that_is_taken_ends_the_node_with_the_reason(tmp_path: Path) -> None:
     async def play(nodes: Nodes) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

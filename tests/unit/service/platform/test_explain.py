@@ -329,6 +329,20 @@ groups:
         assert explain(service, first.id).event.status is Status.STARTED
 
 
+def test_an_event_whose_driver_is_not_called_because_its_host_cannot_be_told_says_so(
+    service: Service, driver: Scripted
+) -> None:
+    cut_off(service, "h1")
+    id = service["web_0"].fail().id
+    explanation = explain(service, id)
+    assert explanation.event.status is Status.STARTED
+    assert kinds(explanation) == [HoldKind.REACH]
+    assert "so the driver has not been called yet" in explanation.message
+    assert explanation.advice == ()
+    join(service, "h1")
+    assert HoldKind.REACH not in kinds(explain(service, id))
+
+
 def test_an_attempt_that_is_under_way_cannot_be_retried(service: Service, driver: Scripted) -> None:
     driver.hangs = True
     event = service.schedule("Reboot", "web_0")
