@@ -45,7 +45,7 @@ def rules(config: Path | None, flags: Mapping[str, Any], ports: Path, *, learned
     if filler is None:
         fail(f'{FILLER} is not in PATH; see "Networking for guests" in the documentation')
     what = "--learned" if learned else str(ports)
-    command = [filler, what, "--machines=-", "--skip-unknown"]
+    command = [filler, what, "--machines=-", "--one-host"]
     sys.stdout.flush()
     status = subprocess.run(command, input=machines(loaded.config), check=False).returncode
     if status != 0:

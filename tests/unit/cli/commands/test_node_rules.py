@@ -77,6 +77,10 @@ def test_the_machines_of_the_journal_are_tied_to_their_ports(
     assert '"vnet1" . 52:54:00:00:00:11 . 10.0.0.11' in printed.out
     assert "vnet2" not in printed.out
     assert printed.err == "note: vnet2 is left out: no machine 'web_2' in the inventory\n"
+    with (tmp_path / "ports").open("a") as ports:
+        ports.write("vnet3 52:54:00:00:00:13 web_3 10.0.0.13\n")  # is about to move here
+    assert rules(tmp_path) == (0, "")
+    assert '"vnet3" . 52:54:00:00:00:13 . 10.0.0.13' in capfd.readouterr().out
 
 
 def test_a_wrong_line_of_the_file_is_reported_and_nothing_is_printed(
