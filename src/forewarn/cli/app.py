@@ -35,7 +35,7 @@ COMMANDS = {
     "serve": CommandModule("serve"),
     "node": CommandModule(
         "node",
-        "Run the node of a host, and tell the host's packet filter which machines it answers.",
+        "Run the node of a host, check its settings, and tell the packet filter its machines.",
     ),
     "status": CommandModule("status"),
     "apply": CommandModule("apply"),

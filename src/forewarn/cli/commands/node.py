@@ -1,5 +1,5 @@
 """`forewarn node`: load the settings, take over systemd's sockets, and run the node of a host; or
-print which machines it answers, for the packet filter."""
+check the settings, or print which machines it answers, for the packet filter."""
 
 from __future__ import annotations
 
@@ -18,13 +18,22 @@ from forewarn.cli.commands.service_options import (
     need_linux,
     run_event_loop,
 )
-from forewarn.cli.output import fail, fail_all
+from forewarn.cli.output import fail, fail_all, say
 
 if TYPE_CHECKING:
     from forewarn.node.settings.host_node import LoadedNodeSettings
 
 
 app = typer.Typer(invoke_without_command=True)
+
+NodeConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Settings file (TOML). Default: as for 'forewarn node'.",
+        show_default=False,
+    ),
+]
 
 
 @app.callback()
@@ -81,6 +90,29 @@ def node(
 
 
 @app.command()
+def check(context: typer.Context, config: NodeConfig = None) -> None:
+    """Check the settings against this host. Exits with 1 if they cannot be used."""
+    need_linux("forewarn node", "it runs on the hosts of machines")
+    need_extra("server")
+    from forewarn.node.preflight.host_node import node_findings
+    from forewarn.node.settings.host_node import load_node
+    from forewarn.node.settings.model import SettingsError
+
+    settings, flags = context.obj
+    path = config or settings
+    try:
+        findings = list(node_findings(load_node(path, os.environ, flags), path))
+    except SettingsError as error:
+        fail_all(error.problems)
+    for finding in findings:
+        if not finding.fatal:
+            say(f"warning: {finding.message}", err=True)
+    if problems := [finding.message for finding in findings if finding.fatal]:
+        fail_all(problems)
+    say("the settings are valid")
+
+
+@app.command()
 def rules(
     context: typer.Context,
     ports: Annotated[
@@ -96,14 +128,7 @@ def rules(
             "--learned", help="Print the addresses that watched ports have used, for that file."
         ),
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            help="Settings file (TOML). Default: as for 'forewarn node'.",
-            show_default=False,
-        ),
-    ] = None,
+    config: NodeConfig = None,
 ) -> None:
     """Print a transaction for 'nft -f -' that ties the machines of this host to their ports."""
     need_extra("server")

@@ -34,6 +34,7 @@ from forewarn.support.logs import logger
 
 FORMAT = 1
 FILE = "journal"
+LOCK_FILE = f"{FILE}.lock"
 LEAST_GROWTH = 1 << 20  # bytes by which a journal grows before it is replaced
 
 _RECORD = struct.Struct(">II")  # length and checksum
@@ -73,7 +74,7 @@ class Journal:
         """Raises JournalInUse, or OSError."""
         self.path = directory / FILE
         self._host = host
-        self._lock = os.open(directory / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         if not try_lock(self._lock):
             os.close(self._lock)
             raise JournalInUse(f"{self.path} is in use by another node")
@@ -173,6 +174,18 @@ def read_journal(path: Path, host: str) -> list[Told]:
         return [_told.decode(record) for record in records]
     except msgspec.MsgspecError as error:
         raise JournalUnusable(str(error)) from error
+
+
+def in_use(directory: Path) -> bool:
+    """Return whether a node uses the journal in a directory, as far as it can be seen."""
+    try:
+        file = os.open(directory / LOCK_FILE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not try_lock(file, shared=True)
+    finally:
+        os.close(file)
 
 
 def _record(message: msgspec.Struct) -> bytes:

@@ -4,18 +4,16 @@ not have, keys that other users can read. Changes nothing.
 
 from __future__ import annotations
 
-import errno
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.control.notify.notifications import problems as notify_problems
-from forewarn.node import Address, Config
-from forewarn.node.config import Tls
-from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, examine, readable_by_all
-from forewarn.node.open_files import files_for_guests
+from forewarn.node import Config
+from forewarn.node.listening.certificates import examine
+from forewarn.node.preflight.addresses import address_findings, open_files_findings
 from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.key_pair import pair_findings
 from forewarn.node.preflight.state_file import (
     directory_findings,
     file_problem,
@@ -27,14 +25,8 @@ from forewarn.node.settings import LoadedSettings
 from forewarn.service.access.issuer_keys import IssuerUnavailable, fetch_keys
 from forewarn.service.engine import otel
 from forewarn.store.engines import stored_state
-from forewarn.support import guard
 from forewarn.support.program import find_program
 from forewarn.support.text import listing
-
-_IN_USE = (
-    "This is fine if systemd listens there for this service; otherwise stop the program that does"
-    " (ss -ltnp), or choose another address"
-)
 
 
 def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Iterator[Finding]:
@@ -48,9 +40,15 @@ def findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Itera
     yield from _issuer(loaded, config)
     yield from _programs(config)
     yield from _workers(loaded, config)
-    yield from _open_files(loaded, config)
+    yield from open_files_findings(loaded, config)
     yield from _traces(loaded)
-    yield from unit_findings(loaded, config, path)
+    yield from unit_findings(
+        *(loaded, path),
+        unit="forewarn.service",
+        check="forewarn config check",
+        key="workers",
+        processes=max(1, config.workers),
+    )
     yield from _notify(loaded, config)
 
 
@@ -100,63 +98,23 @@ def _upstream(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 
 def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
-    """Check whether the addresses can be bound. These are only warnings, because systemd may hand
-    the sockets over."""
     running = isinstance(config.state, Path) and stored_state(config.state).in_use()
-    guests = [("metadata", address) for address in config.guest_addresses]
-    operators = [("control", config.control)] if config.control is not None else []
+    addresses = [("metadata", address) for address in config.guest_addresses]
+    if config.control is not None:
+        addresses.append(("control", config.control))
     if config.nodes is not None:
-        operators.append(("nodes", config.nodes.address))
-    for key, address in (*guests, *operators):
-        if problem := _bind_problem(address, running):
-            yield warning(loaded, key, problem)
-        if 0 < address.port < _first_unprivileged_port() and os.geteuid() != 0:
-            yield warning(
-                loaded,
-                key,
-                f"port {address.port} needs privileges: let systemd hand the socket over, or give"
-                " the service CAP_NET_BIND_SERVICE",
-            )
-
-
-def _bind_problem(address: Address, running: bool) -> str:
-    """Return why an address cannot be bound, or "". If the service is running, it is assumed to be
-    the one that uses the address."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address.host, address.port))
-    except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            return (
-                f"{address.host} is not an address of this machine; add it to an interface, for"
-                f" example ip address add {address.host}/{128 if ':' in address.host else 32}"
-                " dev lo"
-            )
-        if error.errno == errno.EADDRINUSE:
-            return "" if running else f"{address} is in use. {_IN_USE}"
-        # A port that needs privileges has a warning of its own.
-        return "" if error.errno == errno.EACCES else f"{address.host}: {error.strerror or error}"
-    return ""
-
-
-def _first_unprivileged_port() -> int:
-    try:
-        text = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text("ascii")
-        return int(text)
-    except (OSError, ValueError):
-        return 1024
+        addresses.append(("nodes", config.nodes.address))
+    yield from address_findings(loaded, addresses, running)
 
 
 def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     if (lines := config.nodes) is not None:
         pair = examine(lines.tls.certificate, lines.tls.key, lines.authority)
-        yield from _pair_findings(loaded, "nodes", lines.tls, pair, "nodes")
+        yield from pair_findings(loaded, "nodes_", lines.tls, pair, "nodes")
     if config.tls is None:
         return
     pair = examine(config.tls.certificate, config.tls.key)
-    yield from _pair_findings(loaded, "tls", config.tls, pair, "clients")
+    yield from pair_findings(loaded, "tls_", config.tls, pair, "clients")
     if pair.problem:
         return
     for name in config.control_names:
@@ -167,25 +125,6 @@ def _certificate(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
                 "control_names",
                 f"the certificate is not valid for '{name}', but for {valid}",
             )
-
-
-def _pair_findings(
-    loaded: LoadedSettings, prefix: str, tls: Tls, pair: Pair, peers: str
-) -> Iterator[Finding]:
-    """Yield what is wrong with a certificate and its key, of the settings with this prefix."""
-    if not pair.usable:
-        yield fatal(loaded, f"{prefix}_certificate", pair.problem)
-        return
-    if readable_by_all(tls.key):
-        problem = f"{tls.key} can be read by all users: chmod o= {tls.key}"
-        yield warning(loaded, f"{prefix}_key", problem)
-    if pair.problem:  # the service starts nevertheless: its guests need it
-        yield warning(loaded, f"{prefix}_certificate", f"{pair.problem}, so {peers} refuse it")
-        return
-    left = pair.expires - guard.wall_us() / 1e6
-    if left < EXPIRES_SOON:
-        days = max(0, int(left // 86_400))
-        yield warning(loaded, f"{prefix}_certificate", f"{tls.certificate} expires in {days} days")
 
 
 def _programs(config: Config) -> Iterator[Finding]:
@@ -213,20 +152,6 @@ def _workers(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
         )
     if config.workers and config.state is None:
         yield fatal(loaded, "workers", "workers need a state file")
-
-
-def _open_files(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
-    import resource
-
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = files_for_guests(config)
-    if hard_limit != resource.RLIM_INFINITY and hard_limit < needed:
-        yield warning(
-            loaded,
-            "max_connections",
-            f"{config.limits.max_connections} connections need {needed} open files, but the system"
-            f" allows {hard_limit} here; raise it with ulimit -n or LimitNOFILE=",
-        )
 
 
 def _traces(loaded: LoadedSettings) -> Iterator[Finding]:

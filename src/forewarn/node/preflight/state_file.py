@@ -21,7 +21,11 @@ from forewarn.store.engines import State, shown, stored_state
 from forewarn.support import guard
 
 # Settings whose directory is created by the systemd unit, if it is directly in one of these.
-CREATED_BY_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}
+CREATED_BY_UNIT = {
+    "state": Path("/var/lib"),
+    "journal": Path("/var/lib"),
+    "upstream": Path("/run"),
+}
 
 
 def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
-"""Checks the settings against the systemd unit that runs the service with them, if there is one on
-this machine: its sockets are used instead of those that the service would open, and its user has to
-be able to read what the settings name.
+"""Checks the settings against the systemd unit that runs the service, or the node, with them, if
+there is one on this machine: its sockets are used instead of those that would be opened otherwise,
+and its user has to be able to read what the settings name.
 """
 
 from __future__ import annotations
@@ -11,38 +11,41 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from forewarn.node.config import Config
 from forewarn.node.listening.socket_activation import METADATA, check_socket_count
 from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.preflight.finding import Finding, fatal
 from forewarn.node.settings import LoadedSettings
 
-UNIT = "forewarn.service"
 SYSTEMCTL_TIMEOUT = 10.0  # seconds
 
 Properties = list[tuple[str, str]]  # of one unit; a property may occur several times
 
 
-def unit_findings(loaded: LoadedSettings, config: Config, path: Path | None) -> Iterator[Finding]:
-    """Check nothing unless the unit runs the service with this settings file."""
+def unit_findings(
+    loaded: LoadedSettings, path: Path | None, *, unit: str, check: str, key: str, processes: int
+) -> Iterator[Finding]:
+    """Check nothing unless the unit runs with this settings file. `check` is the command that its
+    user can run; `processes` answer guests, as the setting `key` says."""
     if path is None:
         return
-    unit = dict(_properties([UNIT], "ExecStart", "User", "TriggeredBy", "Requires", "Wants")[0])
-    if str(path.absolute()) not in unit.get("ExecStart", ""):
+    properties = dict(
+        _properties([unit], "ExecStart", "User", "TriggeredBy", "Requires", "Wants")[0]
+    )
+    if str(path.absolute()) not in properties.get("ExecStart", ""):
         return
-    user = unit.get("User", "")
+    user = properties.get("User", "")
     if os.geteuid() == 0 and user not in ("", "root", "0"):
         yield Finding(
             f"the permissions of files were checked for root, but the service runs as {user}: sudo"
-            f" -u {user} forewarn config check --config {path.absolute()}"
+            f" -u {user} {check} --config {path.absolute()}"
         )
-    started_with_it = f"{unit.get('Requires', '')} {unit.get('Wants', '')}".split()
-    sockets = unit.get("TriggeredBy", "").split()
+    started_with_it = f"{properties.get('Requires', '')} {properties.get('Wants', '')}".split()
+    sockets = properties.get("TriggeredBy", "").split()
     for address, count in _metadata_sockets(sockets, started_with_it).items():
         try:
-            check_socket_count(max(1, config.workers), count, address)
+            check_socket_count(processes, count, address)
         except CannotListen as error:
-            yield fatal(loaded, "workers", str(error))
+            yield fatal(loaded, key, str(error))
 
 
 def _metadata_sockets(sockets: list[str], started_with_it: list[str]) -> Counter[str]:

@@ -18,7 +18,7 @@ from forewarn.metadata.publishing.journal import Journal, JournalInUse
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import HostNodeConfig
-from forewarn.node.listening.certificates import examine
+from forewarn.node.listening.certificates import Pair, examine
 from forewarn.node.listening.node_lines import NODE_URI, make_tls_dial
 from forewarn.node.listening.serve import serve_guests, url
 from forewarn.node.listening.socket_activation import adopt
@@ -246,12 +246,19 @@ class HostNode(Component):
 def _check_name(config: HostNodeConfig) -> None:
     """Check that the certificate names the host."""
     pair = examine(config.tls.certificate, config.tls.key, config.authority, of_client=True)
+    if problem := name_problem(config, pair):
+        raise CertificateUnusable(problem)
+
+
+def name_problem(config: HostNodeConfig, pair: Pair) -> str:
+    """Return why a certificate that can be used is not that of this node, or ""."""
     hosts = [n.removeprefix(NODE_URI) for n in pair.names if n.startswith(NODE_URI)]
-    if not pair.problem and hosts != [config.host]:
-        raise CertificateUnusable(
-            f"{config.tls.certificate} is not for the node of host '{config.host}'; it needs the"
-            f" name URI:{NODE_URI}{config.host}, and no other of this kind"
-        )
+    if pair.problem or hosts == [config.host]:
+        return ""
+    return (
+        f"{config.tls.certificate} is not for the node of host '{config.host}'; it needs the"
+        f" name URI:{NODE_URI}{config.host}, and no other of this kind"
+    )
 
 
 def _open_journal(config: HostNodeConfig) -> Journal:
