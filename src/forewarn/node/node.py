@@ -71,6 +71,7 @@ from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.overview import Overview
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.guests import Guests
@@ -238,6 +239,7 @@ class Node(Component):
         self.host_index.load()
         self.host_index.having = self.machine_index.at
         self.apart_hosts = self.host_index.apart
+        self.overview = Overview(store, self.poll_index)
         self.publishing = Publishing()
         self.writer = Writer(
             *(store, self.clock, config.rules, self.ledger, self.host_index), self.publishing
@@ -502,6 +504,7 @@ class Node(Component):
             store=self.store,
             platform=self.platform,
             hosts=self.hosts,
+            overview=self.overview,
             rollouts=self.rollouts,
             halts=self.halts,
             configurations=Configurations(self.store, self.writer),

@@ -76,6 +76,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "PUT /v1/maintenance/{name:str}": (OP, False),
     "DELETE /v1/maintenance/{name:str}": (OP, False),
     "GET /v1/hosts": (V, True),
+    "GET /v1/overview": (V, True),
     "GET /v1/hosts/{name:str}": (V, True),
     "PUT /v1/hosts/{name:str}": (OP, False),
     "DELETE /v1/hosts/{name:str}": (OP, False),

@@ -26,6 +26,7 @@ from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.indexes.overview import Overview
 from forewarn.service.platform.configurations import Configurations
 from forewarn.service.platform.halts import Halts
 from forewarn.service.platform.hosts import Hosts
@@ -63,6 +64,7 @@ class Context(msgspec.Struct, frozen=True):
     platform: Platform
     removals: Removals
     hosts: Hosts
+    overview: Overview
     rollouts: Rollouts
     halts: Halts
     configurations: Configurations

@@ -37,6 +37,7 @@ from forewarn.core.time import SECOND
 from forewarn.core.windows.syntax import MAX_BLACKOUTS, MAX_WINDOWS
 from forewarn.service.faults import kinds, model, validate
 from forewarn.service.indexes.coverage import COVERAGES, Coverage
+from forewarn.service.indexes.overview import OverviewBy
 from forewarn.service.platform.explain import AdviceKind
 from forewarn.service.platform.halts import MAX_HALT_GROUPS, MAX_HALT_NOTE
 from forewarn.service.platform.hosts import MaintenanceMode, NodeState
@@ -64,6 +65,7 @@ VALUES: Mapping[str, Any] = {
     "Source": values(Source),
     "GroupKind": values(GroupKind),
     "Health": values(Health),
+    "OverviewBy": values(OverviewBy),
     "NodeState": values(NodeState),
     "Coverage": values(Coverage),
     "CoverageFilter": list(COVERAGES),

@@ -1,0 +1,85 @@
+"""The overview of the fleet in the control API: numbers instead of machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get
+from litestar.openapi.datastructures import ResponseSpec
+
+from forewarn.control.http.access import authorization
+from forewarn.control.http.context import Call, context
+from forewarn.control.http.errors import encode_in_thread, parse_enum, parse_selector
+from forewarn.control.http.operation import Operation
+from forewarn.control.http.paging import natural_key
+from forewarn.control.http.parameters import ByLabel, query
+from forewarn.control.schema import overview as s
+from forewarn.core.fleet import Host
+from forewarn.core.labels import matches
+from forewarn.service.indexes.overview import OverviewBy, Table, count
+from forewarn.service.platform.hosts import NodeState
+from forewarn.support.instants import to_datetime
+
+
+@get(
+    "/v1/overview",
+    responses={200: ResponseSpec(s.Overview)},
+    **Operation(
+        id="getOverview",
+        tag="fleet",
+        summary="Get the numbers of machines by what happens to them",
+        respects_limits=True,
+    ).options,
+)
+async def get_overview(
+    call: Call,
+    by: Annotated[str, query("What the rows are.", enum="OverviewBy")] = "host",
+    label: ByLabel = None,
+) -> Response[bytes]:
+    """Counts the machines of each host, or of each group, by update domain. A token that is limited
+    to groups gets only the numbers of its own machines. The label selects hosts or groups."""
+    rows_are, labels = parse_enum(OverviewBy, "by", by), parse_selector(label) or ()
+    platform, at = context().platform, context().platform.writer.now().at
+    groups = [group for group in platform.machine_index.groups() if call.sees(group.name)]
+    if call.limited:
+        by_host, by_group = count(groups, platform.poll_index, at)
+    else:
+        overview = context().overview
+        await overview.refresh(at)
+        by_host, by_group = overview.hosts.copy(), overview.groups.copy()
+    hosts = [h for h in context().hosts.hosts() if authorization.host_visible(call, h.name)]
+    apart = {host.name for host in hosts if _is_apart(host)}
+
+    def build() -> s.Overview:
+        if rows_are is OverviewBy.HOST:
+            chosen = [host for host in hosts if matches(labels, host.labels)]
+            rows = [
+                s.OverviewRow(
+                    name=host.name,
+                    health=host.health.value,
+                    cordoned=bool(host.cordoned),
+                    apart=host.name in apart,
+                    domains=_domains(by_host, host.name),
+                )
+                for host in chosen
+            ]
+        else:
+            names = [group.name for group in groups if matches(labels, group.labels)]
+            rows = [s.OverviewRow(name=name, domains=_domains(by_group, name)) for name in names]
+        rows.sort(key=lambda row: natural_key(row.name))
+        return s.Overview(at=to_datetime(at), rows=rows)
+
+    return await encode_in_thread(build)
+
+
+def _is_apart(host: Host) -> bool:
+    node = context().hosts.node_of(host)
+    return node is not None and node.state is NodeState.APART
+
+
+def _domains(table: Table, name: str) -> list[s.DomainCounts]:
+    return [
+        s.DomainCounts(update_domain=domain, **msgspec.structs.asdict(counts))
+        for domain, counts in sorted(table.get(name, {}).items())
+    ]

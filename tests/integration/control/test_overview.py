@@ -1,0 +1,145 @@
+"""The overview counts every machine once, under what happens to it, as a walk over all of them
+would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core.access import Role
+from forewarn.service.indexes import overview
+from forewarn.service.indexes.overview import StateCounts, Table, count
+from forewarn.testing import Service
+from helpers.control_api import ask
+from helpers.token_api import api_with_token, token
+
+FLEET = """
+hosts: [{name: h1, labels: {rack: r1}}, h2, {name: h10, labels: {rack: r1}}]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web}
+    machines:
+      - {name: web_0, host: h1, update_domain: 0}
+      - {name: web_1, host: h2, update_domain: 1}
+      - {name: web_2, host: h1, update_domain: 2, spot: true}
+      - {name: web_10, host: h10, update_domain: 0}
+  - {name: sql-10, kind: standalone, machines: [{name: db-10}]}
+  - {name: sql-9, kind: standalone, labels: {tier: db}, machines: [{name: db-9, host: h2}]}
+"""
+MACHINES = ("web_0", "web_1", "web_2", "web_10", "db-9", "db-10")
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def rows(service: Service, query: str) -> dict[str, dict[str, Any]]:
+    told = ask(service, "GET", f"/v1/overview?{query}")
+    assert told.status == 200, told.body
+    return {row["name"]: row for row in told.body["rows"]}
+
+
+def table(of_rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    return {
+        name: {
+            domain["update_domain"]: msgspec.convert(domain, StateCounts)
+            for domain in row["domains"]
+        }
+        for name, row in of_rows.items()
+        if "domains" in row
+    }
+
+
+def test_machines_are_counted_by_what_happens_to_them(service: Service) -> None:
+    assert table(rows(service, "by=host"))["h2"][0] == StateCounts(silent=1)
+    for machine in MACHINES:
+        service.get(machine)
+    assert table(rows(service, "by=host")) == {
+        "h1": {0: StateCounts(quiet=1), 2: StateCounts(quiet=1)},
+        "h2": {0: StateCounts(quiet=1), 1: StateCounts(quiet=1)},
+        "h10": {0: StateCounts(quiet=1)},
+    }
+    event = service.schedule("Reboot", "web_0")
+    service.schedule("Reboot", "web_1")
+    assert table(rows(service, "by=group"))["web"] == {
+        0: StateCounts(scheduled=1, quiet=1),
+        1: StateCounts(scheduled=1),
+        2: StateCounts(quiet=1),
+    }
+    service.approve("web_0", event)
+    assert table(rows(service, "by=group"))["web"][0] == StateCounts(started=1, quiet=1)
+    assert table(rows(service, "by=group"))["web"][1] == StateCounts(scheduled=1)
+    service.clock.advance("3h")
+    assert table(rows(service, "by=group"))["web"][1] == StateCounts(silent=1)
+
+
+def test_an_event_that_is_due_and_does_not_start_is_held(service: Service) -> None:
+    service.get("web_0")
+    service.schedule("Reboot", "web_0")
+    assert ask(service, "POST", "/v1/halts", {"note": "stop"}).status in (200, 201)
+    assert table(rows(service, "by=host"))["h1"][0] == StateCounts(scheduled=1)
+    service.clock.advance("20m")
+    assert table(rows(service, "by=host"))["h1"][0] == StateCounts(held=1)
+
+
+def test_rows_are_selected_by_label_and_say_what_is_known_of_a_host(service: Service) -> None:
+    assert list(rows(service, "")) == ["h1", "h2", "h10"]
+    assert list(rows(service, "label=rack%3Dr1")) == ["h1", "h10"]
+    assert list(rows(service, "by=group&label=tier")) == ["sql-9", "web"]
+    assert ask(service, "POST", "/v1/hosts/h2/cordon", {}).status == 200
+    assert rows(service, "")["h2"]["cordoned"] is True
+    assert rows(service, "")["h2"]["health"] == "healthy"
+    told = ask(service, "GET", "/v1/overview?by=rack")
+    assert told.status == 400
+    assert "expected one of host, group" in told.body["detail"]
+
+
+def test_a_limited_token_sees_the_numbers_of_its_own_machines() -> None:
+    with Service(FLEET, sockets=True) as service:
+        token(service, "admin", Role.ADMIN)
+        api = api_with_token(service, "db", Role.VIEWER, groups=("sql-9",))
+        told = api.get("/v1/overview?by=host").json()
+        assert [row["name"] for row in told["rows"]] == ["h2"]
+        assert told["rows"][0]["domains"] == [{"update_domain": 0, "silent": 1}]
+        told = api.get("/v1/overview?by=group").json()
+        assert [row["name"] for row in told["rows"]] == ["sql-9"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_a_walk_over_all_machines_counts_the_same(
+    seed: int, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "LOOK_EVERY", 0.0)
+    chance, node = random.Random(seed), service._session.node
+    for _ in range(40):
+        machine = chance.choice(MACHINES)
+        match chance.randrange(9):
+            case 0 | 1:
+                ask(service, "POST", "/v1/events", {"type": "Reboot", "machines": [machine]})
+            case 2:
+                ask(service, "POST", f"/v1/machines/{machine}/evict", {})
+            case 3:
+                service.clock.advance(chance.choice(["1s", "10m", "20m", "2h"]))
+            case 4:
+                service.get(machine)
+            case 5 if events := service.events:
+                ask(service, "POST", f"/v1/events/{chance.choice(events).id}/cancel", {})
+            case 6:
+                host = chance.choice(["h1", "h2", "h10"])
+                ask(service, "POST", f"/v1/machines/{machine}/moved", {"to": host})
+            case 7:
+                ask(service, "POST", "/v1/hosts/h1/fail", {})
+                ask(service, "POST", "/v1/hosts/h1/repair", {})
+            case 8:
+                group = {"group": chance.choice(["web", "sql-9"]), "update_domain": 1}
+                ask(service, "PUT", f"/v1/machines/{machine}", group)
+        got = table(rows(service, "by=host")), table(rows(service, "by=group"))
+        at = node.writer.now().at
+        assert got == count(node.store.groups.values(), node.poll_index, at)
