@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.node.config import Tls
 from helpers import postgres
+from helpers.certificates import Authority
 from helpers.netns import METADATA_ADDRESS
 from helpers.paths import ROOT
 from helpers.polls import until
@@ -32,6 +34,14 @@ SETTINGS = f"""
 fleet = "fleet.yaml"
 state = "/var/lib/forewarn/forewarn.db"
 metadata = ["{METADATA_ADDRESS}:80", "{METADATA_ADDRESS}:8080"]
+"""
+NODES = f"""
+fleet = "fleet.yaml"
+state = "/var/lib/forewarn/nodes.db"
+nodes = "{GUEST}:8171"
+nodes_certificate = "nodes.pem"
+nodes_key = "nodes.key"
+nodes_authority = "authority.pem"
 """
 FLEET = f"groups: [{{name: web, kind: standalone, machines: [{{name: web, address: {GUEST}}}]}}]"
 
@@ -160,6 +170,29 @@ def test_a_reload_with_settings_that_cannot_be_used_fails_and_changes_nothing(
         assert "the service runs as forewarn" in machine.run(*check).stderr
     finally:
         file.write_text(SETTINGS)
+
+
+def test_where_nodes_answer_guests_the_service_runs_with_the_guests_socket_masked(
+    machine: BootedSystemd,
+) -> None:
+    inside = Path(f"/proc/{machine.pid}/root")
+    etc, unit = inside / "etc/forewarn", inside / "run/units" / SOCKETS[0]
+    Authority(etc).issue(GUEST, into=Tls(etc / "nodes.pem", etc / "nodes.key"))
+    (etc / "nodes.key").chmod(0o644)
+    machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
+    kept = unit.rename(unit.with_suffix(".kept"))
+    try:
+        (etc / "forewarn.toml").write_text(NODES)
+        unit.symlink_to("/dev/null")  # as `systemctl mask` in docs/operate/nodes.md
+        machine.done("systemctl", "daemon-reload")
+        machine.done("systemctl", "start", SERVICE)
+        assert machine.states(*SOCKETS, SERVICE) == ["inactive", "active", "active"]
+        assert f"nodes at {GUEST}:8171" in status_text(machine)
+    finally:
+        machine.done("systemctl", "stop", SOCKETS[1], SERVICE)
+        kept.replace(unit)
+        machine.done("systemctl", "daemon-reload")
+        (etc / "forewarn.toml").write_text(SETTINGS)
 
 
 # As docs/operate/several-control-nodes.md has it: the password is in a file of the service's user.

@@ -128,7 +128,7 @@ def use_handed_over(config: Config, handed_over: HandedOverSockets, anywhere: bo
     if handed_over.metadata and config.nodes is not None:
         raise CannotListen(
             "a socket called 'metadata' was handed over, but guests are answered by nodes"
-            f" (nodes = {config.nodes.address}); disable its socket unit"
+            f" (nodes = {config.nodes.address}); mask its socket unit"
         )
     if handed_over.metadata:
         by_address = _by_address(config, handed_over, 1, anywhere)
