@@ -5,6 +5,7 @@ test. The settings of `forewarn serve` are in `node.settings`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import ClockLimits
-from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules, guest_addresses
+from forewarn.service.fleet.addresses import ANY_ADDRESS, AddressRules, guest_addresses, is_loopback
 from forewarn.service.fleet.read import Fleet
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY
@@ -115,8 +116,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Which addresses machines of the inventory can have."""
         if self.identity is not Identity.SOURCE:
             return ANY_ADDRESS
-        own = [address.host for address in self.guest_addresses]
-        return guest_addresses(own, per_host=self.nodes is not None)
+        return address_rules(self.guest_addresses, self.nodes)
+
+
+def address_rules(guests: Iterable[Address], nodes: NodeLines | None) -> AddressRules:
+    """Return which addresses guests can have, given those of the endpoint and that for nodes."""
+    own = [address.host for address in guests]
+    if nodes is not None and is_loopback(nodes.address.host):
+        own.append(nodes.address.host)  # nodes, and so guests, are on this computer
+    return guest_addresses(own, per_host=nodes is not None)
 
 
 class HostNodeConfig(msgspec.Struct, frozen=True, kw_only=True):

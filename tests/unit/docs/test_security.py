@@ -32,6 +32,7 @@ CLASSES = (
     "Browsers",
     "Local users of the host",
     "The socket between the processes",
+    "Nodes on hosts",
     "Drivers and gates",
     "Logs and terminals",
     "Backups and restores",

@@ -9,6 +9,7 @@ import pytest
 from helpers.paths import ROOT
 
 PAGES = {
+    "nodes": "## What happens when something fails\n",
     "several-control-nodes": "## What happens when something fails\n",
     "postgresql": "### If no standby is left\n",
 }

@@ -21,7 +21,7 @@ from forewarn.drivers import registry
 from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.publishing.host_nodes import TELLING
-from forewarn.node.config import Address, Config
+from forewarn.node.config import Address, Config, NodeLines, address_rules
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
 from forewarn.node.settings.driver_tables import missing_options, name_problem
@@ -40,7 +40,6 @@ from forewarn.node.settings.sources import gather
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.engine.clock import STEP, ClockLimits
 from forewarn.service.fleet import read
-from forewarn.service.fleet.addresses import guest_addresses
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.fleet.removal_limit import RemovalLimit
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
@@ -146,7 +145,7 @@ class _Validation:
             )
         state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
-            fleet=self._get("fleet", lambda: self._fleet(guests), None),
+            fleet=self._get("fleet", lambda: self._fleet(guests, nodes), None),
             fleet_file=settings.fleet,
             force_fleet=False,
             placement=self._get("placement", self._placement, None),
@@ -350,11 +349,11 @@ class _Validation:
             )
         return path
 
-    def _fleet(self, guests: tuple[Address, ...]) -> Fleet | None:
+    def _fleet(self, guests: tuple[Address, ...], nodes: NodeLines | None) -> Fleet | None:
         if not self._settings.fleet or not self._with_fleet:
             return None
         try:
-            rules = guest_addresses([address.host for address in guests])
+            rules = address_rules(guests, nodes)
             return read.load(Path(self._settings.fleet), rules)
         except FleetError as error:
             raise SettingsError(*str(error).splitlines()) from error

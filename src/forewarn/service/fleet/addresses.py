@@ -28,7 +28,7 @@ def guest_addresses(endpoint: Collection[str], *, per_host: bool = False) -> Add
     An endpoint on loopback is there to be tried out: only programs on this computer reach it, and
     so they are its guests."""
     own = frozenset(endpoint)
-    tried_out = any(map(_is_loopback, own))
+    tried_out = any(map(is_loopback, own))
 
     def problem(address: str) -> str:
         if address == WELL_KNOWN or (address in own and not tried_out):
@@ -46,7 +46,7 @@ def guest_addresses(endpoint: Collection[str], *, per_host: bool = False) -> Add
     return AddressRules(problem, per_host)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name

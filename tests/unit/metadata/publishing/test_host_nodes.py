@@ -121,7 +121,16 @@ def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
             assert event is not None
             assert event.approved is None
             assert not node.store.groups["db"].enabled
-            assert await h1.upstream.approve("web_0", "web", [id])
+            now = h1.upstream.now()
+            for machine, group in (("web_0", "web"), ("web_1", "web"), ("db_0", "db")):
+                h1.upstream.record_poll(machine, group, "2020-07-01", 1, (id,), now)
+            assert h1.upstream._stream is not None
+            for report in h1.upstream._poll_report.reports():
+                h1.upstream._stream.send(report)
+            assert await h1.upstream.approve("web_0", "web", [id])  # control has read the others
+            assert node.poll_index.polls("web_0") is not None
+            assert node.poll_index.polls("web_1") is None
+            assert node.poll_index.polls("db_0") is None
 
     play(body)
 

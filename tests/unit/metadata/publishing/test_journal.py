@@ -60,6 +60,10 @@ def test_what_was_told_is_read_again_in_order(journal: Journal) -> None:
     assert again(journal.path) == TOLD
 
 
+def test_only_its_own_user_can_read_it(journal: Journal) -> None:
+    assert journal.path.stat().st_mode & 0o077 == 0
+
+
 def test_a_new_journal_is_empty(tmp_path: Path) -> None:
     assert again(tmp_path / "journal") == []
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from forewarn.metadata.publishing.messages import NODE_PROTOCOLS, NodeHello, frame
 from forewarn.node import Node
 from forewarn.node.config import Address, Tls
 from forewarn.node.listening.certificates import examine
@@ -15,6 +17,10 @@ from forewarn.node.listening.node_lines import host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
 from helpers.certificates import Authority
 from helpers.host_nodes import PATIENCE, Control
+
+HELLO = NodeHello(
+    protocols=NODE_PROTOCOLS, version="1", host="h1", instance="by hand", serving=False
+)
 
 
 def test_a_certificate_of_another_authority_or_a_wrong_file_is_an_error_at_the_start(
@@ -81,6 +87,36 @@ def test_the_certificate_of_another_node_is_not_that_of_control(
             port = impostor.sockets[0].getsockname()[1]
             with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
                 await make_tls_dial(Address("localhost", port), own)()
+
+    asyncio.run(play())
+
+
+def test_strangers_at_the_address_for_nodes_are_told_nothing(tmp_path: Path) -> None:
+    control, other = Control(tmp_path), Authority(tmp_path, "other")
+    foreign = other.issue("forewarn:node:h1")
+    nameless = control.authority.issue("h1.example.net")
+    expired = control.authority.issue("forewarn:node:h1", until=datetime(2025, 1, 1, tzinfo=UTC))
+
+    async def says(address: Address, pair: Tls | None) -> bytes:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(control.authority.path)
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+        try:
+            writer.write(frame(HELLO))
+            return await reader.read(1)
+        except OSError:
+            return b""  # that it is refused may be noticed only now
+        finally:
+            writer.transport.abort()
+
+    async def play() -> None:
+        async with control() as node:
+            assert node.nodes_address is not None
+            for pair in (None, foreign, nameless, expired):
+                assert await says(node.nodes_address, pair) == b""
+            assert not any(host.node for host in node.store.registry.hosts.values())
 
     asyncio.run(play())
 

@@ -232,6 +232,20 @@ nodes_authority = "ca.pem"
 """
 
 
+def test_with_nodes_machines_on_different_hosts_may_have_the_same_address(tmp_path: Path) -> None:
+    machine = (
+        "- {{name: {0}, kind: standalone, machines: [{{name: {0}, address: {1}, host: {2}}}]}}"
+    )
+    first, second = machine.format("a", "10.0.0.1", "h1"), machine.format("b", "10.0.0.1", "h2")
+    (tmp_path / "fleet.yaml").write_text(f"hosts: [h1, h2]\ngroups:\n{first}\n{second}\n")
+    path = tmp_path / "forewarn.toml"
+    path.write_text(f'fleet = "fleet.yaml"\n{NODES}')
+    assert load(path, {})[1].fleet is not None
+    path.write_text('fleet = "fleet.yaml"\n')
+    with pytest.raises(SettingsError, match=r"10\.0\.0\.1"):
+        load(path, {})
+
+
 def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
     _, config = load(written(tmp_path, NODES), {})
     assert config.guest_addresses == ()
