@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .records import Exchange, FleetMachine, Trace
+from .records import Exchange, FleetLine, FleetMachine, Placement, Trace
 
 # Seconds by which the time of a line other than an exchange may be wrong. A complete trace is
 # written by one recorder as things happen, so there it is 0.
@@ -47,6 +47,13 @@ class Fleets:
             bool(line.machines) and all(machine.addresses for machine in line.machines.values())
             for line in self._lines
         ]
+        self._whereabouts = _whereabouts(trace)
+        self._has_moved = {  # addresses of machines that were moved
+            address
+            for by_address in self._by_address
+            for address, names in by_address.items()
+            if not self._whereabouts.keys().isdisjoint(names)
+        }
         self.machines: dict[str, FleetMachine] = {}
         self.moved: set[str] = set()
         for line in self._lines:
@@ -65,7 +72,8 @@ class Fleets:
         caller = self._callers.get(key)
         if caller is None:
             caller = self._resolve(exchange, host, range(max(first, 0), last + 1), early)
-            self._callers[key] = caller
+            if exchange.machine is not None or exchange.source not in self._has_moved:
+                self._callers[key] = caller
         return caller
 
     def _resolve(self, exchange: Exchange, host: str, lines: range, early: bool) -> Caller:
@@ -108,12 +116,18 @@ class Fleets:
             return None
         if exchange.host is not None:
             machines = self._lines[line].machines
-            names = [
-                name
-                for name in names
-                if not machines[name].hosts or exchange.host in machines[name].hosts
-            ]
+            names = [name for name in names if self._may_be_there(name, machines[name], exchange)]
         return names[0] if len(names) == 1 else _AMBIGUOUS
+
+    def _may_be_there(self, name: str, machine: FleetMachine, exchange: Exchange) -> bool:
+        """Return whether a machine was on the host of the node that answered; for one that was
+        moved, whether it was there for certain."""
+        if name not in self._whereabouts:
+            return not machine.hosts or exchange.host in machine.hosts
+        times, hosts = self._whereabouts[name]
+        first = max(0, bisect_right(times, exchange.asked - self._slack) - 1)
+        last = max(first + 1, bisect_right(times, exchange.t + self._slack))
+        return all(exchange.host in there for there in hosts[first:last])
 
     def _without_fleet(self, exchange: Exchange, host: str) -> Caller:
         if exchange.machine is not None:
@@ -134,6 +148,23 @@ class Fleets:
                 return None
             domains.add(str(machine.domain))
         return frozenset(domains)
+
+
+def _whereabouts(trace: Trace) -> dict[str, tuple[list[float], list[tuple[str, ...]]]]:
+    """Return where machines that were moved are, and from when on."""
+    found: dict[str, tuple[list[float], list[tuple[str, ...]]]] = {
+        name: ([], []) for line in trace.placements for name in line.hosts
+    }
+    lines: list[FleetLine | Placement] = [*trace.fleets, *trace.placements]
+    for line in sorted(lines, key=lambda line: line.t):
+        if isinstance(line, FleetLine):
+            there = {name: line.machines[name].hosts for name in found if name in line.machines}
+        else:
+            there = dict(line.hosts)
+        for name, hosts in there.items():
+            found[name][0].append(line.t)
+            found[name][1].append(hosts)
+    return found
 
 
 def _addresses(machines: Mapping[str, FleetMachine]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.judge import judge
 from helpers.broken_apart import FAR, OTHER, OWN
-from helpers.judge_traces import T0, A, B, Recording, event, started
+from helpers.judge_traces import FLEET, T0, A, B, Recording, event, started
 
 HOSTS = {"web_0": "h1", "web_1": "h2", "web_2": "h2"}
 
@@ -193,3 +193,25 @@ def test_machines_on_different_hosts_may_have_the_same_address() -> None:
     assert asked("h2") == {"leak-resource"}
     assert asked(None) == set()  # it may be either
     assert asked("h3") == set()  # to which one of them may have come
+
+
+@pytest.mark.parametrize(
+    ("host", "t", "findings"),
+    [
+        ("h1", T0, {"wrong-status"}),
+        ("h1", T0 + 60, set()),  # it has left
+        ("h2", T0 + 60, {"wrong-status"}),
+        ("h1", T0 + 50, set()),  # it leaves, or has just left
+        ("h2", T0 + 50, set()),
+        ("h1", T0 + 120, {"wrong-status"}),  # it has come back
+    ],
+)
+def test_a_machine_that_has_moved_is_known_by_its_address_on_its_new_host(
+    host: str, t: float, findings: set[str]
+) -> None:
+    (address,) = FLEET["machines"]["web_0"]["addresses"]
+    recording = Recording(fleet=False).hosts(T0 - 9, web_0="h1").hosts(T0 + 100, web_0="h1")
+    recording.placement(T0 + 50, web_0="h2")
+    unknown = '{ "error": "Not found" }'
+    recording.refuse(t, unknown, 404, machine=None, host=host, **{"from": address})
+    assert {finding.rule for finding in judge(recording.records).findings} == findings
