@@ -77,6 +77,7 @@ LONGEST = (
     "system/twins/test_scenarios.py",
     "system/cli/test_scenario.py",
     "system/docs/test_example_web.py",
+    "system/guest_network/test_hosts.py",
     "system/guest_network/test_service.py",
     "system/docs/test_example_replica.py",
     "system/docs/test_example_batch.py",
