@@ -81,7 +81,7 @@ class Service:
         self._process = process
         self.pid = process.pid
 
-    def ask(self, ask: Ask | int, kind: type[T]) -> T:
+    def ask(self, ask: msgspec.Struct | int, kind: type[T]) -> T:
         into = pipe(self._process.stdin)
         into.write(msgspec.json.encode(ask).decode() + "\n")
         into.flush()
@@ -95,8 +95,10 @@ class Service:
 
 
 @contextlib.contextmanager
-def service(module: str, *arguments: object, log: Path) -> Iterator[Service]:
+def service(
+    module: str, *arguments: object, log: Path, core: int = SERVER_CORE
+) -> Iterator[Service]:
     """A measured process, alone on its core."""
     argv = [sys.executable, "-m", module, *map(str, arguments)]
-    with running(argv, core=SERVER_CORE, log=log, pipes=True) as process:
+    with running(argv, core=core, log=log, pipes=True) as process:
         yield Service(process)

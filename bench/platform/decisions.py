@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -44,9 +44,12 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Callers:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, machines: Sequence[str] = ()) -> None:
+        """With some machines, or with all."""
         self._node = node
-        self._machines = [m.name for g in node.store.groups.values() for m in g.machines]
+        self._machines = machines or [
+            m.name for g in node.store.groups.values() for m in g.machines
+        ]
         self._ends: dict[str, asyncio.Future[None]] = {}
         self._took: list[float] = []
         self._sizes: list[int] = []  # of batches

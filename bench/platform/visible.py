@@ -50,13 +50,16 @@ class Seen:
 
 
 class Connection:
-    """One machine's, kept."""
+    """One machine's, kept for as long as the service keeps it."""
 
     def __init__(self, url: str, source: str) -> None:
         parts = urlsplit(url)
-        self._socket = socket.create_connection(
-            (parts.hostname or "", parts.port or 80), PATIENCE, (source, 0)
-        )
+        self._address = parts.hostname or "", parts.port or 80
+        self._source = source, 0
+        self._open()
+
+    def _open(self) -> None:
+        self._socket = socket.create_connection(self._address, PATIENCE, self._source)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def poll(self) -> bytes:
@@ -79,8 +82,15 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def send_poll(self) -> None:
+        self._socket.sendall(_GET)
+
     def _exchange(self, request: bytes) -> bytes:
         self._socket.sendall(request)
+        return self.take()
+
+    def take(self) -> bytes:
+        """The answer to what was sent."""
         answer = b""
         while True:
             some = self._socket.recv(65_536)
@@ -90,6 +100,9 @@ class Connection:
             head, end, body = answer.partition(b"\r\n\r\n")
             length = _LENGTH.search(head)
             if end and len(body) >= (int(length[1]) if length else 0):
+                if b"connection: close" in head:
+                    self._socket.close()
+                    self._open()
                 return answer
 
 
@@ -133,7 +146,7 @@ def _seen(store: str, samples: int, scratch: Path) -> Seen:
         bare = Bare(directory)
         began, waited_before = stopwatch(), waited(one.pid)
         for n in range(samples):
-            _sample(one, url, n % groups, seen)
+            sample(one, url, n % groups, seen)
             seen.bare.append(bare.commit(1) * 1e3)
             pause(APART)
         seen.waited = (waited(one.pid) - waited_before) / (stopwatch() - began)
@@ -142,7 +155,7 @@ def _seen(store: str, samples: int, scratch: Path) -> Seen:
     return seen
 
 
-def _sample(one: Service, url: str, group: int, seen: Seen) -> None:
+def sample(one: Service, url: str, group: int, seen: Seen) -> None:
     source = world.address(group * EACH)
     polling, posting = Connection(url, source), Connection(url, source)
     try:

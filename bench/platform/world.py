@@ -79,10 +79,17 @@ async def running(
     machines: int, each: int, kept: Store, *, listening: bool = False
 ) -> AsyncIterator[Node]:
     """A node with a real clock, all of its groups listening."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     config = Config(
         fleet=fleet(machines, each), metadata=Address("127.0.0.1", 0) if listening else None
     )
+    async with started(config, kept) as node:
+        yield node
+
+
+@asynccontextmanager
+async def started(config: Config, kept: Store) -> AsyncIterator[Node]:
+    """The same, for any configuration."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     async with Node(config, store=kept, driver=SimulatedDriver(ImpactJournal(), _at_once)) as node:
         while not node.health.deciding:
             await guard.pause(0.01)

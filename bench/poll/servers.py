@@ -85,7 +85,7 @@ def serving(
     The first poll of a set is special: it enables the set, which has to be on disk.
     """
     directory = Path(tempfile.mkdtemp(dir=scratch))
-    place = Place(directory, scratch, _free_port(), _free_port())
+    place = Place(directory, scratch, free_port(), free_port())
     command = {**PEERS, **SEVERAL, **ATTACKED}[name](place, fleet)
     log = directory / "log"
     began = stopwatch()
@@ -126,7 +126,7 @@ def _ask(
         return answer, answer.read()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below those that the kernel gives away: asking there before anybody listens could
     otherwise reach ourselves.
     """
