@@ -15,7 +15,7 @@ from bench.cluster.control import Began, Ended, Url
 from bench.cluster.hosts import ALONE, EACH, EVERYWHERE, Certificates, Layout
 from bench.cluster.lines import Await
 from bench.cluster.scenarios import Compared, percentile
-from bench.platform.asking import Occupy, Raise, Raised, Run, Service, Weigh, Weight, service
+from bench.platform.asking import Raise, Raised, Run, Service, Weigh, Weight, service
 from bench.platform.decisions import Round
 from bench.platform.meter import pause, stopwatch
 from bench.platform.visible import Connection, Seen, sample
@@ -74,9 +74,7 @@ def polls(plan: HostPlan, scratch: Path) -> Polls:
     with contextlib.ExitStack() as stack:
         certificates, control, port = _control(layout, scratch, stack, core=LOAD_CORE)
         del control
-        node = stack.enter_context(
-            hosts.node("h0", certificates, port, scratch, core=SERVER_CORE)
-        )
+        node = stack.enter_context(hosts.node("h0", certificates, port, scratch, core=SERVER_CORE))
         alone = _without_nodes(layout, scratch, stack)
         urls = {node.pid: node.url, alone.pid: alone.ask(Url(), str)}
         idle = {}
@@ -220,6 +218,7 @@ class Storm:
     started: float  # seconds until control was ready
     joined: float  # seconds from then until the last one had joined
     cpu: float  # seconds of control, in that time
+    line: float  # bytes that control has for each of them
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,6 @@ class Many:
     machines: int
     first: float  # seconds of control's CPU until all had joined for the first time
     storms: Sequence[Storm]
-    line: float  # bytes
     idle: float  # share of a core
     idle_alone: float  # the same without lines
     told: Sequence[Told]
@@ -249,24 +247,25 @@ def many(plan: HostPlan, scratch: Path) -> Many:
     with contextlib.ExitStack() as stack:
         certificates, control, port = _control(layout, scratch, stack)
         idle_alone = _idle(control.pid, plan.idle)
-        before, began = control.ask(Weigh(), Weight).resident, cpu_of(control.pid)
+        began = cpu_of(control.pid)
         lines = stack.enter_context(_lines(certificates, port, layout.names, scratch))
         lines.ask(Await(0.0), float)
         first = cpu_of(control.pid) - began
-        line = (control.ask(Weigh(), Weight).resident - before) / layout.hosts
         for _ in range(plan.storms):
-            os.kill(control.pid, signal.SIGKILL)
-            killed = stopwatch()
-            control, started = _again(layout, scratch, certificates, port, stack)
-            ready, used = stopwatch(), cpu_of(control.pid)
-            joined = lines.ask(Await(killed), float)
-            storms.append(Storm(started, joined - ready, cpu_of(control.pid) - used))
+            with _stopped(lines.pid):
+                os.kill(control.pid, signal.SIGKILL)
+                control, started = _again(layout, scratch, certificates, port, stack)
+                before = control.ask(Weigh(), Weight).resident
+                ready, used = stopwatch(), cpu_of(control.pid)
+            joined, used = lines.ask(Await(ready), float) - ready, cpu_of(control.pid) - used
+            after = control.ask(Weigh(), Weight).resident
+            storms.append(Storm(started, joined, used, (after - before) / layout.hosts))
         idle = _idle(control.pid, plan.idle)
         for n in range(plan.rounds):
             used = cpu_of(control.pid)
             raised = control.ask(Raise(f"{EVERYWHERE}_{n}"), Raised)
             changes.append(Told(raised.acknowledged - raised.submitted, cpu_of(control.pid) - used))
-    return Many(layout.hosts, layout.machines, first, storms, line, idle, idle_alone, changes)
+    return Many(layout.hosts, layout.machines, first, storms, idle, idle_alone, changes)
 
 
 def _idle(pid: int, seconds: float) -> float:

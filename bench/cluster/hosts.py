@@ -1,4 +1,4 @@
-"""Hosts with nodes: which machines are where, the certificates of both sides, and `forewarn node`."""
+"""Hosts with nodes: which machines are where, certificates of both sides, and `forewarn node`."""
 
 from __future__ import annotations
 

@@ -91,6 +91,41 @@ class _Promised(msgspec.Struct, frozen=True):
     groups: frozenset[str] = frozenset()
 
 
+class _Absent:
+    """Hosts without a line, and what their nodes may be showing."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, _Promised] = {}
+        self._by_group: dict[str, dict[str, float]] = {}  # by host: until when
+
+    def add(self, host: str, promised: _Promised) -> None:
+        self.remove(host)
+        self._by_host[host] = promised
+        for group in promised.groups:
+            self._by_group.setdefault(group, {})[host] = promised.until
+
+    def remove(self, host: str) -> _Promised:
+        promised = self._by_host.pop(host, _Promised())
+        for group in promised.groups:
+            of_group = self._by_group[group]
+            del of_group[host]
+            if not of_group:
+                del self._by_group[group]
+        return promised
+
+    def until(self, host: str) -> float:
+        return self._by_host.get(host, _Promised()).until
+
+    def shown(self, group: str, now: float) -> bool:
+        """Return whether one of them may be showing a group."""
+        return any(until > now for until in self._by_group.get(group, {}).values())
+
+    def remove_before(self, now: float) -> None:
+        """Forget promises that have run out."""
+        for host in [h for h, promised in self._by_host.items() if promised.until <= now]:
+            self.remove(host)
+
+
 class NodeMember(Member):
     """A node that is connected."""
 
@@ -183,7 +218,7 @@ class HostNodes:
         self._tasks = tasks
         self._calls = Calls(upstream, publisher, tasks)
         self._members: dict[str, NodeMember] = {}
-        self._absent: dict[str, _Promised] = {}  # by host without a line
+        self._absent = _Absent()
         self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
@@ -200,7 +235,7 @@ class HostNodes:
         for host in store.registry.hosts.values():
             if host.node:
                 groups = frozenset(moving.union(host_index.groups_on(host.name)))
-                self._absent[host.name] = _Promised(until, groups)
+                self._absent.add(host.name, _Promised(until, groups))
         self._apart.begin(upstream.now().at)
 
     def now(self) -> Time:
@@ -224,16 +259,12 @@ class HostNodes:
     def promised(self, host: str) -> float:
         """Return until when the node of a host has a promise."""
         member = self._members.get(host)
-        absent = self._absent.get(host, _Promised())
-        return max(absent.until, member.promised if member else 0.0)
+        return max(self._absent.until(host), member.promised if member else 0.0)
 
     def absent(self, groups: Collection[str]) -> bool:
         """Return whether a node without a line may be showing one of the groups."""
         now = guard.boottime()
-        return any(
-            promised.until > now and not promised.groups.isdisjoint(groups)
-            for promised in self._absent.values()
-        )
+        return any(self._absent.shown(group, now) for group in groups)
 
     def _placed(self, group: Group) -> Iterator[NodeMember]:
         """Yield the nodes that have to show a group."""
@@ -247,7 +278,7 @@ class HostNodes:
         self, host: str, group: Group, news: Announcement | None = None
     ) -> tuple[Machine, ...]:
         """Return the machines of a group that are on a host, or move there."""
-        there = news.on_host(group.name, host) if news else updates.by_host(group).get(host, ())
+        there = news.on_host(group.name, host) if news else updates.on_host(group, host)
         arriving = self._arriving.get(host)
         if not arriving:
             return there
@@ -268,9 +299,7 @@ class HostNodes:
                     self.cut(member, f"it has sent nothing for {QUIET:g} s")
                 elif member.joined and member.promised - now <= PROMISE - PROMISE_EVERY:
                     self._promise(member)
-            for host, promised in list(self._absent.items()):
-                if promised.until <= now:
-                    del self._absent[host]
+            self._absent.remove_before(now)
 
     def _promise(self, member: NodeMember) -> None:
         behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
@@ -356,7 +385,7 @@ class HostNodes:
             if group is not None and self._still_moves(group, machine, hello.host):
                 self._arriving.setdefault(hello.host, {})[machine] = name
         arriving = self._arriving.get(hello.host, {}).values()
-        before = self._absent.pop(hello.host, _Promised())
+        before = self._absent.remove(hello.host)
         shows = before.groups if hello.serving else ()
         member = NodeMember(self, stream, hello, {*here, *arriving, *shows}, before)
         self._members[hello.host] = member
@@ -367,8 +396,10 @@ class HostNodes:
         return member
 
     def _caught_up(self, member: NodeMember) -> None:
-        self._catching_up.subtract(member.behind)
-        self._catching_up = +self._catching_up
+        for group in member.behind:
+            self._catching_up[group] -= 1
+            if not self._catching_up[group]:
+                del self._catching_up[group]
         member.behind = ()
         member.caught_up.set()
 
@@ -378,7 +409,7 @@ class HostNodes:
             self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
             if member.serving:
                 shows = frozenset(member.groups or ())
-                self._absent[member.host] = _Promised(member.promised, shows)
+                self._absent.add(member.host, _Promised(member.promised, shows))
             self._apart.cut_off(member.host, self.now())
             self._caught_up(member)
             self._publisher.leave(member)
@@ -401,8 +432,9 @@ class HostNodes:
             stream.send(SnapshotEnd(publisher.number))
             async with asyncio.timeout(SNAPSHOT_WITHIN):
                 await member.caught_up.wait()
-            while self._others_behind(member):
-                await guard.pause(JOIN_EVERY)
+            while group := self._behind_elsewhere(member):
+                while self._is_behind(group):
+                    await guard.pause(JOIN_EVERY)
         except BrokenConnection:
             return  # `serve` has noticed
         except TimeoutError:
@@ -418,10 +450,12 @@ class HostNodes:
         self._apart.joined(member.host, self.now())
         log.info("a node answers guests", host=member.host)
 
-    def _others_behind(self, member: NodeMember) -> bool:
-        """Return whether another node may be showing one of its groups as it was before."""
-        groups = member.groups or set()
-        return self.absent(groups) or any(self._catching_up.get(name) for name in groups)
+    def _behind_elsewhere(self, member: NodeMember) -> str | None:
+        """Return one of its groups that another node may be showing as it was before, if any."""
+        return next(filter(self._is_behind, member.groups or ()), None)
+
+    def _is_behind(self, group: str) -> bool:
+        return group in self._catching_up or self._absent.shown(group, guard.boottime())
 
     async def _listen(self, member: NodeMember) -> None:
         while True:

@@ -98,6 +98,11 @@ def by_host(group: Group) -> dict[str, tuple[Machine, ...]]:
     return {host: tuple(there) for host, there in machines.items()}
 
 
+def on_host(group: Group, host: str) -> tuple[Machine, ...]:
+    """Return the machines of a group that are on a host, as its node needs them."""
+    return tuple(to_guests(machine) for machine in group.machines if machine.host == host)
+
+
 def _hosts(group: Group) -> list[str]:
     return [machine.host for machine in group.machines]
 

@@ -4,6 +4,7 @@ private authority has signed. That of a node names its host."""
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +20,10 @@ from forewarn.support.logs import logger
 
 NODE_URI = "forewarn:node:"  # and the host's name, in the certificate of its node
 HANDSHAKE_TIMEOUT = 5.0  # seconds
-MAX_HANDSHAKES = 256  # at a time; connections beyond that are closed, and nodes try again
+MAX_HANDSHAKES = 256  # at a time; connections beyond that wait to be accepted
 ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
+
+_POLLRDHUP = getattr(select, "POLLRDHUP", 0)  # the other side has closed; only Linux knows
 
 log = logger("forewarn")
 
@@ -33,32 +36,36 @@ class NodeListener:
         self._certificates = certificates
         self._nodes = nodes
         self._refused = LogThrottle()
-        self._handshakes = 0  # that are under way
+        self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
         self._socket: socket.socket = open_socket(address)
         self._socket.setblocking(False)
         host, port = self._socket.getsockname()[:2]
         self.address = Address(host, port)
 
     async def accept(self, tasks: guard.Tasks) -> None:
-        """Accept nodes, for ever."""
+        """Accept nodes, for ever. All of them may come at once, and a handshake takes milliseconds:
+        whatever else is to be done gets its turn after each."""
         loop = asyncio.get_running_loop()
         while True:
+            await self._handshakes.acquire()
             try:
                 connection, peer = await loop.sock_accept(self._socket)
             except OSError as error:  # no file can be opened
+                self._handshakes.release()
                 log.error("a node could not be accepted", why=str(error))
                 await guard.pause(ACCEPT_AGAIN)
                 continue
-            if self._handshakes >= MAX_HANDSHAKES:
+            if _has_given_up(connection):
+                self._handshakes.release()
                 connection.close()
             else:
                 tasks.start(self._serve(connection, peer), "a line to a node")
+            await guard.pause(0)
 
     async def _serve(self, connection: socket.socket, peer: tuple[Any, ...]) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        self._handshakes += 1
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
@@ -72,7 +79,7 @@ class NodeListener:
                 log.warning("a node was refused", peer=peer[0], why=why)
             return
         finally:
-            self._handshakes -= 1
+            self._handshakes.release()
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         host = host_of(writer.get_extra_info("peercert") or {})
         if not host:
@@ -88,6 +95,15 @@ class NodeListener:
     def close(self) -> None:
         self._socket.close()
         self._nodes.close()
+
+
+def _has_given_up(connection: socket.socket) -> bool:
+    """Return whether a node has not waited until it was accepted."""
+    if not _POLLRDHUP:
+        return False
+    poll = select.poll()
+    poll.register(connection, _POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def make_tls_dial(address: Address, certificates: Certificates) -> Dial:

@@ -119,6 +119,8 @@ class Certificates:
             # Whoever asks for a certificate chooses its common name, the authority the others.
             context.hostname_checks_common_name = False
             _load_authority(context, self._authority)
+            if not self._of_client:
+                context.num_tickets = 0  # no node resumes a session, and making them takes long
         _load_pair(context, tls)
         return context
 

@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.metadata.publishing.messages import NODE_PROTOCOLS, NodeHello, frame
 from forewarn.node import Node
 from forewarn.node.config import Address, Tls
+from forewarn.node.listening import node_lines
 from forewarn.node.listening.certificates import examine
 from forewarn.node.listening.node_lines import host_of, make_tls_dial
 from forewarn.node.listening.tls import Certificates, CertificateUnusable
+from forewarn.support.log_throttle import LogThrottle
 from helpers.certificates import Authority
 from helpers.host_nodes import PATIENCE, Control
 
@@ -69,6 +72,34 @@ def test_new_lines_have_the_certificate_that_has_replaced_the_old_one(tmp_path: 
             assert await _serial(node, pair, control.authority) == after  # the last that works
 
     asyncio.run(play())
+
+
+def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_lines, "MAX_HANDSHAKES", 1)
+    monkeypatch.setattr(node_lines, "HANDSHAKE_TIMEOUT", 0.2)
+    monkeypatch.setattr(LogThrottle, "record", lambda _: 1)  # log every refusal
+    control = Control(tmp_path)
+    pair = control.authority.issue("forewarn:node:h1")
+    own = Certificates(pair, control.authority.path, of_client=True)
+
+    async def play() -> None:
+        async with control() as node, asyncio.timeout(PATIENCE):
+            assert node.nodes_address is not None
+            address = node.nodes_address.host, node.nodes_address.port
+            _, silent = await asyncio.open_connection(*address)
+            _, gone = await asyncio.open_connection(*address)
+            gone.close()
+            _, line = await asyncio.open_connection(*address, ssl=own.context)
+            for writer in (silent, line):
+                writer.close()
+
+    with capture_logs() as logs:
+        asyncio.run(play())
+    refused = [entry["why"] for entry in logs if entry["event"] == "a node was refused"]
+    assert len(refused) == 1  # the silent one
+    assert "handshake is taking longer" in refused[0]
 
 
 @pytest.mark.parametrize("names", [("forewarn:node:h2",), ("forewarn:node:h2", "c2.example.net")])
