@@ -33,17 +33,22 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test portable packages collected lint fuzz bench docs dist deb rpm lock clean
+.PHONY: dev check conformance test tests portable-beside-tests portable packages collected lint fuzz bench docs dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
-# Much of what comes before the tests is waiting for a network: one core is not enough for it.
+# Much of what comes before the tests is waiting for a network, and much of what the tests do is
+# waiting, too: what can be looked at beside them is. Only the tests say at once how far they are.
 TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
-	@$(TOGETHER) 4 $(VENV)/.ready packages $(CLIENTS)/.ready lint collected
-	@$(TOGETHER) 2 portable $(AGENT_WHEELS)
-	tools/run-tests $(BIN)/pytest
+	@$(TOGETHER) 5 tests portable-beside-tests
+
+tests: packages $(CLIENTS)/.ready $(AGENT_WHEELS) collected
+	+tools/run-tests $(BIN)/pytest
+
+portable-beside-tests: packages lint
+	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
 
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
@@ -63,7 +68,7 @@ conformance: $(VENV)/.ready
 packages:
 	tools/test-packages
 
-# Read while others wait, so that the tests, which only one process reads, are compiled by then.
+# Read by one process, so that the tests are compiled before five of them read them.
 collected: $(VENV)/.ready
 	@$(BIN)/pytest --collect-only --quiet --quiet --no-summary >/dev/null || \
 		$(BIN)/pytest --collect-only --quiet --quiet
