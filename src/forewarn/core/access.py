@@ -54,6 +54,13 @@ class Limit(msgspec.Struct, frozen=True):
         )
 
 
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser in which somebody has logged in with a token."""
+
+    digest: str  # SHA-256 of its secret, in hexadecimal digits
+    expires_at: Time
+
+
 class Token(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str  # shown in the history
@@ -65,6 +72,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Time | None = None
     revoked_at: Time | None = None
     revoked_by: str = ""
+    sessions: tuple[Session, ...] = ()  # in the order in which they began; they end with it
 
     def valid(self, now: Time) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

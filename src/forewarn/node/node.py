@@ -55,6 +55,7 @@ from forewarn.node.wiring import (
     warn_of_database,
 )
 from forewarn.service.access.oidc import Oidc
+from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.clock import Clock, Interruption, RealClock, VirtualClock
@@ -246,6 +247,7 @@ class Node(Component):
         )
         background = self.writer.in_background()
         self.tokens = Tokens(store, self.writer, self.poll_index)
+        self.sessions = Sessions(store, self.writer)
         self.observer = Observer() if config.observe else None
         trace = self.trace = make_trace(config, self.observer, self._stack)
         if trace is not None:
@@ -513,6 +515,7 @@ class Node(Component):
             removals=self.removals,
             fleet_apply=self.fleet_apply,
             tokens=self.tokens,
+            sessions=self.sessions,
             faults=self.faults,
             observer=self.observer,
             feed=self.feed,

@@ -15,6 +15,7 @@ from helpers.token_api import FLEET, Api, api_with_token
 GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}
 ROLLOUT = {"type": "Reboot", "groups": ["web"]}
 KEPT_NOWHERE = {"POST /v1/clock/advance", "POST /v1/rollouts/plan"}  # the first is logged
+KEPT_NOWHERE |= {"POST /v1/session", "DELETE /v1/session"}  # which do nothing by themselves
 KEPT_NOWHERE |= {f"POST /v1/clock/{verb}" for verb in ("play", "resume", "pause")}  # these too
 KEPT_NOWHERE |= {"POST /v1/clock/accept"}  # it is, but takes a wrong clock: test_wrong_clock.py
 KEPT_NOWHERE |= {"POST /v1/faults", "DELETE /v1/faults", "DELETE /v1/faults/{id}"}  # and these

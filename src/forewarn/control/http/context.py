@@ -18,8 +18,9 @@ from litestar.di import NamedDependency
 
 from forewarn.control.notify.notifications import Notifications
 from forewarn.core import Machine, Time
-from forewarn.core.access import Limit, Role
+from forewarn.core.access import Limit, Role, Session
 from forewarn.service.access.oidc import Identity
+from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.virtual_time import VirtualTime
@@ -52,6 +53,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     # while no tokens are needed.
     token: str = ""
     identity: Identity | None = None  # with a token of the OIDC issuer
+    session: Session | None = None  # in a browser in which somebody has logged in with a token
 
 
 LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
@@ -72,6 +74,7 @@ class Context(msgspec.Struct, frozen=True):
     clock_acceptance: ClockAcceptance
     fleet_apply: FleetApply
     tokens: Tokens
+    sessions: Sessions
     host_names: Callable[
         [], Collection[str]
     ]  # accepted in Host headers, in addition to the address

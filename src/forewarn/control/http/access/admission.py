@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from forewarn.control.http.access.authorization import TokenEnded
+from forewarn.control.http.access.session_cookie import cookie_in
 from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.errors import ProblemError, not_leading
@@ -156,6 +158,9 @@ class Admission:
         if not tokens.needed:
             return LOCAL if local(address) else None
         values = headers.get(b"authorization")
+        cookie = cookie_in(scope, headers.get(b"cookie", [])) if values is None else ""
+        if cookie and _is_same_origin(scope, headers) and not _is_page(scope):
+            return await self._with_session(cookie)
         if values is None and _is_calendar(scope):
             raise Refusal(401, CALENDAR_LOGIN, **BASIC)
         if values is None or _is_page(scope):
@@ -188,6 +193,23 @@ class Admission:
             )
         self._attempts.failed(address, secret.id_of(text))
         raise Refusal(401, problem, **(BASIC if _is_calendar(scope) else {}))
+
+    async def _with_session(self, cookie: str) -> Caller:
+        """Return the caller of a request from our own page, in a browser with a session."""
+        if found := self._context.sessions.find(cookie):
+            token, session = found
+            self._context.tokens.used(token)
+            return Caller(
+                name=token.name,
+                role=token.role,
+                limit=token.limit,
+                token=token.id,
+                session=session,
+            )
+        with contextlib.suppress(NoAccess, IssuerUnavailable, TokenRefused):
+            if identity := await self._context.tokens.identity(cookie):
+                return self._identified(identity)
+        raise Refusal(401, "the session has ended; log in again")
 
     def _identified(self, identity: Identity) -> Caller:
         if self._context.platform.machine_index.machine(identity.name) is not None:
@@ -251,7 +273,7 @@ def _check_secrets(scope: Any, headers: Headers) -> None:
     elif any(
         secret.inside(value)
         for name, values in headers.items()
-        if name != b"authorization"
+        if name not in (b"authorization", b"cookie")
         for value in values
     ):
         where = "in a header other than Authorization"
@@ -300,15 +322,25 @@ def _check_origin(scope: Any, headers: Headers) -> None:
     site = headers.get(b"sec-fetch-site", [b"none"])[0].decode("latin-1")
     foreign = private and site not in SAME_SITE
     if origin is not None:
-        host = headers.get(b"host", [b""])[0]
-        own_origin = f"{scope.get('scheme', 'http')}://".encode() + host
-        foreign = foreign or origin != [own_origin]
+        foreign = foreign or origin != [_own_origin(scope, headers)]
     if foreign:
         raise Refusal(
             403,
             "the control API refuses requests from pages of other sites; send requests from a"
             " program, without an Origin header",
         )
+
+
+def _own_origin(scope: Any, headers: Headers) -> bytes:
+    host = headers.get(b"host", [b""])[0]
+    return f"{scope.get('scheme', 'http')}://".encode() + host
+
+
+def _is_same_origin(scope: Any, headers: Headers) -> bool:
+    """Does a browser say that our own page has sent the request? Only then a cookie counts."""
+    if b"sec-fetch-site" in headers:
+        return headers[b"sec-fetch-site"] == [b"same-origin"]
+    return headers.get(b"origin") == [_own_origin(scope, headers)]
 
 
 def _check_content_type(scope: Any, headers: Headers) -> None:

@@ -19,7 +19,7 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
-from forewarn.control.http.context import CallContext, Caller
+from forewarn.control.http.context import CallContext, Caller, context
 from forewarn.control.http.operation import KeyedResponse, operation_of
 from forewarn.core import Event, EventType, Machine, Refused, Source
 from forewarn.core.access import Limit, Role
@@ -282,4 +282,6 @@ def token_valid(call: CallContext) -> bool:
     caller = call.caller
     if caller.identity is not None:
         return call.tokens.identity_valid(caller.identity)
+    if caller.session is not None and not context().sessions.lasts(caller.token, caller.session):
+        return False
     return call.tokens.valid(caller.token) if caller.token else not call.tokens.needed

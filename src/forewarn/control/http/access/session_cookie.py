@@ -1,0 +1,40 @@
+"""The cookie of a browser's session.
+
+Over TLS, its name makes the browser insist on TLS, on this very host and on the path `/`. Without
+TLS, which is possible on loopback only, it has another name. Either way no script can read it, and
+requests that other sites cause do not have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forewarn.core.time import SECOND, Duration
+
+SECURE_NAME = "__Host-forewarn"
+LOCAL_NAME = "forewarn"
+MAX_COOKIE = 3_800  # bytes of a value that browsers keep
+
+
+def cookie_name(scope: Any) -> str:
+    return SECURE_NAME if scope.get("scheme") == "https" else LOCAL_NAME
+
+
+def cookie_in(scope: Any, values: list[bytes]) -> str:
+    """Return the value of the session's cookie in the Cookie headers; empty if there is none."""
+    name = cookie_name(scope).encode()
+    for value in values:
+        for part in value.split(b";"):
+            key, _, found = part.strip().partition(b"=")
+            if key == name:
+                return found.decode("latin-1")
+    return ""
+
+
+def set_cookie(scope: Any, value: str, lasts: Duration) -> str:
+    """Return a Set-Cookie header; a duration of 0 deletes the cookie."""
+    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    return (
+        f"{cookie_name(scope)}={value}; Path=/; Max-Age={lasts // SECOND}; HttpOnly;"
+        f" SameSite=Strict{secure}"
+    )

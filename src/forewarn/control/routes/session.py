@@ -1,0 +1,97 @@
+"""The session of a browser in the control API: log in with a token, and log out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, delete, get, post
+
+from forewarn.control.http.access.session_cookie import MAX_COOKIE, set_cookie
+from forewarn.control.http.context import Call, CallContext, context
+from forewarn.control.http.errors import RefusedError, unwrap
+from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.schema import session as s
+from forewarn.core.access import Role, Session
+from forewarn.core.refusal import conflict
+from forewarn.core.time import SECOND
+from forewarn.service.access.sessions import SESSION_LIFE
+from forewarn.support import guard
+from forewarn.support.instants import to_datetime
+
+
+@get(
+    "/v1/session",
+    sync_to_thread=False,
+    **Operation(
+        id="getSession",
+        tag="tokens",
+        summary="Get who the caller is",
+        respects_limits=True,
+    ).options,
+)
+def get_session(call: Call) -> s.Session:
+    """The name, role and limit of the token, or of the session of a browser."""
+    return _session(call, call.caller.session)
+
+
+@post(
+    "/v1/session",
+    **Operation(
+        id="beginSession",
+        tag="tokens",
+        summary="Log in: begin a session for this browser",
+        role=Role.VIEWER,
+        respects_limits=True,
+        why_no_key="its response sets a cookie; a session that was lost ends by itself",
+        refuses=(404, 409),
+    ).options,
+)
+async def begin_session(request: Request[Any, Any, Any], call: Call) -> s.Session:
+    """Sets a cookie that counts like the token of this request, for requests from pages of this
+    service only. The session lasts 12 hours, and ends with its token."""
+    caller = call.caller
+    if caller.identity is not None:  # its own token, which is short-lived, serves as the cookie
+        cookie = request.headers["authorization"].partition(" ")[2].strip()
+        if len(cookie) > MAX_COOKIE:
+            raise RefusedError(conflict("this token is too long for a cookie"))
+        lasts = round((caller.identity.expires_at - guard.wall_us() / SECOND) * SECOND)
+        call.headers["Set-Cookie"] = set_cookie(request.scope, cookie, max(lasts, 0))
+    elif caller.token:
+        session, cookie = unwrap(await context().sessions.begin(caller.token))
+        call.headers["Set-Cookie"] = set_cookie(request.scope, cookie, SESSION_LIFE)
+        return _session(call, session)
+    return _session(call, None)
+
+
+@delete(
+    "/v1/session",
+    **Operation(
+        id="endSession",
+        tag="tokens",
+        summary="Log out: end the session of this browser",
+        status=204,
+        role=Role.VIEWER,
+        respects_limits=True,
+        why_no_key=REPEATABLE,
+    ).options,
+)
+async def end_session(request: Request[Any, Any, Any], call: Call) -> None:
+    """Does nothing for a caller without a session."""
+    if call.caller.session is not None:
+        await context().sessions.end(call.caller.token, call.caller.session)
+    call.headers["Set-Cookie"] = set_cookie(request.scope, "", 0)
+
+
+def _session(call: CallContext, session: Session | None) -> s.Session:
+    caller, ends = call.caller, None
+    if session is not None:
+        ends = session.expires_at
+    elif caller.identity is not None:
+        ends = round(caller.identity.expires_at * SECOND)
+    return s.Session(
+        name=caller.name,
+        role=caller.role.value,
+        limited=call.limited,
+        needs_token=context().tokens.needed,
+        expires_at=None if ends is None else to_datetime(ends),
+    )

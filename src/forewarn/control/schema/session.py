@@ -1,0 +1,22 @@
+"""Types of sessions in the control API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from forewarn.control.schema.tokens import ROLES
+from forewarn.control.schema.types import Moment, doc
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """Who the caller is."""
+
+    name: Annotated[str, doc("Name of the caller, as the history shows it.")]
+    role: Annotated[str, doc(ROLES)]
+    limited: Annotated[bool, doc("Whether the caller is limited to some groups.")] = False
+    needs_token: Annotated[
+        bool, doc("Whether requests need a token; if not, local programs can do everything.")
+    ] = True
+    expires_at: Annotated[Moment | None, doc("When the browser's session ends; null: none.")] = None

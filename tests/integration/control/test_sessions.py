@@ -1,0 +1,169 @@
+"""Logging in with a browser: a cookie counts like the token it was made with, for as long as that,
+and only for requests of our own page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from http.cookies import SimpleCookie
+from pathlib import Path
+
+import pytest
+
+from forewarn.core.access import Role
+from forewarn.service.access.sessions import MAX_SESSIONS
+from forewarn.testing import Service
+from helpers.token_api import Answer, Api, api_with_token, token
+
+FLEET = """
+groups:
+  - {name: web, kind: standalone, machines: [{name: web-0}]}
+  - {name: db, kind: standalone, machines: [{name: db-0}]}
+"""
+OURS = {"Sec-Fetch-Site": "same-origin"}
+
+
+class Browser:
+    """A page of the service, in a browser with a cookie."""
+
+    def __init__(self, service: Service, login: Api) -> None:
+        self._api = Api(service.control_url)
+        answer = login.call("POST", "/v1/session", headers=OURS)
+        assert answer.status == 200, answer
+        self.set_cookie = answer.headers["set-cookie"]
+        ((self.name, morsel),) = SimpleCookie(self.set_cookie).items()
+        self.cookie = f"{self.name}={morsel.value}"
+
+    def call(
+        self, method: str, target: str, body: object = None, headers: Mapping[str, str] = OURS
+    ) -> Answer:
+        return self._api.call(method, target, body, {"Cookie": self.cookie, **headers})
+
+    @property
+    def logged_in(self) -> bool:
+        answer = self.call("GET", "/v1/machines")
+        assert answer.status == 200 or answer.detail == "the session has ended; log in again"
+        return answer.status == 200
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+@pytest.fixture
+def admin(service: Service) -> Api:
+    return api_with_token(service, "alice", Role.ADMIN)
+
+
+def test_a_browser_that_has_logged_in_may_what_its_token_may(service: Service, admin: Api) -> None:
+    browser = Browser(service, admin)
+    assert "HttpOnly" in browser.set_cookie
+    assert "SameSite=Strict" in browser.set_cookie
+    assert browser.call("GET", "/v1/session").json() | {"expires_at": ""} == {
+        "name": "alice",
+        "role": "admin",
+        "limited": False,
+        "needs_token": True,
+        "expires_at": "",
+    }
+    assert browser.call("POST", "/v1/machines/web-0/restart").status == 200
+    (record,) = admin.get("/v1/history?what=raised").json()["records"]
+    assert record["by"] == "alice"
+
+
+def test_a_cookie_is_limited_like_its_token(service: Service, admin: Api) -> None:
+    del admin
+    limited = api_with_token(service, "bob", Role.VIEWER, groups=("web",))
+    browser = Browser(service, limited)
+    machines = browser.call("GET", "/v1/machines").json()
+    assert [machine["name"] for machine in machines] == ["web-0"]
+    assert browser.call("POST", "/v1/machines/web-0/restart").status == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "http://elsewhere.example"},
+        {"Origin": "null", **OURS},
+    ],
+    ids=str,
+)
+def test_a_cookie_counts_for_requests_of_our_own_page_only(
+    service: Service, admin: Api, headers: dict[str, str]
+) -> None:
+    browser = Browser(service, admin)
+    assert browser.call("GET", "/v1/machines", headers=headers).status in (401, 403)
+    own = {"Origin": service.control_url}
+    assert browser.call("GET", "/v1/machines", headers=own).status == 200
+
+
+def test_a_cookie_is_no_token_and_no_other_cookie_is_one(service: Service, admin: Api) -> None:
+    browser = Browser(service, admin)
+    secret = browser.cookie.partition("=")[2]
+    assert Api(service.control_url, secret).get("/v1/machines").status == 401
+    for cookie in ("x", "", f"{secret}0", secret[:-1], f".{secret}", f"{secret[:8]}.", "eyJ.eyJ.x"):
+        browser.cookie = f"{browser.name}={cookie}"
+        assert browser.call("GET", "/v1/machines").status == 401
+    browser.cookie = f"__Host-forewarn={secret}"  # which is for TLS
+    assert browser.call("GET", "/v1/machines").status == 401
+    browser.cookie = f"theme=dark; {browser.name}={secret}"
+    assert browser.logged_in
+
+
+def test_whoever_logs_out_or_whose_token_ends_is_out(service: Service, admin: Api) -> None:
+    first, second = Browser(service, admin), Browser(service, admin)
+    assert first.call("DELETE", "/v1/session").status == 204
+    assert (first.logged_in, second.logged_in) == (False, True)
+    token(service, "carol", Role.ADMIN)
+    assert admin.post("/v1/tokens/alice/revoke", {}).status == 200
+    assert not second.logged_in
+
+
+def test_a_session_ends_after_half_a_day_and_with_its_token(service: Service, admin: Api) -> None:
+    long, short = (
+        Browser(service, admin),
+        api_with_token(service, "bob", Role.VIEWER, lasts=3_600_000_000),
+    )
+    of_short = Browser(service, short)
+    assert of_short.call("GET", "/v1/session").json()["expires_at"].startswith("20")
+    service.clock.advance("59m")
+    assert (long.logged_in, of_short.logged_in) == (True, True)
+    service.clock.advance("2m")
+    assert (long.logged_in, of_short.logged_in) == (True, False)
+    service.clock.advance("11h")
+    assert not long.logged_in
+
+
+def test_the_oldest_of_too_many_sessions_ends(service: Service, admin: Api) -> None:
+    browsers = [Browser(service, admin) for _ in range(MAX_SESSIONS + 2)]
+    assert [b.logged_in for b in browsers] == [False, False] + [True] * MAX_SESSIONS
+
+
+def test_a_session_outlives_the_service(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with Service(FLEET, sockets=True, state=state) as service:
+        browser = Browser(service, api_with_token(service, "alice", Role.ADMIN))
+    with Service(sockets=True, state=state) as service:
+        browser._api.url = service.control_url
+        assert browser.logged_in
+
+
+def test_the_state_does_not_contain_what_the_cookie_says(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with Service(FLEET, sockets=True, state=state) as service:
+        browser = Browser(service, api_with_token(service, "alice", Role.ADMIN))
+    secret = browser.cookie.rpartition(".")[2].encode()
+    assert len(secret) == 64
+    assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_without_tokens_nobody_has_to_log_in(service: Service) -> None:
+    said = Api(service.control_url).get("/v1/session").json()
+    assert (said["name"], said["needs_token"]) == ("operator", False)
+    answer = Api(service.control_url).post("/v1/session")
+    assert "set-cookie" not in answer.headers
