@@ -2,8 +2,7 @@
 of each host at 169.254.169.254 there, and has a line to control over TLS. All are processes, which
 can be killed; lines can be cut in one direction.
 
-Guests poll all the time, on a new connection each time, and write down what they get. One address
-is that of two guests of different groups, on different hosts.
+One address is that of two guests of different groups, on different hosts.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ import contextlib
 import json
 import os
 import socket
-import threading
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forewarn.support import guard
 from helpers.certificates import Authority
 from helpers.control_nodes import Response, ask
-from helpers.endpoint import METADATA, NEWEST, approval, events
 from helpers.guest_firewall import FILLER, NFT, RULES, give, mac_of, within
 from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 from helpers.polls import until
 from helpers.process import Running
-from helpers.raw_http import request
+from helpers.recording_guests import DRIVER, Guest, Place, approved, write_trace
 from helpers.serve_process import FOREWARN
 
 CONTROL = "10.88.0.1"
@@ -64,19 +60,6 @@ journal = "{room}/{host}"
 record = "{room}/{host}.jsonl"
 log = "json"
 """
-# Moves a machine once it is told to, and does everything else at once. Records what it does.
-DRIVER = """
-[ "$FOREWARN_VERB" != check ] || exit 0
-[ "$FOREWARN_VERB" = perform ] || exit 10
-machine=$(sed 's/.*"machines":\\[{{"name":"\\([^"]*\\)".*/\\1/')
-if [ "$FOREWARN_TYPE" = Freeze ] && [ ! -e '{room}/moved' ]; then
-    echo '{{"after": "0.5s"}}'
-    exit 10
-fi
-printf '{{"kind":"impact","t":%s,"event":"%s","type":"%s","machines":["%s"]}}\\n' \\
-    "$(date +%s.%N)" "$FOREWARN_EVENT" "$FOREWARN_TYPE" "$machine" >> '{room}/impacts.jsonl'
-[ "$FOREWARN_TYPE" != Freeze ] || echo '{{"moved": {{"{machine}": "{host}"}}}}'
-"""
 CUT = """
 table inet cut {{
     chain {hook} {{
@@ -86,103 +69,6 @@ table inet cut {{
 }}
 """
 DIRECTIONS = {"from control": ("input", "iifname"), "to control": ("output", "oifname")}
-PAUSE = 0.1  # seconds between two polls of a guest
-ANSWER_WITHIN = 60.0  # seconds; a poll may wait while a change is told
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a guest is."""
-
-    namespace: Namespace
-    host: str
-    address: str
-
-
-class Guest:
-    """A machine that polls all the time, and can approve."""
-
-    def __init__(self, name: str, place: Place) -> None:
-        self.name = name
-        self.place = place
-        self.lines: list[dict[str, Any]] = []  # as in a trace
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll_on, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(ANSWER_WITHIN)
-
-    def _poll_on(self) -> None:
-        while not self._stop.wait(PAUSE):
-            self.ask(self.place)
-
-    def ask(self, place: Place, method: str = "GET", body: bytes = b"") -> dict[str, Any]:
-        """Send a request from a place; returns a line of a trace, and keeps it."""
-        line = self.exchange(place, method, body)
-        self.lines.append(line)
-        return line
-
-    def exchange(self, place: Place, method: str = "GET", body: bytes = b"") -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "kind": "exchange",
-            "machine": self.name,
-            "host": place.host,
-            "from": place.address,
-            "method": method,
-            "target": events(NEWEST),
-            "headers": [METADATA.split(": ")],
-            "body": body.decode(),
-            "asked": guard.wall_us() / 1e6,
-            "status": None,
-        }
-        asked = request(method, events(NEWEST), METADATA, "Connection: close", body=body)
-        with place.namespace.call(socket.socket) as connection:
-            connection.settimeout(ANSWER_WITHIN)
-            try:
-                connection.connect((METADATA_ADDRESS, 80))
-                connection.sendall(asked)
-                received = b""
-                while data := connection.recv(65536):
-                    received += data
-            except ConnectionRefusedError:
-                line["trouble"] = "refused"
-            except OSError as error:
-                line["trouble"] = "late" if isinstance(error, TimeoutError) else "reset"
-            else:
-                head, _, answer = received.decode().partition("\r\n\r\n")
-                first, *headers = head.split("\r\n")
-                line["status"] = int(first.split(" ")[1]) if first else None
-                line["answer_headers"] = [header.split(": ", 1) for header in headers]
-                line["answer"] = answer
-        line["t"] = guard.wall_us() / 1e6
-        return line
-
-    def poll(self) -> dict[str, Any]:
-        """Return the document that it is shown now."""
-        line = self.ask(self.place)
-        assert line["status"] == 200, line
-        document = json.loads(line["answer"])
-        assert isinstance(document, dict)
-        return document
-
-    def sees(self, event: str) -> str:
-        """Return the status of an event that it is shown now; empty if it does not see it."""
-        statuses = {e["EventId"]: e["EventStatus"] for e in self.poll()["Events"]}
-        return str(statuses.get(event, ""))
-
-    def approve(self, event: str) -> int | None:
-        status: int | None = self.ask(self.place, "POST", approval(event))["status"]
-        return status
-
-    def refused(self, since: int = 0) -> list[dict[str, Any]]:
-        """Return the polls that were not answered with a document, since so many lines."""
-        return [
-            line for line in self.lines[since:] if line["method"] == "GET" and line["status"] != 200
-        ]
 
 
 def _here(host: str) -> dict[str, str]:
@@ -238,7 +124,8 @@ class ThreeHosts:
     def place(self, machine: str, host: str = "") -> Place:
         on, address = GUESTS[machine]
         host = host or on
-        return Place(self.labs[host].guests[address], host, address)
+        namespace = self.labs[host].guests[address]
+        return Place(host, address, (METADATA_ADDRESS, 80), partial(namespace.call, socket.socket))
 
     def _connect(self) -> None:
         def build(ip: Any) -> None:
@@ -365,20 +252,12 @@ class ThreeHosts:
         """Check what control, nodes and guests have recorded: as nodes saw it, and as guests did,
         which also know of requests that a killed node cannot record. What was answered to have been
         approved is in the log."""
-        for guest in self.guests.values():
-            for line in guest.lines:
-                if line["method"] == "POST" and line["status"] == 200:
-                    (asked,) = json.loads(line["body"])["StartRequests"]
-                    assert "approved" in self.history(asked["EventId"])
+        for event in approved(self.guests.values()):
+            assert "approved" in self.history(event)
         room = self.room
         recorded = [room / "control.jsonl", room / "impacts.jsonl"]
         nodes = [room / f"{host}.jsonl" for host in HOSTS]
         guests = room / "guests.jsonl"
-        with guests.open("w") as file:
-            for guest in self.guests.values():
-                file.writelines(f"{json.dumps(line)}\n" for line in list(guest.lines))
-            for node in nodes:  # when it was there, and apart
-                lines = node.read_text().splitlines(keepends=True)
-                file.writelines(line for line in lines if '"kind":"exchange"' not in line)
+        write_trace(guests, self.guests.values(), nodes)
         for files in ([*recorded, *nodes], [*recorded, guests]):
             self.outside.run([*FOREWARN, "conformance", *files], timeout=60)
