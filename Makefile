@@ -12,7 +12,7 @@
 #                or agent)
 #   make docs    the documentation as a site, in site/
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
-#   make deb     Debian packages of the service and of the agent alone, in dist/
+#   make deb     Debian packages of the service, of a node alone and of the agent alone, in dist/
 #   make rpm     an RPM package of the agent alone, in dist/
 #   make lock    write the requirement locks anew
 
@@ -97,8 +97,8 @@ dist: $(VENV)/.ready
 	tools/build-dist $(VENV) dist
 	FOREWARN_DIST=dist $(BIN)/pytest tests/system/packaging
 
-# The service is for the distribution's own Python, whatever the environment above was made with; the
-# agent is for all that are listed in packaging/agent/pythons.
+# Service and node are for the distribution's own Python, whatever the environment above was made
+# with; the agent is for all that are listed in packaging/agent/pythons.
 DEB_PYTHON ?= /usr/bin/python3
 deb: $(VENV)/.ready
 	tools/build-deb $(VENV) $(DEB_PYTHON) dist
@@ -152,6 +152,9 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/agent.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --extra node --constraints requirements/dev.lock \
+		pyproject.toml --output-file requirements/node.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --constraints requirements/dev.lock requirements/build.in \
 		--output-file requirements/build.lock

@@ -1,6 +1,6 @@
-"""Writes the files for terminals anew: the man page and the completion scripts.
+"""Writes the files for terminals anew: the man pages and the completion scripts.
 
-The man page is made from the commands' own help, so that the two never differ.
+The man pages are made from the commands' own help, so that the two never differ.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from helpers.paths import ROOT
 
 SHARE = ROOT / "packaging" / "share"
 MAN_PAGE = SHARE / "man" / "man1" / "forewarn.1"
+NODE_MAN_PAGE = ROOT / "packaging" / "node" / "forewarn-node.1"
 SCRIPTS = {
     "bash": SHARE / "bash-completion" / "completions" / "forewarn",
     "zsh": SHARE / "zsh" / "site-functions" / "_forewarn",
@@ -35,6 +36,21 @@ ENVIRONMENT = {
     "FOREWARN_CA": "CA bundle (PEM) used to verify the service's certificate.",
     "FOREWARN_CONFIG": "Settings file of the service, instead of --config.",
     "FOREWARN_METADATA": "URL of the metadata endpoint, for the client and the agent.",
+}
+
+NODE_DESCRIPTION = """\
+forewarn-node answers the machines on a host at that host's 169.254.169.254, as the control of a
+fleet decides. It is the command 'forewarn node', and takes the same arguments. systemd runs it as
+forewarn-node.service."""
+
+NODE_ENVIRONMENT = {
+    "FOREWARN_NODE_CONFIG": "Settings file, instead of --config.",
+    "FOREWARN_NODE_*": "A setting in capitals, such as FOREWARN_NODE_LOG_LEVEL.",
+}
+
+NODE_FILES = {
+    "/etc/forewarn/node.toml": "The settings, each with its default.",
+    "/var/lib/forewarn-node": "The journal: what control has told this node.",
 }
 
 EXIT_STATUS = {
@@ -71,20 +87,47 @@ def man_page() -> str:
         ".SH COMMANDS",
     ]
     for path, command in commands(root):
-        lines.append(f".SS {_text(' '.join(path))}")
-        lines.append(_usage(path, command))
-        lines.append(".PP")
-        lines.append(_text(" ".join((command.help or "").split())))
-        lines += _options(command)
-    for title, entries in (
-        ("ENVIRONMENT", ENVIRONMENT),
-        ("EXIT STATUS", EXIT_STATUS),
-        ("EXAMPLES", EXAMPLES),
-    ):
-        lines.append(f".SH {title}")
-        for term, meaning in entries.items():
-            lines += [".TP", f".B {_text(term)}", _text(meaning)]
+        lines += _command("forewarn", path, command)
+    lines += _sections(ENVIRONMENT=ENVIRONMENT, EXIT_STATUS=EXIT_STATUS, EXAMPLES=EXAMPLES)
     return "\n".join(lines) + "\n"
+
+
+def node_man_page() -> str:
+    """Return the man page of the command that the package of a node has."""
+    node: Any = typer.main.get_command(app)
+    node = node.commands["node"]
+    lines = [
+        f'.TH FOREWARN\\-NODE 1 "" "forewarn {__version__}" "User Commands"',
+        ".SH NAME",
+        r"forewarn\-node \- Scheduled Events for the guests of a host",
+        ".SH SYNOPSIS",
+        r".B forewarn\-node",
+        r"[\fIOPTIONS\fR] [\fICOMMAND\fR] [\fIARGUMENTS\fR]",
+        ".SH DESCRIPTION",
+        _text(NODE_DESCRIPTION),
+        ".SH OPTIONS",
+        *_options(node),
+        ".SH COMMANDS",
+    ]
+    for path, command in commands(node):
+        lines += _command("forewarn-node", path, command)
+    lines += _sections(ENVIRONMENT=NODE_ENVIRONMENT, FILES=NODE_FILES, EXIT_STATUS=EXIT_STATUS)
+    return "\n".join(lines) + "\n"
+
+
+def _command(program: str, path: tuple[str, ...], command: Any) -> Iterator[str]:
+    yield f".SS {_text(' '.join(path))}"
+    yield _usage((program, *path), command)
+    yield ".PP"
+    yield _text(" ".join((command.help or "").split()))
+    yield from _options(command)
+
+
+def _sections(**sections: dict[str, str]) -> Iterator[str]:
+    for title, entries in sections.items():
+        yield f".SH {title.replace('_', ' ')}"
+        for term, meaning in entries.items():
+            yield from (".TP", f".B {_text(term)}", _text(meaning))
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -102,7 +145,7 @@ def _usage(path: tuple[str, ...], command: Any) -> str:
         for param in command.params
         if param.param_type_name == "argument"
     ]
-    return " ".join([rf"\fBforewarn {_text(' '.join(path))}\fR", r"[\fIOPTIONS\fR]", *arguments])
+    return " ".join([rf"\fB{_text(' '.join(path))}\fR", r"[\fIOPTIONS\fR]", *arguments])
 
 
 def _placeholder(param: Any) -> str:
@@ -132,6 +175,7 @@ def publish() -> None:
     for shell, path in SCRIPTS.items():
         path.write_text(completion.script(shell))
     MAN_PAGE.write_text(man_page())
+    NODE_MAN_PAGE.write_text(node_man_page())
 
 
 if __name__ == "__main__":

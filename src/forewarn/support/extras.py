@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
-Extra: TypeAlias = Literal["test", "server", "postgres"]
+Extra: TypeAlias = Literal["test", "server", "node", "postgres"]
 
 # The modules whose absence shows that an extra is not installed, by extra.
 MODULES: dict[Extra, tuple[str, ...]] = {
@@ -28,6 +28,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
         "uvicorn",
         "yaml",
     ),
+    "node": ("httptools", "structlog", "uvicorn", "yaml"),
     "postgres": ("psycopg",),
 }
 
@@ -51,6 +52,8 @@ def missing(extra: Extra, what: str) -> str:
     """Return what to tell somebody who needs the packages of an extra for `what`."""
     if extra == "test":
         return f"{what} needs the packages of the test kit: pip install 'forewarn[test]'"
+    if extra == "node":
+        return f"{what} needs the packages of a node: pip install 'forewarn[node]'"
     if extra == "postgres":
         return f"{what} needs its driver: pip install 'forewarn[server,postgres]'"
     return f"{what} needs the server packages: pip install 'forewarn[server]'"

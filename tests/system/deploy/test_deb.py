@@ -1,17 +1,24 @@
-"""The Debian package: built, installed into a clean root, used, upgraded, removed, purged."""
+"""The Debian packages of the service and of a node: built, installed side by side into a clean
+root, used, upgraded, removed, purged."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
+import msgspec
 import pytest
 
+from forewarn.service.fleet.read import parse
 from helpers.clean_root import DPKG, CleanRoot, needed
+from helpers.host_nodes import Control
 from helpers.next_deb import make_next
 from helpers.paths import ROOT
 from helpers.process import Running
@@ -19,36 +26,48 @@ from helpers.serve_process import ServeProcess
 
 PYTHON = "/usr/bin/python3"
 SETTINGS = "/etc/forewarn/forewarn.toml"
+NODE_SETTINGS = "/etc/forewarn/node.toml"
+CERTIFICATES = ("node.pem", "node.key", "nodes-authority.pem")
 
 
 @pytest.fixture(scope="module")
-def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The paths of the packages, by name."""
     needed("dpkg-deb", "systemd-sysusers", "systemd-analyze", "python3", "unshare", "nsenter")
     out = tmp_path_factory.mktemp("deb")
     built = subprocess.run(
         [ROOT / "tools/build-deb", Path(sys.executable).parents[1], PYTHON, out],
-        env={**os.environ, "FOREWARN_WHEEL": str(wheel), "DEB_COMPRESSION": "1"},  # it goes nowhere
+        env={**os.environ, "FOREWARN_WHEEL": str(wheel), "DEB_COMPRESSION": "0"},  # they go nowhere
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert built.returncode == 0, built.stderr
-    return Path(built.stdout.strip().splitlines()[-1])
+    return {path.name.partition("_")[0]: path for path in map(Path, built.stdout.split())}
 
 
 @pytest.fixture(scope="module")
-def root(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
+def root(
+    packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CleanRoot]:
     root = CleanRoot(tmp_path_factory.mktemp("root"))
-    root.done(*DPKG, "--install", root.bring(package))
+    root.done(*DPKG, "--install", *map(root.bring, packages.values()))
     yield root
     root.close()
 
 
-def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package: Path) -> None:
+def contents(package: Path) -> dict[str, str]:
+    """Return the lines of the list of what a package contains, by path."""
     listed = subprocess.run(
         ["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    files = {line.split()[5]: line.split()[0] for line in listed}
+    return {line.split()[5]: line for line in listed}
+
+
+def test_the_packages_have_what_they_should_and_nothing_that_can_be_written(
+    packages: dict[str, Path],
+) -> None:
+    listed = {name: contents(package) for name, package in packages.items()}
     for path in [
         "./usr/bin/forewarn",
         "./usr/lib/systemd/system/forewarn.service",
@@ -68,17 +87,44 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./usr/share/zsh/vendor-completions/_forewarn",
         "./usr/share/fish/vendor_completions.d/forewarn.fish",
     ]:
-        assert path in files
-    assert [line for line in listed if "root/root" not in line] == []
-    writable = [p for p, mode in files.items() if mode[0] in "-d" and (mode[5] + mode[8]) != "--"]
+        assert path in listed["forewarn"]
+    for path in [
+        "./usr/bin/forewarn-node",
+        "./usr/lib/systemd/system/forewarn-node.service",
+        "./usr/lib/systemd/system/forewarn-node.socket",
+        "./usr/lib/sysusers.d/forewarn-node.conf",
+        "./etc/forewarn/node.toml",
+        "./usr/share/doc/forewarn-node/copyright",
+        "./usr/share/doc/forewarn-node/operate/nodes.md",
+        "./usr/share/doc/forewarn-node/examples/network/forewarn.nft",
+        "./usr/share/man/man1/forewarn-node.1.gz",
+    ]:
+        assert path in listed["forewarn-node"]
+    both = listed["forewarn"].keys() & listed["forewarn-node"].keys()
+    assert [path for path in both if not path.endswith("/")] == []  # they do not collide
+    lines = [*listed["forewarn"].values(), *listed["forewarn-node"].values()]
+    modes = {line.split()[5]: line.split()[0] for line in lines}
+    assert [line for line in lines if "root/root" not in line] == []
+    writable = [p for p, mode in modes.items() if mode[0] in "-d" and (mode[5] + mode[8]) != "--"]
     assert writable == []
-    assert [path for path in files if "__pycache__" in path or path.endswith(".pyc")] == []
-    places = subprocess.run(
-        ["sh", "-c", f"dpkg-deb --fsys-tarfile {package} | grep -c -a {ROOT}"],
-        capture_output=True,
-        text=True,
+    assert [path for path in modes if "__pycache__" in path or path.endswith(".pyc")] == []
+    for package in packages.values():
+        places = subprocess.run(["grep", "-c", "-a", str(ROOT), package], capture_output=True)
+        assert places.stdout == b"0\n"  # where it was built is nobody's business
+
+
+def test_a_node_is_installed_without_what_only_the_service_needs(
+    packages: dict[str, Path],
+) -> None:
+    service, node = (
+        {path for path in contents(package) if path.endswith(".dist-info/")}
+        for package in packages.values()
     )
-    assert places.stdout.strip() == "0"  # where it was built is nobody's business
+    names = {path.rpartition("site-packages/")[2] for path in node}
+    assert names < {path.rpartition("site-packages/")[2] for path in service}
+    pinned = re.findall(r"(?m)^([a-z0-9-]+)==", (ROOT / "requirements/node.lock").read_text())
+    installed = {name.partition("-")[0].replace("_", "-") for name in names} | {"colorama"}
+    assert installed == {*pinned, "forewarn"}  # colorama is for Windows
 
 
 def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: CleanRoot) -> None:
@@ -86,14 +132,18 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
     assert root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn") == "forewarn:forewarn 700\n"
     assert "nologin" in root.done("getent", "passwd", "forewarn")
     assert "nologin" in root.done("getent", "passwd", "forewarn-agent")
+    owner = root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn-node")
+    assert owner == "forewarn-node:forewarn-node 700\n"
+    assert "nologin" in root.done("getent", "passwd", "forewarn-node")
     enabled = root.done("find", "/etc/systemd/system", "-name", "*forewarn*")
     assert enabled == ""
-    assert root.done("dpkg", "--verify", "forewarn") == ""
+    assert root.done("dpkg", "--verify", "forewarn", "forewarn-node") == ""
 
 
 def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
     sockets = "forewarn-metadata.socket", "forewarn-control.socket", "forewarn-metadata-8080.socket"
-    units = "forewarn.service", *sockets, "forewarn-agent.service"
+    units = ["forewarn.service", *sockets, "forewarn-agent.service"]
+    units += ["forewarn-node.service", "forewarn-node.socket"]
     checked = root.run(
         "systemd-analyze", "verify", *(f"/usr/lib/systemd/system/{unit}" for unit in units)
     )
@@ -142,11 +192,56 @@ def test_the_installed_service_serves_as_its_user(root: CleanRoot) -> None:
     assert root.done("stat", "-c", "%U %a", "/var/lib/forewarn/forewarn.db") == "forewarn 600\n"
 
 
+def test_the_installed_node_answers_a_guest_as_its_user(root: CleanRoot, tmp_path: Path) -> None:
+    fleet = "hosts: [h1]\ngroups: [{name: web, kind: standalone, machines: [GUEST]}]"
+    guest = "{name: web, address: 127.0.0.1, host: h1}"
+    control = Control(tmp_path)
+    control.config = msgspec.structs.replace(
+        control.config, fleet=parse(fleet.replace("GUEST", guest))
+    )
+    pair = control.authority.issue("forewarn:node:h1")
+    files = pair.certificate, pair.key, control.authority.path
+    for name, file in zip(CERTIFICATES, files, strict=True):
+        copied, target = root.bring(file), f"/etc/forewarn/{name}"
+        root.done("install", "-m", "640", "-g", "forewarn-node", copied, target)
+
+    async def play() -> None:
+        async with control() as service:
+            await asyncio.to_thread(poll_installed_node, root, str(service.nodes_address))
+
+    asyncio.run(play())
+    journal = root.done("stat", "-c", "%U %a", "/var/lib/forewarn-node/journal")
+    assert journal == "forewarn-node 600\n"
+
+
+def poll_installed_node(root: CleanRoot, control: str) -> None:
+    command = ["FOREWARN_NODE_HOST=h1", f"FOREWARN_NODE_CONTROL={control}"]
+    command += ["FOREWARN_NODE_METADATA=127.0.0.1:0", "FOREWARN_NODE_STATUS=", "forewarn-node"]
+    checked = root.done(*command, "check", "--config", NODE_SETTINGS, user="forewarn-node")
+    assert checked == "the settings are valid\n"
+    argv = root.argv([*command, "--config", NODE_SETTINGS], user="forewarn-node")
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True)
+    running = Running(process, argv)
+    try:
+        word, _, urls = running.line(60).partition(" ")
+        assert word == "ready"
+        url = f"{json.loads(urls)['metadata']}/metadata/scheduledevents?api-version=2020-07-01"
+        with urlopen(Request(url, headers={"Metadata": "true"}), timeout=60) as answer:
+            assert json.load(answer)["Events"] == []
+        assert Path(f"/proc/{process.pid}").stat().st_uid != 0
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "/usr/lib/forewarn-node/" in maps
+        assert "/usr/lib/forewarn/" not in maps
+    finally:
+        running.stop()
+
+
 def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
-    root: CleanRoot, package: Path, tmp_path: Path
+    root: CleanRoot, packages: dict[str, Path], tmp_path: Path
 ) -> None:
     root.done("sh", "-c", f"echo '#mine' >> {SETTINGS}; touch /var/lib/forewarn/kept")
-    said = root.done(*DPKG, "--install", root.bring(make_next(package, tmp_path)))
+    said = root.done(*DPKG, "--install", root.bring(make_next(packages["forewarn"], tmp_path)))
     assert "what runs is still the old" in said
     assert "upgraded from 0." in said
     assert root.done("tail", "-n", "1", SETTINGS) == "#mine\n"
@@ -154,8 +249,12 @@ def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
 
 
 def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: CleanRoot) -> None:
-    root.done(*DPKG, "--remove", "forewarn")
-    assert root.run("test", "-e", "/usr/lib/forewarn").returncode == 1
+    root.done("touch", "/var/lib/forewarn-node/kept")
+    root.done(*DPKG, "--remove", "forewarn", "forewarn-node")
+    for path in ("/usr/lib/forewarn", "/usr/lib/forewarn-node"):
+        assert root.run("test", "-e", path).returncode == 1, path
+    root.done("test", "-e", "/var/lib/forewarn-node/kept")
+    root.done("test", "-e", NODE_SETTINGS)
     root.done("test", "-e", "/var/lib/forewarn/kept")
     root.done("test", "-e", SETTINGS)
     # A state on a file system of its own goes, and what it is mounted on stays.
@@ -170,5 +269,9 @@ def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: Clea
     root.done("umount", "/var/lib/forewarn")
     root.done("test", "-e", "/var/lib/forewarn/kept")
     root.done(*DPKG, "--purge", "forewarn")
-    for path in ("/var/lib/forewarn", "/etc/forewarn", "/usr/share/doc/forewarn"):
+    root.done("test", "-e", NODE_SETTINGS)
+    root.done("rm", *(f"/etc/forewarn/{name}" for name in CERTIFICATES))  # which nobody installed
+    root.done(*DPKG, "--purge", "forewarn-node")
+    gone = "/var/lib/forewarn", "/usr/share/doc/forewarn", "/etc/forewarn"
+    for path in (*gone, "/var/lib/forewarn-node", "/usr/share/doc/forewarn-node"):
         assert root.run("test", "-e", path).returncode == 1, path

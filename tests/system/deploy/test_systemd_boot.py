@@ -1,6 +1,7 @@
 """The service's units in a real systemd: its sockets are opened before it, the second port only if
 somebody enables it, and a restart refuses no poll on either. A reload with wrong settings fails.
-A control node reaches its database as the documentation says."""
+A control node reaches its database as the documentation says. Control and a node share a
+machine."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ from helpers.process import Running
 from helpers.systemd_boot import BootedSystemd
 
 DEPLOY = ROOT / "deploy/systemd"
+NODE_DEPLOY = ROOT / "deploy/node"
+NODE = ["forewarn-node.socket", "forewarn-node.service"]
 SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
 SOCKETS = ["forewarn-metadata.socket", "forewarn-control.socket"]
 GUEST = "10.0.0.10"
@@ -34,14 +37,6 @@ SETTINGS = f"""
 fleet = "fleet.yaml"
 state = "/var/lib/forewarn/forewarn.db"
 metadata = ["{METADATA_ADDRESS}:80", "{METADATA_ADDRESS}:8080"]
-"""
-NODES = f"""
-fleet = "fleet.yaml"
-state = "/var/lib/forewarn/nodes.db"
-nodes = "{GUEST}:8171"
-nodes_certificate = "nodes.pem"
-nodes_key = "nodes.key"
-nodes_authority = "authority.pem"
 """
 FLEET = f"groups: [{{name: web, kind: standalone, machines: [{{name: web, address: {GUEST}}}]}}]"
 
@@ -75,9 +70,11 @@ for _ in sys.stdin:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]:
     units = {}
-    for name in (SERVICE, *SOCKETS, OPTIONAL):
-        unit = (DEPLOY / name).read_text().replace("[Unit]", "[Unit]\nDefaultDependencies=no")
+    for name in (SERVICE, *SOCKETS, OPTIONAL, *NODE):
+        unit = ((NODE_DEPLOY if name in NODE else DEPLOY) / name).read_text()
+        unit = unit.replace("[Unit]", "[Unit]\nDefaultDependencies=no")
         unit = unit.replace(" network.target local-fs.target", "")
+        unit = unit.replace("/usr/bin/forewarn-node", "/usr/bin/forewarn node")
         unit = re.sub(  # by way of a shell, since systemd looks for it without that capability
             r"(Exec\w+)=/usr/bin/forewarn (.*)",
             rf"\1=/bin/sh -c 'exec {sys.executable} -m forewarn \2'",
@@ -92,7 +89,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedSystemd]
         machine.done("ip", "link", "set", "lo", "up")
         for address in (METADATA_ADDRESS, GUEST):
             machine.done("ip", "address", "add", f"{address}/32", "dev", "lo")
-        machine.done("systemd-sysusers", str(DEPLOY / "sysusers.conf"))
+        for directory in (DEPLOY, NODE_DEPLOY):
+            machine.done("systemd-sysusers", str(directory / "sysusers.conf"))
         etc = Path(f"/proc/{machine.pid}/root/etc/forewarn")
         etc.mkdir(exist_ok=True)
         (etc / "forewarn.toml").write_text(SETTINGS)
@@ -172,29 +170,6 @@ def test_a_reload_with_settings_that_cannot_be_used_fails_and_changes_nothing(
         file.write_text(SETTINGS)
 
 
-def test_where_nodes_answer_guests_the_service_runs_with_the_guests_socket_masked(
-    machine: BootedSystemd,
-) -> None:
-    inside = Path(f"/proc/{machine.pid}/root")
-    etc, unit = inside / "etc/forewarn", inside / "run/units" / SOCKETS[0]
-    Authority(etc).issue(GUEST, into=Tls(etc / "nodes.pem", etc / "nodes.key"))
-    (etc / "nodes.key").chmod(0o644)
-    machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
-    kept = unit.rename(unit.with_suffix(".kept"))
-    try:
-        (etc / "forewarn.toml").write_text(NODES)
-        unit.symlink_to("/dev/null")  # as `systemctl mask` in docs/operate/nodes.md
-        machine.done("systemctl", "daemon-reload")
-        machine.done("systemctl", "start", SERVICE)
-        assert machine.states(*SOCKETS, SERVICE) == ["inactive", "active", "active"]
-        assert f"nodes at {GUEST}:8171" in status_text(machine)
-    finally:
-        machine.done("systemctl", "stop", SOCKETS[1], SERVICE)
-        kept.replace(unit)
-        machine.done("systemctl", "daemon-reload")
-        (etc / "forewarn.toml").write_text(SETTINGS)
-
-
 # As docs/operate/several-control-nodes.md has it: the password is in a file of the service's user.
 CONTROL_NODE = """
 name = "c1"
@@ -263,5 +238,69 @@ def test_a_control_node_reaches_its_database_within_what_the_unit_allows(
         (etc / "forewarn.toml").write_text(SETTINGS)
 
 
-def status_text(machine: BootedSystemd) -> str:
-    return machine.done("systemctl", "show", "-P", "StatusText", SERVICE)
+def status_text(machine: BootedSystemd, unit: str = SERVICE) -> str:
+    return machine.done("systemctl", "show", "-P", "StatusText", unit)
+
+
+WITH_NODES = """
+fleet = "hosts.yaml"
+state = "/var/lib/forewarn/nodes.db"
+nodes = "127.0.0.1:8171"
+nodes_certificate = "/etc/forewarn/control.pem"
+nodes_key = "/etc/forewarn/control.key"
+nodes_authority = "/etc/forewarn/nodes-authority.pem"
+"""
+HOSTS = FLEET.replace("groups:", "hosts: [h1]\ngroups:").replace(
+    "name: web, a", "host: h1, name: web, a"
+)
+
+
+@pytest.fixture
+def control(machine: BootedSystemd) -> Iterator[Path]:
+    """Control for nodes, and what a node needs, in the directory of settings. The guests' socket of
+    the service is masked, as in docs/operate/nodes.md."""
+    inside = Path(f"/proc/{machine.pid}/root")
+    etc, unit = inside / "etc/forewarn", inside / "run/units" / SOCKETS[0]
+    authority = Authority(etc, "nodes-authority")
+    authority.issue("127.0.0.1", into=Tls(etc / "control.pem", etc / "control.key"))
+    authority.issue("forewarn:node:h1", into=Tls(etc / "node.pem", etc / "node.key"))
+    (etc / "hosts.yaml").write_text(HOSTS)
+    settings = (NODE_DEPLOY / "node.toml").read_text()
+    settings = settings.replace("control.example.net", "127.0.0.1")
+    (etc / "node.toml").write_text(settings.replace('#host = ""', 'host = "h1"'))
+    machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
+    kept = unit.rename(unit.with_suffix(".kept"))
+    try:
+        (etc / "forewarn.toml").write_text(WITH_NODES)
+        unit.symlink_to("/dev/null")
+        machine.done("systemctl", "daemon-reload")
+        yield etc
+    finally:
+        machine.done("systemctl", "stop", *NODE, SOCKETS[1], SERVICE)
+        kept.replace(unit)
+        machine.done("systemctl", "daemon-reload")
+        (etc / "forewarn.toml").write_text(SETTINGS)
+
+
+def test_control_and_a_node_share_a_machine_and_no_poll_is_refused_while_the_node_restarts(
+    machine: BootedSystemd, control: Path
+) -> None:
+    socket, service = NODE
+    poller = Poller(machine)
+    try:
+        machine.done("systemctl", "start", SERVICE, *NODE)
+        assert machine.states(*SOCKETS, *NODE) == ["inactive", "active", "active", "active"]
+        assert "nodes at 127.0.0.1:8171" in status_text(machine)
+        poller.ask()  # this may wait until control has told the node everything
+        assert poller.answers() == ["200", "ConnectionRefusedError"]
+        until(lambda: "host h1: joined" in status_text(machine, service))
+        machine.done("systemctl", "stop", service)
+        poller.ask()  # it waits in the kernel, and starts the node again
+        assert poller.answers() == ["200", "ConnectionRefusedError"]
+        (control / "node.toml").write_text("control = []\n")
+        assert machine.run("systemctl", "reload", service).returncode != 0
+        assert machine.states(socket, service) == ["active", "active"]
+    finally:
+        assert poller.running.process.stdin
+        poller.running.process.stdin.close()
+        poller.running.wait()

@@ -20,6 +20,7 @@ from helpers.process import Running
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NEEDS_TEST = "needs the packages of the test kit: pip install 'forewarn[test]'"
+NEEDS_NODE = "needs the packages of a node: pip install 'forewarn[node]'"
 NEEDS_SERVER = "needs the server packages: pip install 'forewarn[server]'"
 
 # Follows its machine's events with the client, and approves what it is asked to.
@@ -67,6 +68,9 @@ def test_what_needs_the_server_says_so(forewarn, tmp_path):
 SAY_WHAT_TO_INSTALL = {
     "dev": NEEDS_SERVER,
     "serve": NEEDS_SERVER,
+    "node": NEEDS_NODE,
+    "node check": NEEDS_NODE,
+    "node rules": NEEDS_NODE,
     "config check": NEEDS_SERVER,
     "config show": NEEDS_SERVER,
     "upgrade --state pyvenv.cfg": NEEDS_SERVER,

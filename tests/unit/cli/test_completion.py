@@ -36,6 +36,7 @@ def test_the_packaged_man_page_describes_every_command_and_option() -> None:
     for command in ("rollout plan", "event schedule", "completion", "status"):
         assert f".SS {command}\n" in plain
     assert "--short-notice" in plain
+    assert write_man_page.NODE_MAN_PAGE.read_text() == write_man_page.node_man_page()
 
 
 def test_every_name_of_something_in_the_service_is_completed() -> None:

@@ -17,7 +17,7 @@ def pinned(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", ["server.lock", "agent.lock"])
+@pytest.mark.parametrize("lock", ["server.lock", "node.lock", "agent.lock"])
 def test_packages_contain_the_versions_that_the_tests_run_with(lock: str) -> None:
     tested, installed = pinned("dev.lock"), pinned(lock)
     assert installed
@@ -43,6 +43,9 @@ def test_all_that_is_needed_is_in_a_lock_and_nothing_that_others_need() -> None:
     )
     assert base | server <= set(pinned("server.lock"))
     assert not {"pytest", "hypothesis", "mypy", "ruff"} & set(pinned("server.lock"))
+    node = {re.split(r"[<>=!;]", need)[0] for need in extras["node"]}
+    assert base | node <= set(pinned("node.lock")) < set(pinned("server.lock"))
+    assert not (server - node) & set(pinned("node.lock"))
     assert base <= set(pinned("agent.lock"))
     assert not server & set(pinned("agent.lock"))
 

@@ -13,6 +13,7 @@ import pytest
 
 from forewarn.node.listening.socket_activation import CONTROL, METADATA
 from forewarn.node.settings import gather
+from forewarn.node.settings.host_node import load_node
 from forewarn.service.telemetry.health import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
 from helpers.paths import ROOT
 
@@ -20,6 +21,8 @@ UNITS = ROOT / "deploy/systemd"
 OPTIONAL = "forewarn-metadata-8080.socket"  # for those who enable it
 NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket", OPTIONAL)
 MOST_EXPOSED = 2.0  # of 10
+NODE_UNITS = ROOT / "deploy/node"
+NODE_NAMES = ("forewarn-node.service", "forewarn-node.socket")
 NETWORK = ROOT / "deploy/network/forewarn-network.service"
 SHIPPED = sorted((ROOT / "deploy").rglob("*.service"))
 
@@ -27,7 +30,7 @@ SHIPPED = sorted((ROOT / "deploy").rglob("*.service"))
 def unit(name: str) -> configparser.RawConfigParser:
     made = configparser.RawConfigParser(strict=False, delimiters=["="], comment_prefixes=["#"])
     made.optionxform = str  # type: ignore[assignment,method-assign]
-    made.read(UNITS / name)
+    made.read((NODE_UNITS if name in NODE_NAMES else UNITS) / name)
     return made
 
 
@@ -74,13 +77,14 @@ def test_the_service_is_exposed_as_little_as_promised(directory: Path) -> None:
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
 def test_every_service_is_valid_and_confined(tmp_path: Path, shipped: Path) -> None:
-    assert {UNITS / "forewarn.service", NETWORK} <= set(SHIPPED)
-    text = shipped.read_text()
-    for program in ("/usr/bin/forewarn", "/usr/sbin/nft", "/usr/local/sbin/forewarn-ports"):
-        text = text.replace(program, "/bin/true")
+    assert {UNITS / "forewarn.service", NODE_UNITS / "forewarn-node.service", NETWORK} <= set(
+        SHIPPED
+    )
+    programs = "/usr/(?:bin/forewarn(?:-node)?|sbin/nft|local/sbin/forewarn-ports)(?= |$)"
+    text = re.sub(programs, "/bin/true", shipped.read_text(), flags=re.MULTILINE)
     (tmp_path / shipped.name).write_text(text)
-    for name in NAMES[1:]:
-        (tmp_path / name).write_text((UNITS / name).read_text())
+    for socket in (*UNITS.glob("*.socket"), *NODE_UNITS.glob("*.socket")):
+        (tmp_path / socket.name).write_text(socket.read_text())
     checked = analyze("verify", f"./{shipped.name}", cwd=tmp_path)
     complaints = [line for line in checked.stderr.splitlines() if "forewarn" in line]
     assert (checked.returncode, complaints) == (0, [])
@@ -131,6 +135,34 @@ def test_what_confines_it_is_what_the_level_comes_from(directory: Path) -> None:
     assert analyze(*argv, cwd=directory).returncode == 1  # fmt: skip
 
 
+def test_the_unit_of_a_node_confines_it_as_the_service_is_confined() -> None:
+    service, node = (
+        (directory / name).read_text().partition("CapabilityBoundingSet=")[2]
+        for directory, name in ((UNITS, "forewarn.service"), (NODE_UNITS, NODE_NAMES[0]))
+    )
+    assert node == service
+
+
+def test_the_units_of_a_node_agree_with_its_settings_and_keep_its_socket_open() -> None:
+    settings = load_node(NODE_UNITS / "node.toml", {})
+    service, socket = (unit(name) for name in NODE_NAMES)
+    metadata = unit("forewarn-metadata.socket")["Socket"]
+    assert dict(socket["Socket"]) == {**metadata, "Service": NODE_NAMES[0]}
+    assert socket["Socket"]["ListenStream"] == settings.settings.metadata
+    assert settings.settings.journal == f"/var/lib/{service['Service']['StateDirectory']}"
+    assert service["Service"]["Sockets"] == NODE_NAMES[1]
+    assert service["Service"]["Type"] == "notify"
+    assert int(service["Service"]["LimitNOFILE"]) > settings.settings.max_connections
+    start = service["Service"]["ExecStart"]
+    check = start.replace("forewarn-node ", "forewarn-node check ")
+    assert f"\nExecReload={check}\nExecReload=" in (NODE_UNITS / NODE_NAMES[0]).read_text()
+    assert service["Unit"]["StartLimitIntervalSec"] == "0"
+    assert service["Service"]["RestartSec"] == unit("forewarn.service")["Service"]["RestartSec"]
+    assert not {"PartOf", "BindsTo"} & set(socket["Unit"])
+    user = service["Service"]["User"]
+    assert (NODE_UNITS / "sysusers.conf").read_text().splitlines()[-1].split()[1] == user
+
+
 def test_sockets_listen_where_the_settings_say_and_are_named_as_they_are_looked_for() -> None:
     settings = gather(ROOT / "deploy/forewarn.toml").settings
     for name, where in ((METADATA, settings.metadata), (CONTROL, settings.control)):
@@ -178,7 +210,8 @@ def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(pag
     stops = re.findall(r"systemctl stop ([^\n`;]+)", text)
     assert stops or page == "guide"
     for said in stops:
-        assert set(said.split()) >= set(NAMES), said
+        words = set(said.split())
+        assert words >= set(NODE_NAMES if words & set(NODE_NAMES) else NAMES), said
 
 
 def test_the_service_can_do_what_it_is_asked() -> None:

@@ -62,7 +62,7 @@ def node(
     need_linux("forewarn node", "it runs on the hosts of machines")
     # SIGHUP means to reload the settings, which are about to be read anyway.
     signal.signal(signal.SIGHUP, lambda *_: None)
-    need_extra("server")
+    need_extra("node")
     from forewarn.node.daemon.run_host_node import run_host_node
     from forewarn.node.listening.socket_activation import HandedOverSockets, use_handed_over
     from forewarn.node.listening.sockets import CannotListen
@@ -93,7 +93,7 @@ def node(
 def check(context: typer.Context, config: NodeConfig = None) -> None:
     """Check the settings against this host. Exits with 1 if they cannot be used."""
     need_linux("forewarn node", "it runs on the hosts of machines")
-    need_extra("server")
+    need_extra("node")
     from forewarn.node.preflight.host_node import node_findings
     from forewarn.node.settings.host_node import load_node
     from forewarn.node.settings.model import SettingsError
@@ -131,7 +131,7 @@ def rules(
     config: NodeConfig = None,
 ) -> None:
     """Print a transaction for 'nft -f -' that ties the machines of this host to their ports."""
-    need_extra("server")
+    need_extra("node")
     from forewarn.cli.commands import node_rules
 
     settings, flags = context.obj

@@ -44,6 +44,7 @@ async def run_host_node(loaded: LoadedNodeSettings, load: Callable[[], LoadedNod
         reloader = NodeReloader(node, loaded, load)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(reloader, notifier))
         notifier.ready(node.status_line())
+        node.on_status = lambda: notifier.status(node.status_line())
         tasks.start(notifier.keep_notifying(node.status_line, lambda: ""), "notifier")
         tasks.start(_announce(node), "announcing readiness")
         stopped = tasks.start(stop.wait(), "waiting to be stopped")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from forewarn.core.time import SECOND, Time
@@ -72,6 +72,7 @@ class HostNode(Component):
         )
         self.front: Front | None = None
         self.serving = asyncio.Event()  # set when guests are answered
+        self.on_status: Callable[[], None] = lambda: None  # called when `status_line` has changed
         self.metadata_urls: list[str] = []
         self.status_url = ""
         self._trace: FileEventTrace | None = None
@@ -135,6 +136,7 @@ class HostNode(Component):
         self.front = guests.front
         self.metadata_urls = [url(h, s) for h, s in zip(hosts, sockets, strict=True)]
         self.serving.set()
+        self.on_status()
 
     def _open_sockets(self) -> list[socket.socket]:
         config = self.config.endpoint
@@ -169,11 +171,12 @@ class HostNode(Component):
                     " whatever else they ask for waits",
                     host=self.config.host,
                 )
-            return
-        if self._trace is not None and self._apart_machines:
-            self._trace.joined(now, self.config.host, self._apart_machines)
-        self._apart_since, self._apart_machines = None, []
-        log.info("control has told this node everything", host=self.config.host)
+        else:
+            if self._trace is not None and self._apart_machines:
+                self._trace.joined(now, self.config.host, self._apart_machines)
+            self._apart_since, self._apart_machines = None, []
+            log.info("control has told this node everything", host=self.config.host)
+        self.on_status()
 
     def _became_apart(self, at: Time) -> None:
         self._apart_since = at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,15 @@ def test_every_setting_is_documented_and_which_are_reloaded() -> None:
     limits = {f for f in fields if f.startswith("max_") or f.endswith("_timeout")}
     assert fields - limits - {"throttle", "keep_alive"} <= named
     assert set(LIVE) <= fields
+
+
+def test_the_example_names_every_setting_at_its_default_and_can_be_used() -> None:
+    example = ROOT / "deploy/node/node.toml"
+    text = re.sub(r"^#(?=[a-z_]+ = )", "", example.read_text(), flags=re.MULTILINE)
+    raw = tomllib.loads(text)
+    fields = {field.name: field.default for field in msgspec.structs.fields(NodeSettings)}
+    required = {"control", "certificate", "key", "authority"}
+    assert {key: raw[key] for key in raw.keys() - required} == {
+        key: fields[key] for key in fields.keys() - required
+    }
+    assert set(load_node(example, {}).endpoint.origins) == required
