@@ -324,17 +324,24 @@ class Hosts:
         for group, machines in affected:
             for machine in machines:
                 if not self._host_index.free_for(group.name, machine.name):
+                    others = self._not_offered(machine)
                     return conflict(
                         f"machine '{machine.name}' cannot move: there is no other healthy host"
-                        f" that is not cordoned and for which nothing is planned{self._apart()}"
+                        f" that is not cordoned and for which nothing is planned{others}"
                     )
                 commands.append((group.name, self._for_machines(template, machine.name)))
         return commands
 
-    def _apart(self) -> str:
-        """Return a hint about hosts that are not offered because they cannot be told."""
-        apart = sorted(self._host_index.apart.all())
-        return f"; not offered, because their nodes are cut off: {listing(apart)}" if apart else ""
+    def _not_offered(self, machine: Machine) -> str:
+        """Return a hint about hosts that are not offered because they cannot be told, or because
+        the address of the machine is taken there."""
+        index, hint = self._host_index, ""
+        if apart := sorted(index.apart.all()):
+            hint = f"; not offered, because their nodes are cut off: {listing(apart)}"
+        having = {other.host for address in machine.addresses for other in index.having(address)}
+        if taken := sorted(having - {machine.host}):
+            hint += f"; not offered, because its address is taken there: {listing(taken)}"
+        return hint
 
     def _jointly(
         self, affected: Affected, template: c.Raise, domain: int | None

@@ -33,6 +33,7 @@ from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, Control, HostNode, host_node, until
 
@@ -342,6 +343,11 @@ def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) ->
             refused = await node.platform.record_move("web_0", "h2", "test")
             assert isinstance(refused, Refused)
             assert "host 'h2' already has a machine with the address 10.0.0.1" in refused.message
+            await node.hosts.cordon("h3", "test")
+            move = MaintenanceMode.LIVE_MIGRATION
+            drained = await node.hosts.maintain("h1", move, "test", evacuate=True)
+            assert isinstance(drained, Refused)
+            assert "not offered, because its address is taken there: h2" in drained.message
             assert not isinstance(await node.platform.record_move("web_0", "h3", "test"), Refused)
             await until(lambda: _at(h1, "10.0.0.1") == [])
             assert _at(h2, "10.0.0.1") == ["db_0"]
