@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,6 +108,7 @@ def run_service(
     config: Config, on_start: Any, loaded: LoadedSettings | None = None, load: Any = None
 ) -> None:
     """Run a node until it is stopped. With `load`, its settings can be reloaded."""
+    gc.disable()  # until it serves: what is imported is no garbage, and to look for some takes long
     from forewarn.node import CannotListen
     from forewarn.node.daemon.discovery import note
     from forewarn.node.daemon.run import run
@@ -121,6 +123,8 @@ def run_service(
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+    finally:
+        gc.enable()
 
 
 def _running_there(config: Config) -> str:

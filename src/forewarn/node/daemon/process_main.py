@@ -6,9 +6,13 @@ writes everything else to standard error.
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until it serves: what is imported is no garbage, and to look for some takes long
+
 import asyncio
 import contextlib
-import gc
 import os
 import select
 import signal
@@ -171,6 +175,7 @@ async def _answer_guests(worker: Worker, spec: Spec, loaded: LoadedSettings) -> 
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
+        gc.enable()
         load = partial(_load_again, spec, with_fleet=False)
         reloader = Reloader(
             *(loaded, load, configure_log, fit),

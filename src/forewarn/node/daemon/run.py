@@ -87,6 +87,7 @@ async def _serve(
         gc.collect()
         gc.freeze()  # the fleet stays in memory: no need to traverse it again and again
         gc.set_threshold(*COLLECT)
+        gc.enable()
         ServiceLog(node.store)
         with note(node.metadata_url, node.control_url):
             on_start(node)

@@ -169,6 +169,8 @@ def first_line(error: Any) -> str:
 
 
 def _create(connection: sa.Connection) -> None:
+    for index, where in s.partial_indexes:
+        index.dialect_options["postgresql"]["where"] = where
     s.metadata.create_all(connection)
     connection.exec_driver_sql(_VERSION)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (s.SCHEMA_VERSION,))

@@ -17,8 +17,15 @@ Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
+# What partial indexes are limited to. PostgreSQL is told by those who use it: to tell SQLAlchemy
+# means to import what it knows about PostgreSQL.
+partial_indexes: list[tuple[sa.Index, Any]] = []
+
+
 def _partial_index(name: str, *columns: str, where: Any, unique: bool = False) -> sa.Index:
-    return sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+    index = sa.Index(name, *columns, unique=unique, sqlite_where=where)
+    partial_indexes.append((index, where))
+    return index
 
 
 commits = sa.Table(
