@@ -9,6 +9,7 @@ PORT is where nodes connect to; 0: there are none. If the directory has a state,
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Control(Serving):
             case Url():
                 return self._node.metadata_url
             case a.Weigh():
+                gc.collect()
                 return Weight(resident())
             case _:
                 return await self.answer(ask)

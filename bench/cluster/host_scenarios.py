@@ -116,7 +116,27 @@ def _poll(url: str, pid: int, layout: Layout, seconds: float) -> float:
 # A change.
 
 
-def told(plan: HostPlan, scratch: Path) -> Compared:
+@dataclass(frozen=True)
+class Telling(Compared):
+    """With nodes that are told of each change, and without."""
+
+    nodes: int
+
+    @property
+    def shares(self) -> list[float]:
+        """What telling costs, of what deciding does."""
+        return [cost - 1 for cost in self.costs]
+
+
+def told(plan: HostPlan, scratch: Path) -> Telling:
+    return _told(plan, scratch, CALLERS)
+
+
+def told_one(plan: HostPlan, scratch: Path) -> Telling:
+    return _told(plan, scratch, 1)
+
+
+def _told(plan: HostPlan, scratch: Path, callers: int) -> Telling:
     """Events of groups that several nodes are told of, and the same in a service without nodes."""
     layout = Layout(plan.machines, plan.told)
     with contextlib.ExitStack() as stack:
@@ -124,7 +144,7 @@ def told(plan: HostPlan, scratch: Path) -> Compared:
         lines = stack.enter_context(_lines(certificates, port, layout.names, scratch))
         lines.ask(Await(0.0), float)
         alone = _without_nodes(layout, scratch, stack)
-        run = Run(CALLERS, plan.seconds)
+        run = Run(callers, plan.seconds)
         for one in (control, alone):
             one.ask(run, Round)  # to get warm
         found: dict[Service, list[Round]] = {control: [], alone: []}
@@ -133,12 +153,12 @@ def told(plan: HostPlan, scratch: Path) -> Compared:
             for one in order:
                 found[one].append(one.ask(run, Round))
             order.reverse()
-    return Compared(found[control], found[alone])
+    return Telling(found[control], found[alone], plan.told)
 
 
 @dataclass(frozen=True)
 class Visible:
-    """Milliseconds from raised to seen, by round, and how long it took to commit that."""
+    """Milliseconds from raised to seen, by round."""
 
     node: Sequence[Sequence[float]]
     alone: Sequence[Sequence[float]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ class Target:
     limit: float
     ratios: Sequence[float]
     at_least: bool = False
+    unit: str = "×"
 
     @property
     def measured(self) -> float:
@@ -49,45 +50,45 @@ def targets(found: Mapping[str, Any]) -> Iterator[Target]:
         yield Target(name, 1.0, [one.ratio for one in found["lag"]])
 
 
-def judged(found: Mapping[str, Any]) -> str:
+def judged(targets: Iterable[Target]) -> str:
     rows = [
         (
             target.name,
-            f"{'at least' if target.at_least else 'at most'} {target.limit:g} ×",
-            f"{target.measured:.2f} ×",
-            _range(target.ratios, 2),
+            f"{'at least' if target.at_least else 'at most'} {target.limit:g} {target.unit}",
+            f"{target.measured:.2f} {target.unit}",
+            spread(target.ratios, 2),
             "yes" if target.met else "no",
         )
-        for target in targets(found)
+        for target in targets
     ]
     return table(("target", "wanted", "measured", "from–to", "met"), rows)
 
 
 def against_sqlite(found: Compared) -> str:
-    return _rounds({"PostgreSQL": found.ours, "SQLite": found.peers})
+    return rounds({"PostgreSQL": found.ours, "SQLite": found.peers})
 
 
 def followers(found: Followed) -> str:
     late = [max(0.0, seconds) * 1e3 for seconds in found.late]
     return (
-        _rounds({f"{FOLLOWERS} followers": found.ours, "none": found.peers})
+        rounds({f"{FOLLOWERS} followers": found.ours, "none": found.peers})
         + f"\n\nAll followers had the last commit {statistics.median(late):.1f} ms"
-        f" ({_range(late, 1)}) after the end of a round."
+        f" ({spread(late, 1)}) after the end of a round."
     )
 
 
-def _rounds(found: Mapping[str, Sequence[Round]]) -> str:
+def rounds(found: Mapping[str, Sequence[Round]]) -> str:
     rows = []
-    for name, rounds in found.items():
-        rates = [round.rate for round in rounds]
-        costs = [round.cost for round in rounds]
+    for name, each in found.items():
+        rates = [round.rate for round in each]
+        costs = [round.cost for round in each]
         rows.append(
             (
-                *(name, f"{statistics.median(rates):,.0f}", _range(rates, 0)),
-                f"{statistics.median(round.decisions / round.batches for round in rounds):.1f}",
-                f"{statistics.median(round.latency for round in rounds) * 1e3:.1f}",
-                *(f"{statistics.median(costs):,.0f}", _range(costs, 0)),
-                f"{statistics.median(round.cpu / round.seconds for round in rounds) * 100:.0f} %",
+                *(name, f"{statistics.median(rates):,.0f}", spread(rates, 0)),
+                f"{statistics.median(round.decisions / round.batches for round in each):.1f}",
+                f"{statistics.median(round.latency for round in each) * 1e3:.1f}",
+                *(f"{statistics.median(costs):,.0f}", spread(costs, 0)),
+                f"{statistics.median(round.cpu / round.seconds for round in each) * 100:.0f} %",
             )
         )
     head = ("", "decisions/s", "from–to", "in a commit", "an event, p50 ms")
@@ -114,5 +115,5 @@ def lag(found: Sequence[Lag]) -> str:
 MARKS = (50, 90, 99)
 
 
-def _range(values: Sequence[float], digits: int) -> str:
+def spread(values: Sequence[float], digits: int) -> str:
     return f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"
