@@ -35,7 +35,7 @@ COMMANDS = {
     "serve": CommandModule("serve"),
     "node": CommandModule(
         "node",
-        "Run the node of a host, check its settings, and tell the packet filter its machines.",
+        "Run the node of this host, check its settings, or list its machines for nftables.",
     ),
     "status": CommandModule("status"),
     "apply": CommandModule("apply"),

@@ -120,7 +120,9 @@ def test_a_certificate_that_expires_soon_needs_attention(
         found = value(service, "forewarn_certificate_expiry_timestamp_seconds")
         assert found == until.timestamp()
         result = status(service, "--ca", str(authority.path))
-        assert ("the certificate of the control API expires at" in result.stdout) == soon
+        assert (
+            "the certificate of the control API, or that for nodes, expires at" in result.stdout
+        ) == soon
         assert result.exit_code == int(soon), result.output
 
 

@@ -286,7 +286,10 @@ def return_(name: Name, json: Json = False, url: Url = None) -> None:
 
 @app.command("without-node")
 def without_node(name: Name, yes: Yes = False, json: Json = False, url: Url = None) -> None:
-    """Declare that no node serves a host any longer, so that events do not wait for it."""
+    """Declare that no node serves a host any longer, so that events do not wait for it.
+
+    Stop the node first. If it is only cut off, its machines are disturbed without a warning.
+    """
     with service(url) as client:
         if not yes:
             machines = client.host(name).machines

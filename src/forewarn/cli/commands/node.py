@@ -45,16 +45,16 @@ def node(
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(help="Name of this host in the inventory. Default: the name of the machine."),
+        typer.Option(help="Name of this host in the fleet. Default: the name of the computer."),
     ] = None,
     control: Annotated[
         list[str] | None,
-        typer.Option(help="Address at which control accepts nodes. Repeatable."),
+        typer.Option(help="Address at which the service accepts nodes. Repeatable."),
     ] = None,
     metadata: Metadata = None,
     record: Record = None,
 ) -> None:
-    """Run the node of a host: answer the machines on it, as control says."""
+    """Run the node of this host, which answers its machines as the service decides."""
     flags = {"host": host, "control": control, "metadata": metadata, "record": record}
     context.obj = config, flags
     if context.invoked_subcommand is not None:

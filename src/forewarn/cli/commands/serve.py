@@ -42,7 +42,10 @@ def serve(
         bool, typer.Option("--migrate", help="Upgrade the state file if an older version wrote it.")
     ] = False,
 ) -> None:
-    """Run the service. Machines are identified by their source address."""
+    """Run the service. Machines are identified by their source address.
+
+    With the setting 'nodes', they are answered by 'forewarn node' on their hosts.
+    """
     need_linux("forewarn serve", "for development, use forewarn dev")
     # SIGHUP means to reload the settings, which are about to be read anyway.
     signal.signal(signal.SIGHUP, lambda *_: None)

@@ -23,6 +23,7 @@ from forewarn.support.text import counted, in_words, listing
 SHOWN = 5  # lines of a section; the others are counted
 TOO_LONG = timedelta(minutes=10)  # after the expected end of an event
 EXPIRES_SOON = timedelta(days=14)
+CERTIFICATE = "the certificate of the control API, or that for nodes,"
 OVER = ("aborted", "done")  # states of rollouts that have ended
 
 T = TypeVar("T")
@@ -135,10 +136,10 @@ def _expiries(state: s.Status) -> Iterator[str]:
     if state.certificate_expires is not None:
         left = state.certificate_expires - to_datetime(guard.wall_us())
         if left <= timedelta():
-            yield "the certificate of the control API has expired, or cannot be used"
+            yield f"{CERTIFICATE} has expired or cannot be used"
         elif left <= EXPIRES_SOON:
             time = time_text(state.certificate_expires)
-            yield f"the certificate of the control API expires at {time}"
+            yield f"{CERTIFICATE} expires at {time}"
     if state.token_expires is not None and state.token_expires - state.clock.now <= EXPIRES_SOON:
         yield f"a token expires at {time_text(state.token_expires)}; see 'forewarn token list'"
 

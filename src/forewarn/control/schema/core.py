@@ -645,7 +645,8 @@ class Status(msgspec.Struct, kw_only=True):
         ),
     ] = 0
     certificate_expires: Annotated[
-        w.Moment | None, doc("When the certificate of the control API expires; null: it has none.")
+        w.Moment | None,
+        doc("When the certificate of the control API, or that for nodes, expires; null: none."),
     ] = None
     token_expires: Annotated[
         w.Moment | None,

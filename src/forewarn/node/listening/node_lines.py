@@ -25,6 +25,8 @@ ACCEPT_AGAIN = 1.0  # seconds after a node could not be accepted
 
 _POLLRDHUP = getattr(select, "POLLRDHUP", 0)  # the other side has closed; only Linux knows
 
+HUNG_UP = "it has closed the connection; its log says why"
+
 log = logger("forewarn")
 
 
@@ -75,7 +77,7 @@ class NodeListener:
             )
         except OSError as error:
             if self._refused.record():
-                why = getattr(error, "verify_message", "") or str(error)
+                why = getattr(error, "verify_message", "") or str(error) or HUNG_UP
                 log.warning("a node was refused", peer=peer[0], why=why)
             return
         finally:
