@@ -103,9 +103,12 @@ class Guest:
             else:
                 head, _, answer = received.decode().partition("\r\n\r\n")
                 first, *headers = head.split("\r\n")
-                line["status"] = int(first.split(" ")[1]) if first else None
-                line["answer_headers"] = [header.split(": ", 1) for header in headers]
-                line["answer"] = answer
+                if first:
+                    line["status"] = int(first.split(" ")[1])
+                    line["answer_headers"] = [header.split(": ", 1) for header in headers]
+                    line["answer"] = answer
+                else:
+                    line["trouble"] = "cut"
         line["t"] = guard.wall_us() / 1e6
         return line
 
