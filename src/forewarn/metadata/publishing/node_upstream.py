@@ -128,6 +128,10 @@ class NodeUpstream(RemoteUpstream):
             async with asyncio.timeout(HOLD_UNKNOWN):
                 await super()._call(WhoIs(self._number(), address))
 
+    def _held_long(self, before: float) -> float:
+        # Control waits less long: nodes that have not confirmed the change by then are apart.
+        return before
+
     def _disconnected(self, why: str) -> None:
         self._joined.clear()
         super()._disconnected(why)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -229,15 +230,18 @@ class RemoteUpstream:
                     self._stream.send(report)
             if self._followed is not None:  # from the start: a silent worker is taken for dead
                 self._followed.send(Pulse(tuple(self.readings())))
-            elif guard.monotonic() - self._broken >= MAX_HOLD and (
-                groups := self._staged.show_held()
-            ):
+            elif groups := self._staged.show_held(self._held_long(guard.monotonic() - MAX_HOLD)):
                 log.warning(
                     "staged changes of groups are shown, although the control process has not"
                     " released them",
                     worker=self._worker,
                     groups=groups,
                 )
+
+    def _held_long(self, before: float) -> float:
+        """Return the time by which a change must have been told to be shown without permission,
+        where whatever happened `before` is long ago."""
+        return math.inf if self._broken <= before else -math.inf
 
     async def _connect(self) -> MessageStream[ToWorker]:
         reader, writer = await self._dial()

@@ -7,6 +7,7 @@ document: other workers may no longer show the one, or not yet show the other. R
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -26,6 +27,7 @@ class _Change:
     def __init__(self) -> None:
         self.number = 0  # of the publication
         self.news: GroupNews | None = None  # None: the group is removed
+        self.told = 0.0  # when, in monotonic time
         self.over = asyncio.Event()
 
 
@@ -116,9 +118,10 @@ class StagedViews:
         latest = self._shown | {n: c.news for n, c in self._changes.items() if c.news is not None}
         return [(n, m) for n, news in latest.items() for m in news.machines if not m.gone]
 
-    def show_held(self) -> int:
-        """Show everything that is staged, without permission. Returns the number of groups."""
-        held = list(self._changes) if self._open else []
+    def show_held(self, told_by: float = math.inf) -> int:
+        """Show everything that was staged by then, without permission. Returns the number of
+        groups."""
+        held = [n for n, change in self._changes.items() if self._open and change.told <= told_by]
         for name in held:
             self._finish(name)
         return len(held)
@@ -135,7 +138,7 @@ class StagedViews:
                 return
         if change is None:
             change = self._changes[name] = _Change()
-        change.number, change.news = number, news
+        change.number, change.news, change.told = number, news, guard.monotonic()
         if self._open and (latest := news or shown):
             self._hold_back(latest)
 

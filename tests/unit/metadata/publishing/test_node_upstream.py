@@ -1,4 +1,4 @@
-"""A node whose disk is full, or fails."""
+"""A node that holds back what it was told, and one whose disk is full, or fails."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def fail(directory: Path) -> Path:
     obstacle = directory / "journal.new"
     obstacle.mkdir(parents=True)
     return obstacle
+
+
+def test_a_change_is_held_back_from_when_it_was_told_and_not_from_when_the_line_was_lost(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        journal = Journal(tmp_path, "h1")
+        upstream = NodeUpstream([], "h1", FollowedClock(), journal)
+        assert upstream._held_long(upstream._broken - 1.0) == upstream._broken - 1.0
+        journal.close()
+
+    asyncio.run(body())
 
 
 def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leaves_control_alone(

@@ -13,6 +13,7 @@ from forewarn.core.fleet import Place
 from forewarn.metadata.publishing.messages import BrokenConnection, Changed
 from forewarn.metadata.publishing.staged_views import StagedViews
 from forewarn.metadata.upstream import GroupNews
+from forewarn.support import guard
 
 
 def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:
@@ -133,6 +134,22 @@ def test_nobody_waits_for_ever() -> None:
         assert told.shown("web") is None
         assert stage.show_held() == 1
         assert told.shown("web") == 2
+
+    asyncio.run(life())
+
+
+def test_what_was_told_last_is_held_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def life() -> None:
+        now = [100.0]
+        monkeypatch.setattr(guard, "monotonic", lambda: now[0])
+        stage, told = await opened(news("web", 1), news("db", 1))
+        stage.stage(2, [changed(news("web", 2)), changed(news("db", 2))])
+        now[0] = 105.0
+        stage.stage(3, [changed(news("web", 3))])
+        assert stage.show_held(101.0) == 1
+        assert (told.shown("web"), told.shown("db")) == (None, 2)
+        assert stage.show_held(105.0) == 1
+        assert told.shown("web") == 3
 
     asyncio.run(life())
 
