@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ class ThreeHosts:
         self._stack = contextlib.ExitStack()
         self._environment = {
             "XDG_RUNTIME_DIR": str(room),
-            "PATH": f"{FILLER.parent}:{os.environ['PATH']}",
+            "PATH": f"{FILLER.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
     def __enter__(self) -> ThreeHosts:
@@ -107,7 +108,7 @@ class ThreeHosts:
             assert said.status == 200, said.body
             for host in HOSTS:
                 self.start_node(host)
-                self.register_guests(host, with_rules=True)
+                self.guard(host)
             for name in GUESTS:
                 guest = self.guests[name] = Guest(name, self.place(name))
                 guest.start()
@@ -215,22 +216,32 @@ class ThreeHosts:
     def status(self, host: str, path: str) -> Response:
         return self.labs[host].host.call(ask, "http://127.0.0.1:8172", "GET", path)
 
-    def register_guests(self, host: str, *, with_rules: bool = False) -> None:
-        """Tie the guests of a host to their ports, as docs/operate/networking.md has it."""
-        lab = self.labs[host]
+    def guard(self, host: str) -> None:
+        """Load the rules of a host, with its guests at their ports, as docs/operate/networking.md
+        has it."""
+        lab, directory = self.labs[host], self.room / f"{host}.d"
         lines = [f"host {lab.gateway}"]
         for name, address in _here(host).items():
             mac = mac_of(lab.guests[address])
             # An address lets it pass before it has moved here.
             before = address if (name, host) == MOVES else ""
             lines.append(f"{lab.ports[address]} {mac} {name} {before}")
-        (self.room / f"{host}.ports").write_text("\n".join([*lines, ""]))
+        directory.mkdir()
+        (directory / "ports").write_text("\n".join([*lines, ""]))
         config = ["--config", str(self.room / f"{host}.toml")]
-        words = [*FOREWARN, "node", *config, "rules", str(self.room / f"{host}.ports")]
+        words = [*FOREWARN, "node", *config, "rules", str(directory / "ports")]
         printed = lab.host.run(words, env=self._environment).stdout
-        elements = self.room / f"{host}.nft"
-        elements.write_text((RULES.read_text() if with_rules else "") + printed)
-        lab.host.run([NFT, "-f", elements])
+        (directory / "all.nft").write_text(RULES.read_text() + printed)
+        lab.host.run([NFT, "-f", directory / "all.nft"])
+
+    def register_guests(self, host: str) -> None:
+        """Register the guests of a host again, as its unit does when one has started or moved."""
+        values = {
+            "FOREWARN_NODE_CONFIG": str(self.room / f"{host}.toml"),
+            "FOREWARN_PORTS_DIRECTORY": str(self.room / f"{host}.d"),
+        }
+        program = FILLER.parent / "forewarn-ports"
+        self.labs[host].host.run([program], env={**self._environment, **values})
 
     def registered(self, host: str) -> list[str]:
         """Return the guests that the packet filter of a host lets pass."""

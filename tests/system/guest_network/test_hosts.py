@@ -43,6 +43,8 @@ def test_while_control_is_away_guests_are_answered_and_nothing_is_approved(
 ) -> None:
     guests = hosts.guests
     event = hosts.schedule("Reboot", "web_1")
+    assert guests["web_0"].place.address == guests["shop_0"].place.address
+    assert (guests["web_0"].sees(event), guests["shop_0"].sees(event)) == ("Scheduled", "")
     shown = {name: guest.poll() for name, guest in guests.items()}
     since = {name: len(guest.lines) for name, guest in guests.items()}
     hosts.kill(hosts.control)
