@@ -12,7 +12,7 @@ KEPT = ("./etc", "./usr/bin", "./usr/lib/sysusers.d", "./usr/lib/systemd")
 
 def make_next(package: Path, directory: Path) -> Path:
     root = directory / "root"
-    root.mkdir()
+    root.mkdir(parents=True)
     subprocess.run(["dpkg-deb", "--control", package, root / "DEBIAN"], check=True)
     subprocess.run(
         [
@@ -24,7 +24,7 @@ def make_next(package: Path, directory: Path) -> Path:
     control = root / "DEBIAN/control"
     control.write_text(re.sub(r"(?m)^(Version: .*)-1$", r"\1-2", control.read_text()))
     (root / "DEBIAN/md5sums").unlink()
-    path = directory / "next.deb"
+    path = directory / f"next-{package.name}"
     subprocess.run(
         ["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, path],
         check=True,

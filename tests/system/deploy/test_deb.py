@@ -240,16 +240,18 @@ def poll_installed_node(root: CleanRoot, control: str) -> None:
 def test_an_upgrade_keeps_settings_and_state_and_says_that_the_old_still_runs(
     root: CleanRoot, packages: dict[str, Path], tmp_path: Path
 ) -> None:
-    root.done("sh", "-c", f"echo '#mine' >> {SETTINGS}; touch /var/lib/forewarn/kept")
-    said = root.done(*DPKG, "--install", root.bring(make_next(packages["forewarn"], tmp_path)))
-    assert "what runs is still the old" in said
-    assert "upgraded from 0." in said
-    assert root.done("tail", "-n", "1", SETTINGS) == "#mine\n"
-    root.done("test", "-e", "/var/lib/forewarn/kept")
+    kept = "/var/lib/forewarn/kept /var/lib/forewarn-node/kept"
+    root.done("sh", "-c", f"echo '#mine' | tee -a {SETTINGS} {NODE_SETTINGS}; touch {kept}")
+    upgrades = [make_next(package, tmp_path / name) for name, package in packages.items()]
+    said = root.done(*DPKG, "--install", *map(root.bring, upgrades))
+    assert said.count("what runs is still the old") == 2
+    assert said.count(": upgraded from 0.") == 2
+    for settings in (SETTINGS, NODE_SETTINGS):
+        assert root.done("tail", "-n", "1", settings) == "#mine\n"
+    root.done("ls", *kept.split())
 
 
 def test_removing_keeps_settings_and_state_and_purging_leaves_nothing(root: CleanRoot) -> None:
-    root.done("touch", "/var/lib/forewarn-node/kept")
     root.done(*DPKG, "--remove", "forewarn", "forewarn-node")
     for path in ("/usr/lib/forewarn", "/usr/lib/forewarn-node"):
         assert root.run("test", "-e", path).returncode == 1, path
