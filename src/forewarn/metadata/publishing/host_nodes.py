@@ -521,7 +521,8 @@ class HostNodes:
             await self._publisher.shown(self._host_index.groups_on(member.host))
             member.stream.send(Answer(id))
             return
-        found = self._moving(address)
+        in_fleet = member.host in self._store.registry.hosts
+        found = self._moving(address) if in_fleet else []
         if len(found) == 1 and member.joined:
             ((group, machine),) = found
             self._arriving.setdefault(member.host, {})[machine] = group

@@ -403,6 +403,37 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
     play(body)
 
 
+def test_a_node_whose_host_is_not_in_the_fleet_any_more_is_told_of_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with (
+            control() as node,
+            host_node(control, "h1") as h1,
+            host_node(control, "h3") as h3,
+        ):
+            await joined(h1, h3)
+            await h1.upstream.enable("web")
+            moving = asyncio.Event()
+            monkeypatch.setattr(node.executor.driver, "perform", lambda _: moving.wait())
+            done = await node.platform.schedule(
+                type=EventType.REDEPLOY, machines=("web_0",), by="test"
+            )
+            assert not isinstance(done, Refused)
+            assert await h1.upstream.approve("web_0", "web", [done.event.id])
+            applied = await node.fleet_apply.text(FLEET.replace(", h3]", "]"), by="test")
+            assert not isinstance(applied, Refused)
+            await h3.upstream.find("10.0.0.1")
+            assert h3.of == {}
+            # Nor does it join again.
+            h3.cut()
+            await until(lambda: "h3" in h3.upstream.problem)
+
+    play(body)
+
+
 def test_a_control_that_is_started_again_learns_which_machines_are_about_to_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
