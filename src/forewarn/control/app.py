@@ -60,6 +60,7 @@ from forewarn.control.routes import (
     maintenance,
     notify,
     overview,
+    portal,
     rollouts,
     session,
     status,
@@ -92,6 +93,7 @@ ROUTES = (
     feed,
     notify,
     docs,
+    portal,
 )
 
 

@@ -98,6 +98,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     metadata_fds: tuple[int, ...] = ()  # listening sockets for guests that were handed over
     control_fd: int | None = None  # the same for operators
     record: Path | None = None  # a trace of all requests, answers and events
+    ui: bool = True  # serve the portal with the control API
     observe: bool = False  # keep what guests do in memory, for the verdict
     driver: DriverConfig = DriverConfig()  # carries events out
     history: Duration | None = HISTORY  # how long it is kept; None: forever

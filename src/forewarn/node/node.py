@@ -532,6 +532,7 @@ class Node(Component):
             notifications=lambda: self.notifications,
             node=msgspec.structs.replace(control_node(self.config), address=self.control_url),
             started=guard.wall_us(),
+            portal=self.config.ui,
         )
         certificates = self.certificates
         tls = (lambda: certificates.context) if certificates else None

@@ -32,6 +32,8 @@ V, T, OP, A = Role.VIEWER, Role.TENANT, Role.OPERATOR, Role.ADMIN
 # Every call there is: what it needs, and whether whoever is limited is let in.
 ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /": (None, False),
+    "GET /ui": (None, False),
+    "GET /ui/{path:path}": (None, False),
     "GET /docs": (None, False),
     "GET /schema/openapi.json": (None, False),
     "GET /healthz": (None, False),

@@ -214,11 +214,6 @@ def test_the_page_is_whole_and_loads_nothing(service: Service, document: Any) ->
         assert f"type-{shape}" in docs.ids
 
 
-def test_the_way_in_leads_to_the_page(service: Service) -> None:
-    told = ask(service, "GET", "/")
-    assert (told.status, told.headers["location"]) == (302, "/docs")
-
-
 def test_the_document_and_the_page_need_no_token(service: Service) -> None:
     with Service(SAMPLE, sockets=True) as closed:
         ask(closed, "POST", "/v1/tokens", {"name": "a", "role": "admin"})

@@ -271,6 +271,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "max_buffered": "max_buffered = 1000000",
     "front": "front = false",
     "observe": "observe = true",
+    "ui": "ui = false",
     "faults": "faults = true",
     "enable_delay": 'enable_delay = "1s"',
     "notify": '[[notify]]\nname = "a"\ncloudevents = { url = "http://127.0.0.1:9" }',

@@ -93,6 +93,7 @@ class Context(msgspec.Struct, frozen=True):
     health: ServiceHealth
     node: Member  # this control node
     started: Time  # of this control node, by the wall clock
+    portal: bool = True  # is it served?
     open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token
     backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one backup at a time
 

@@ -13,6 +13,7 @@ import msgspec
 from litestar import Litestar, MediaType, Request, Response, get
 from litestar.response import Redirect
 
+from forewarn.control.http.context import context
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.preconditions import bytes_tag
 from forewarn.control.http.problems import DOCUMENT_PATH, PAGE
@@ -38,7 +39,7 @@ def page(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get("/", include_in_schema=False, sync_to_thread=False, opt=_public.options["opt"])
 def root() -> Redirect:
-    return Redirect(PAGE)
+    return Redirect("/ui/" if context().portal else PAGE)
 
 
 @cache

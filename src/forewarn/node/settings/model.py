@@ -119,6 +119,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
     max_buffered: int = 32 * 1024 * 1024  # the same of all machines together
     faults: bool = False  # allow fault injection, for tests
+    ui: bool = True  # serve the portal with the control API
     observe: bool = False  # keep what guests do in memory, for the verdict
     front: bool = True  # answer ordinary polls in Front
     enable_delay: str = "0s"  # delay of a group's first answer

@@ -168,6 +168,7 @@ class _Validation:
             limits=self._limits(),
             history=self._get("history", self._history, HISTORY),
             faults=settings.faults,
+            ui=settings.ui,
             observe=settings.observe,
             front=settings.front,
             metadata=next(iter(guests), None),

@@ -42,7 +42,8 @@ BODY_TYPES = frozenset(
     }
 )
 # Public paths: they need no token, and other sites may link to them.
-PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz", "/leaderz"})
+PORTAL = "/ui/"  # likewise all paths that begin with it
+PAGES = frozenset({"/", "/ui", PAGE, DOCUMENT_PATH, "/healthz", "/readyz", "/leaderz"})
 HEAD_PATHS = PAGES | {"/metrics"}  # paths that accept HEAD
 BASIC = {"www_authenticate": 'Basic realm="forewarn", charset="UTF-8"'}  # of the calendar
 CALENDAR_LOGIN = (
@@ -91,7 +92,7 @@ class Admission:
         except ProblemError as error:
             await response.replace(error)
             return
-        if scope["method"] == "HEAD" and scope["path"] in HEAD_PATHS:
+        if scope["method"] == "HEAD" and (scope["path"] in HEAD_PATHS or _is_page(scope)):
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         scope["state"]["keys"] = self._keys
         watcher = None
@@ -292,7 +293,8 @@ def _check_path(scope: Any) -> None:
 
 
 def _is_page(scope: Any) -> bool:
-    return scope["method"] in ("GET", "HEAD") and scope["path"] in PAGES
+    path: str = scope["path"]
+    return scope["method"] in ("GET", "HEAD") and (path in PAGES or path.startswith(PORTAL))
 
 
 def _check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:

@@ -1,0 +1,55 @@
+// Requests to the control API. A refusal becomes a Problem, whose message is the service's own sentence.
+
+export class Problem extends Error {
+  constructor(status, message, body) {
+    super(message);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+let clock = { offset: 0, virtual: false, now: Date.now() };
+const clockListeners = new Set();
+
+export const serviceTime = () => (clock.virtual ? clock.now : Date.now() + clock.offset);
+
+export const onClock = (listener) => {
+  clockListeners.add(listener);
+  return () => clockListeners.delete(listener);
+};
+
+function noteClock(header) {
+  if (!header) return;
+  const told = JSON.parse(header);
+  const now = Date.parse(told.now);
+  clock = { virtual: told.virtual, now, offset: now - Date.now() };
+  for (const listener of clockListeners) listener();
+}
+
+export async function request(method, path, { body, token, etag, key, signal } = {}) {
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (etag) headers["If-Match"] = etag;
+  if (key) headers["Idempotency-Key"] = key;
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The service cannot be reached.");
+  }
+  noteClock(response.headers.get("Forewarn-Clock"));
+  const text = await response.text();
+  const data = text && /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
+  if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data);
+  return { data, etag: response.headers.get("ETag") };
+}
+
+export const get = (path, options) => request("GET", path, options);

@@ -1,0 +1,5 @@
+// Templates: html`<p>${text}</p>` makes elements. Text is never parsed as HTML.
+import { h } from "preact";
+import htm from "htm";
+
+export const html = htm.bind(h);

@@ -1,0 +1,105 @@
+// Where a browser begins: who is asking, which page, and the frame around it.
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { html } from "./html.js";
+import { get, request } from "./api.js";
+import { useConnection } from "./hooks.js";
+import { connect, disconnect, onChange } from "./live.js";
+import { go, Link, useAddress } from "./router.js";
+import { Event } from "./pages/event.js";
+import { Events } from "./pages/events.js";
+import { Fleet } from "./pages/fleet.js";
+import { Login } from "./pages/login.js";
+import { Status } from "./pages/status.js";
+
+const PAGES = [
+  ["/", "Status"],
+  ["/fleet", "Fleet"],
+  ["/events", "Events"],
+];
+
+function pageFor({ path, query }) {
+  const [kind, ...rest] = path.slice(1).split("/");
+  const name = rest.join("/");
+  if (kind === "") return html`<${Status} />`;
+  if (kind === "fleet") return html`<${Fleet} query=${query} />`;
+  if (kind === "events" && !name) return html`<${Events} query=${query} />`;
+  if (kind === "events") return html`<${Event} id=${name} />`;
+  return html`<p class="empty">There is no such page. <${Link} to="/">Status<//></p>`;
+}
+
+const Connection = () => {
+  const state = useConnection();
+  const said = { live: "live", connecting: "connecting…", lost: "connection lost; trying again" }[state];
+  return html`<span class=${`connection ${state}`} role="status">${said}</span>`;
+};
+
+function Portal({ session, onEnded }) {
+  const address = useAddress();
+  useEffect(() => {
+    connect();
+    const unsubscribe = onChange(async (change) => {
+      if (change !== null) return;
+      try {
+        await get("/v1/session");
+      } catch (error) {
+        if (error.status === 401) onEnded(error.message);
+      }
+    });
+    const search = (event) => {
+      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
+      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        document.querySelector("#search").focus();
+      }
+    };
+    addEventListener("keydown", search);
+    return () => {
+      unsubscribe();
+      disconnect();
+      removeEventListener("keydown", search);
+    };
+  }, []);
+  const logOut = async () => {
+    await request("DELETE", "/v1/session");
+    onEnded("You have logged out.");
+  };
+  const find = (event) => {
+    event.preventDefault();
+    const text = new FormData(event.target).get("search").trim();
+    if (text) go(/^[0-9A-Fa-f-]{6,36}$/.test(text) ? `/events/${text}` : `/events?machine=${encodeURIComponent(text)}`);
+  };
+  const here = `/${address.path.slice(1).split("/")[0]}`;
+  return html`
+    <a class="skip" href="#content">Skip to the content</a>
+    <nav class="bar" aria-label="Pages">
+      <${Link} to="/" class="brand">forewarn<//>
+      ${PAGES.map(([to, title]) => html`<${Link} to=${to} aria-current=${here === to ? "page" : undefined}>${title}<//>`)}
+      <form role="search" onSubmit=${find}><input id="search" name="search" placeholder="Machine or event ( / )" aria-label="Search" /></form>
+      <${Connection} />
+      <span class="who">${session.name} (${session.role})</span>
+      ${session.needs_token && html`<button class="plain" onClick=${logOut}>Log out</button>`}
+    </nav>
+    <main id="content">${pageFor(address)}</main>
+  `;
+}
+
+function Root() {
+  const [session, setSession] = useState(null);
+  const [why, setWhy] = useState("");
+  useEffect(() => {
+    get("/v1/session").then(
+      ({ data }) => setSession(data),
+      (error) => setWhy(error.status === 401 ? "This service needs a token." : error.message),
+    );
+  }, []);
+  const ended = (message) => {
+    setWhy(message);
+    setSession(null);
+  };
+  if (session) return html`<${Portal} session=${session} onEnded=${ended} />`;
+  if (why) return html`<${Login} why=${why} onDone=${setSession} />`;
+  return html`<p class="quiet" aria-busy="true">Loading…</p>`;
+}
+
+render(html`<${Root} />`, document.getElementById("portal"));

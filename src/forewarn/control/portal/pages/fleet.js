@@ -1,0 +1,62 @@
+// The fleet, by host or by group.
+import { html } from "../html.js";
+import { useResource } from "../hooks.js";
+import { address, go, Link, setQuery } from "../router.js";
+import { Empty, Loaded, Page } from "../parts/basics.js";
+import { columns, FleetMap, Legend, STATES, total } from "../parts/fleet-map.js";
+import { plural } from "../parts/text.js";
+
+const sums = (row) =>
+  Object.fromEntries(STATES.map((state) => [state, (row.domains ?? []).reduce((sum, d) => sum + (d[state] ?? 0), 0)]));
+
+const Numbers = ({ rows, by }) => html`
+  <details class="numbers">
+    <summary>The same as a table</summary>
+    <table class="rows">
+      <thead>
+        <tr><th>${by === "group" ? "Group" : "Host"}</th><th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}</tr>
+      </thead>
+      <tbody>
+        ${rows.map((row) => {
+          const of = sums(row);
+          return html`
+            <tr key=${row.name}>
+              <td><${Link} to=${address(`${by}s`, row.name)}>${row.name}<//></td>
+              <td>${columns([row]).join(", ")}</td>
+              ${STATES.map((state) => html`<td class="number">${of[state] || ""}</td>`)}
+            </tr>
+          `;
+        })}
+      </tbody>
+    </table>
+  </details>
+`;
+
+export function Fleet({ query }) {
+  const by = query.get("by") === "group" ? "group" : "host";
+  const [label, state] = [query.get("label") ?? "", query.get("state") ?? ""];
+  const overview = useResource(`/v1/overview?by=${by}${label ? `&label=${encodeURIComponent(label)}` : ""}`);
+  return html`
+    <${Page} title="Fleet" aside=${html`<${Legend} />`}>
+      <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+        <label>Rows <select value=${by} onChange=${(event) => setQuery({ by: event.target.value })}>
+          <option value="host">hosts</option><option value="group">groups</option>
+        </select></label>
+        <label>Label <input value=${label} placeholder="rack=r1" onChange=${(event) => setQuery({ label: event.target.value })} /></label>
+        <label>With machines that are <select value=${state} onChange=${(event) => setQuery({ state: event.target.value })}>
+          <option value="">anything</option>${STATES.map((name) => html`<option value=${name}>${name}</option>`)}
+        </select></label>
+      </form>
+      <${Loaded} of=${overview}>${({ rows }) => {
+        const shown = state ? rows.filter((row) => sums(row)[state]) : rows;
+        const machines = shown.reduce((sum, row) => sum + (row.domains ?? []).reduce((n, d) => n + total(d), 0), 0);
+        if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
+        return html`
+          <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}</p>
+          <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
+          <${Numbers} rows=${shown} by=${by} />
+        `;
+      }}<//>
+    <//>
+  `;
+}

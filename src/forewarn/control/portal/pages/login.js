@@ -1,0 +1,29 @@
+// Logging in with a token, which the page does not keep.
+import { useState } from "preact/hooks";
+import { html } from "../html.js";
+import { request } from "../api.js";
+
+export function Login({ why, onDone }) {
+  const [problem, setProblem] = useState("");
+  const submit = async (event) => {
+    event.preventDefault();
+    const token = new FormData(event.target).get("token").trim();
+    try {
+      const { data } = await request("POST", "/v1/session", { token });
+      onDone(data);
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  return html`
+    <main class="login">
+      <h1>forewarn</h1>
+      <form onSubmit=${submit}>
+        <label>Token <input name="token" type="password" autocomplete="off" required autofocus placeholder="fw_…" /></label>
+        <button>Log in</button>
+      </form>
+      <p class=${problem ? "problem" : "quiet"} role=${problem ? "alert" : undefined}>${problem || why}</p>
+      ${location.protocol === "http:" && html`<p class="quiet">This connection is not encrypted; it does not leave this computer.</p>`}
+    </main>
+  `;
+}

@@ -1,0 +1,41 @@
+// Small pieces that every page uses.
+import { html } from "../html.js";
+import { useNow } from "../hooks.js";
+import { at, relative } from "./text.js";
+
+export const Page = ({ title, children, aside }) => html`
+  <header class="page-head">
+    <h1>${title}</h1>
+    ${aside}
+  </header>
+  ${children}
+`;
+
+// What a page shows while data is on its way, or cannot be had.
+export function Loaded({ of, children }) {
+  if (of.error && !of.data) return html`<p class="problem" role="alert">${of.error.message}</p>`;
+  if (!of.data) return html`<p class="quiet" aria-busy="true">Loading…</p>`;
+  return html`
+    ${of.error && html`<p class="problem" role="alert">${of.error.message} This is how it was before.</p>`}
+    ${children(of.data)}
+  `;
+}
+
+export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
+
+export const Badge = ({ kind, children }) => html`<span class=${`badge ${kind}`}>${children}</span>`;
+
+// A time, with what it is from now. Screen readers get the time itself, not every second.
+export function When({ instant }) {
+  const now = useNow();
+  if (!instant) return null;
+  return html`<time datetime=${instant} title=${at(instant)} aria-label=${at(instant)}>${relative(instant, now)}</time>`;
+}
+
+export const Facts = ({ of }) => html`
+  <dl class="facts">
+    ${of
+      .filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false)
+      .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>
+`;

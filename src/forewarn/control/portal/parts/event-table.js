@@ -1,0 +1,45 @@
+// Events as a table: what, whom, in which state, and when.
+import { html } from "../html.js";
+import { useNow } from "../hooks.js";
+import { address, Link } from "../router.js";
+import { Badge, When } from "./basics.js";
+import { listed } from "./text.js";
+
+export const STATES = { Scheduled: "scheduled", Started: "started" };
+
+export const stateOf = (event) => (event.held ? "held" : (STATES[event.status] ?? "over"));
+
+// How much of the notice has passed.
+function Notice({ event }) {
+  const now = useNow();
+  const [from, to] = [Date.parse(event.raised_at), Date.parse(event.not_before)];
+  if (event.status !== "Scheduled" || !(to > from)) return null;
+  const part = Math.min(1, Math.max(0, (now - from) / (to - from)));
+  return html`<meter class="notice" min="0" max="1" value=${part} aria-label="part of the notice that has passed" />`;
+}
+
+export const EventTable = ({ events, caption }) => html`
+  <table class="rows">
+    <caption>${caption}</caption>
+    <thead>
+      <tr><th>Event</th><th>Machines</th><th>Group</th><th>State</th><th>When</th><th>Why</th></tr>
+    </thead>
+    <tbody>
+      ${events.map(
+        (event) => html`
+          <tr key=${event.id}>
+            <td><${Link} to=${address("events", event.id)}>${event.type}<//> <code class="id">${event.id.slice(0, 8)}</code></td>
+            <td title=${event.machines.join(", ")}>${listed(event.machines)}</td>
+            <td>${event.group}</td>
+            <td><${Badge} kind=${stateOf(event)}>${event.held || event.status}<//></td>
+            <td>
+              <${When} instant=${event.ended_at ?? (event.status === "Started" ? event.started_at : event.not_before)} />
+              <${Notice} event=${event} />
+            </td>
+            <td>${event.description || event.ticket || event.cause}</td>
+          </tr>
+        `,
+      )}
+    </tbody>
+  </table>
+`;

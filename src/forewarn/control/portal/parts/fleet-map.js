@@ -1,0 +1,72 @@
+// The fleet as a picture: a row for each host or group, a column for each update domain, and in each cell bars in the
+// colours of what happens to the machines there. One canvas, since thousands of elements would be slow.
+import { useEffect, useRef } from "preact/hooks";
+import { html } from "../html.js";
+
+export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
+const ROW = 22;
+const NAME = 180;
+const CELL = 120;
+
+export const total = (domain) => STATES.reduce((sum, state) => sum + (domain[state] ?? 0), 0);
+
+export function columns(rows) {
+  const found = new Set();
+  for (const row of rows) for (const domain of row.domains ?? []) found.add(domain.update_domain);
+  return [...found].sort((a, b) => a - b);
+}
+
+function draw(canvas, rows, domains) {
+  const scale = devicePixelRatio || 1;
+  const [width, height] = [NAME + domains.length * CELL, (rows.length + 1) * ROW];
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const style = getComputedStyle(canvas);
+  const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`)]));
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  context.font = style.font;
+  context.textBaseline = "middle";
+  context.fillStyle = style.getPropertyValue("--muted");
+  domains.forEach((domain, n) => context.fillText(`update domain ${domain}`, NAME + n * CELL, ROW / 2));
+  const most = Math.max(1, ...rows.flatMap((row) => (row.domains ?? []).map(total)));
+  rows.forEach((row, n) => {
+    const top = (n + 1) * ROW;
+    context.fillStyle = style.color;
+    context.fillText(row.name, 0, top + ROW / 2, NAME - 12);
+    for (const domain of row.domains ?? []) {
+      let left = NAME + domains.indexOf(domain.update_domain) * CELL;
+      for (const state of STATES) {
+        const size = ((domain[state] ?? 0) / most) * (CELL - 12);
+        if (!size) continue;
+        context.fillStyle = colours[state];
+        context.fillRect(left, top + 4, Math.max(size, 2), ROW - 8);
+        left += Math.max(size, 2);
+      }
+    }
+  });
+}
+
+export function FleetMap({ rows, onPick }) {
+  const canvas = useRef(null);
+  useEffect(() => {
+    const paint = () => draw(canvas.current, rows, columns(rows));
+    paint();
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", paint);
+    return () => scheme.removeEventListener("change", paint);
+  }, [rows]);
+  const pick = (event) => {
+    const row = rows[Math.floor(event.offsetY / ROW) - 1];
+    if (row) onPick(row.name);
+  };
+  return html`<div class="fleet-map"><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div>`;
+}
+
+export const Legend = () => html`
+  <ul class="legend">
+    ${STATES.map((state) => html`<li><span class=${`swatch ${state}`}></span>${state}</li>`)}
+  </ul>
+`;

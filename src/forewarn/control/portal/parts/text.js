@@ -1,0 +1,27 @@
+// Times and durations in words.
+
+export const at = (instant) => (instant ? `${new Date(instant).toISOString().slice(0, 19).replace("T", " ")} UTC` : "");
+
+// 754_000 → "12 min 34 s"; the two largest units, as people say it.
+export function duration(milliseconds) {
+  let left = Math.max(0, Math.round(milliseconds / 1_000));
+  const parts = [];
+  for (const [unit, size] of [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]]) {
+    const count = Math.floor(left / size);
+    if (count) parts.push(`${count} ${unit}`);
+    left -= count * size;
+  }
+  return parts.slice(0, 2).join(" ") || "0 s";
+}
+
+export function relative(instant, now) {
+  const difference = Date.parse(instant) - now;
+  return difference >= 0 ? `in ${duration(difference)}` : `${duration(-difference)} ago`;
+}
+
+export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+
+export function listed(names, most = 3) {
+  if (names.length <= most) return names.join(", ");
+  return `${names.slice(0, most).join(", ")} and ${names.length - most} more`;
+}

@@ -1,0 +1,122 @@
+"""The portal's files: whatever its pages ask for is served, and nothing from elsewhere can run on
+them. What the pages show is tried in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from posixpath import dirname, join, normpath
+
+import msgspec
+import pytest
+
+from forewarn.core.access import Role
+from forewarn.testing import Service
+from helpers.token_api import Answer, Api, token
+
+PORTAL = Path(str(files("forewarn.control.portal")))
+IMPORTED = re.compile(r'^(?:import|export) .*?"(\./[^"]+|\.\./[^"]+)"', re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(sockets=True) as service:
+        token(service, "alice", Role.ADMIN)
+        yield service
+
+
+def got(service: Service, path: str, **headers: str) -> Answer:
+    return Api(service.control_url).call("GET", path, headers=headers)
+
+
+def test_every_file_that_a_page_needs_is_served_without_a_token(service: Service) -> None:
+    page = got(service, "/ui/")
+    assert page.status == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    wanted = set(re.findall(rb'"/ui/([^"]+)"', page.body))
+    names, seen = {name.decode() for name in wanted}, set[str]()
+    while names - seen:
+        name = (names - seen).pop()
+        seen.add(name)
+        file = got(service, f"/ui/{name}")
+        assert file.status == 200, name
+        for other in IMPORTED.findall(file.body.decode()):
+            names.add(normpath(join(dirname(name), other)))
+    scripts = {str(path.relative_to(PORTAL)) for path in PORTAL.rglob("*.js")}
+    assert scripts <= seen, "a script that no page needs"
+
+
+def test_every_address_of_a_page_is_the_same_document(service: Service) -> None:
+    page = got(service, "/ui/")
+    for address in ("/ui/fleet?by=group", "/ui/events/0A", "/ui/machines/a%2Fb", "/ui/x/y.z"):
+        assert got(service, address).body == page.body
+    root = got(service, "/ui")
+    assert (root.status, root.headers["location"]) == (302, "/ui/")
+    assert got(service, "/").headers["location"] == "/ui/"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/ui/nothing.js", "/ui/__init__.py.js", "/ui/../app.js", "/ui/vendor/nothing.css"),
+        *("/ui/%2e%2e/app.js", "/ui/pages/..%2f..%2fapp.js"),
+    ],
+)
+def test_what_is_no_file_of_the_portal_is_not_served(service: Service, path: str) -> None:
+    assert got(service, path).status == 404
+    assert b"package" not in got(service, "/ui/__init__.py").body  # but the document
+
+
+def test_nothing_from_elsewhere_can_run_and_no_script_can_write_html(service: Service) -> None:
+    page = got(service, "/ui/")
+    policy = dict(part.strip().partition(" ")[::2] for part in _policy(page).split(";"))
+    digest = hashlib.sha256(re.findall(rb'"importmap">(.*?)</script>', page.body, re.DOTALL)[0])
+    assert "unsafe" not in _policy(page)
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"].startswith("'self' 'sha256-")
+    assert digest.digest().hex() == _digest_in(policy["script-src"])
+    assert policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+    for path in PORTAL.rglob("*"):
+        if path.suffix in (".js", ".html", ".css") and path.parent.name != "vendor":
+            text = path.read_text()
+            assert not re.search(r"https?://|innerHTML|insertAdjacent|eval\(|style=", text), path
+
+
+def _policy(answer: Answer) -> str:
+    return answer.headers["content-security-policy"]
+
+
+def _digest_in(sources: str) -> str:
+    return base64.b64decode(sources.partition("sha256-")[2].rstrip("'")).hex()
+
+
+def test_a_browser_that_has_a_file_is_not_sent_it_again(service: Service) -> None:
+    first = got(service, "/ui/main.js")
+    assert first.headers["cache-control"] == "no-cache"
+    again = got(service, "/ui/main.js", **{"If-None-Match": first.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    head = Api(service.control_url).call("HEAD", "/ui/main.js")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_libraries_are_those_that_their_authors_publish() -> None:
+    vendor = PORTAL / "vendor"
+    sums = dict(line.split()[::-1] for line in (vendor / "SHA256SUMS").read_text().splitlines())
+    scripts = {path.name: path.read_bytes() for path in vendor.glob("*.js")}
+    assert {name: hashlib.sha256(body).hexdigest() for name, body in scripts.items()} == sums
+    for name in scripts:
+        assert f"`{name}`" in (vendor / "README.md").read_text()
+
+
+def test_the_portal_can_be_switched_off(service: Service) -> None:
+    app = service._session.node.control_app
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "_context", msgspec.structs.replace(app._context, portal=False))
+        answer = got(service, "/ui/")
+        assert (answer.status, answer.detail) == (404, "the portal is switched off (ui = false)")
+        assert got(service, "/").headers["location"] == "/docs"
