@@ -33,8 +33,13 @@ def reach_warning(apart: ApartHosts) -> str:
     hosts = apart.all()
     if not hosts:
         return ""
+    since = utc(min(hosts.values()))
+    cut_off = (
+        f"its node has been cut off since {since}"
+        if len(hosts) == 1
+        else f"their nodes are cut off, the first since {since}"
+    )
     return (
-        f"{counted(len(hosts), 'host')} cannot be told, because the node is cut off, the first"
-        f" since {utc(min(hosts.values()))}: nothing starts for the machines there; see 'forewarn"
-        " host list'"
+        f"{counted(len(hosts), 'host')} cannot be told, because {cut_off}: nothing starts for the"
+        " machines there; see 'forewarn host list'"
     )
