@@ -147,7 +147,8 @@ def test_status_readiness_and_metrics_report_hosts_that_cannot_be_told(service: 
     service.clock.advance("90s")
     status = typed(service, "status")
     assert status.exit_code == 1
-    assert "2 hosts cannot be told since 20" in (status.output)
+    told = "2 hosts cannot be told, because their nodes are cut off, the first since 20"
+    assert told in status.output
     ready = ask(service, "GET", "/readyz").body
     assert ready["status"] == "ok"
     assert "h1" not in ready["warnings"]["hosts"]
