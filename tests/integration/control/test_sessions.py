@@ -60,12 +60,14 @@ def test_a_browser_that_has_logged_in_may_what_its_token_may(service: Service, a
     browser = Browser(service, admin)
     assert "HttpOnly" in browser.set_cookie
     assert "SameSite=Strict" in browser.set_cookie
-    assert browser.call("GET", "/v1/session").json() | {"expires_at": ""} == {
+    said = browser.call("GET", "/v1/session").json()
+    assert said | {"expires_at": "", "operations": []} == {
         "name": "alice",
         "role": "admin",
         "limited": False,
         "needs_token": True,
         "expires_at": "",
+        "operations": [],
     }
     assert browser.call("POST", "/v1/machines/web-0/restart").status == 200
     (record,) = admin.get("/v1/history?what=raised").json()["records"]
@@ -79,6 +81,26 @@ def test_a_cookie_is_limited_like_its_token(service: Service, admin: Api) -> Non
     machines = browser.call("GET", "/v1/machines").json()
     assert [machine["name"] for machine in machines] == ["web-0"]
     assert browser.call("POST", "/v1/machines/web-0/restart").status == 403
+
+
+@pytest.mark.parametrize(
+    ("role", "groups", "may", "may_not"),
+    [
+        (Role.VIEWER, (), ["planRollout"], ["approveEvent", "restartMachine"]),
+        (Role.TENANT, ("web",), ["approveEvent", "restartMachine"], ["retryEvent", "planRollout"]),
+        (Role.OPERATOR, ("web",), ["retryEvent", "deleteMachine"], ["failHost", "placeHalt"]),
+        (Role.OPERATOR, (), ["failHost", "placeHalt"], ["createToken"]),
+        (Role.ADMIN, (), ["createToken", "approveEvent"], ["getSession", "listEvents"]),
+    ],
+)
+def test_callers_learn_which_operations_they_may_use(
+    service: Service, role: Role, groups: tuple[str, ...], may: list[str], may_not: list[str]
+) -> None:
+    api_with_token(service, "alice", Role.ADMIN)
+    caller = api_with_token(service, "carol", role, groups=groups)
+    operations = set(caller.get("/v1/session").json()["operations"])
+    assert operations.issuperset(may)
+    assert not operations.intersection(may_not)
 
 
 @pytest.mark.parametrize(

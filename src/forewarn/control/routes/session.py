@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from litestar import Request, delete, get, post
+from litestar import Litestar, Request, delete, get, post
+from litestar.handlers import BaseRouteHandler
 
+from forewarn.control.http.access.authorization import READ_METHODS, why_denied
 from forewarn.control.http.access.session_cookie import MAX_COOKIE, set_cookie
 from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, unwrap
-from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.http.operation import REPEATABLE, Operation, operation_of
+from forewarn.control.openapi.document import operations
 from forewarn.control.schema import session as s
 from forewarn.core.access import Role, Session
 from forewarn.core.refusal import conflict
@@ -29,9 +33,9 @@ from forewarn.support.instants import to_datetime
         respects_limits=True,
     ).options,
 )
-def get_session(call: Call) -> s.Session:
+def get_session(request: Request[Any, Any, Any], call: Call) -> s.Session:
     """The name, role and limit of the token, or of the session of a browser."""
-    return _session(call, call.caller.session)
+    return _session(request.app, call, call.caller.session)
 
 
 @post(
@@ -59,8 +63,8 @@ async def begin_session(request: Request[Any, Any, Any], call: Call) -> s.Sessio
     elif caller.token:
         session, cookie = unwrap(await context().sessions.begin(caller.token))
         call.headers["Set-Cookie"] = set_cookie(request.scope, cookie, SESSION_LIFE)
-        return _session(call, session)
-    return _session(call, None)
+        return _session(request.app, call, session)
+    return _session(request.app, call, None)
 
 
 @delete(
@@ -82,7 +86,7 @@ async def end_session(request: Request[Any, Any, Any], call: Call) -> None:
     call.headers["Set-Cookie"] = set_cookie(request.scope, "", 0)
 
 
-def _session(call: CallContext, session: Session | None) -> s.Session:
+def _session(app: Litestar, call: CallContext, session: Session | None) -> s.Session:
     caller, ends = call.caller, None
     if session is not None:
         ends = session.expires_at
@@ -94,4 +98,19 @@ def _session(call: CallContext, session: Session | None) -> s.Session:
         limited=call.limited,
         needs_token=context().tokens.needed,
         expires_at=None if ends is None else to_datetime(ends),
+        operations=[
+            operation_of(handler).id
+            for handler in _changing(app)
+            if not why_denied(caller, handler)
+        ],
     )
+
+
+@cache
+def _changing(app: Litestar) -> list[BaseRouteHandler]:
+    """Return the handlers of all operations that change something."""
+    return [
+        handler
+        for name, (handler, _) in operations(app).items()
+        if name.partition(" ")[0] not in READ_METHODS
+    ]

@@ -20,3 +20,11 @@ class Session(msgspec.Struct, kw_only=True):
         bool, doc("Whether requests need a token; if not, local programs can do everything.")
     ] = True
     expires_at: Annotated[Moment | None, doc("When the browser's session ends; null: none.")] = None
+    operations: Annotated[
+        list[str],
+        doc(
+            "The operations that change something and that the caller may use, by their"
+            " `operationId` in the OpenAPI document. Whether one is refused still depends on what"
+            " it is used for."
+        ),
+    ] = []

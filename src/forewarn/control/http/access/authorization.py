@@ -55,21 +55,26 @@ def role_for(handler: BaseRouteHandler) -> Role | None:
 
 def authorize(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Litestar guard of every handler: raise unless the caller may call this operation."""
-    needed = role_for(handler)
-    if needed is None:
+    if role_for(handler) is None:
         return
     caller: Caller | None = connection.scope["state"].get("caller")
     if caller is None:
         raise NotAuthorizedException(MISSING)
-    if not caller.role.includes(needed):
-        raise PermissionDeniedException(
-            f"this needs the role {needed.value}; token '{caller.name}' has {caller.role.value}"
-        )
+    if denial := why_denied(caller, handler):
+        raise PermissionDeniedException(denial)
+
+
+def why_denied(caller: Caller, handler: BaseRouteHandler) -> str:
+    """Return why a caller may not call an operation at all; empty if it may."""
+    needed = role_for(handler)
+    if needed is not None and not caller.role.includes(needed):
+        return f"this needs the role {needed.value}; token '{caller.name}' has {caller.role.value}"
     if not caller.limit.none and not operation_of(handler).respects_limits:
-        raise PermissionDeniedException(
+        return (
             f"this operation is for the platform's operators; token '{caller.name}' is limited to"
             f" {limit_text(caller.limit)}"
         )
+    return ""
 
 
 def limit_text(limit: Limit) -> str:
