@@ -61,6 +61,7 @@ HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minut
 # is about to be told.
 HOLD_UNKNOWN = 10.0
 WATCH_EVERY = 0.1  # seconds between two looks at the promise
+AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited for
 PING_EVERY = 30.0  # seconds between two comparisons of the clocks
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
@@ -91,6 +92,7 @@ class NodeUpstream(RemoteUpstream):
         self.on_apart: Callable[[bool], None] = lambda _: None  # True: apart from now on
         self.heard: float | None = None  # when control sent something last, in boot time
         self.journal_problem = ""  # why control is not followed, if the journal cannot be written
+        self._opened = float("-inf")  # when the last line was opened
         self.problem = ""  # why there is no line, or why the last one was lost
         self._is_apart = True
         self._was_apart = True  # since it joined last
@@ -205,7 +207,10 @@ class NodeUpstream(RemoteUpstream):
         return await super()._connect()
 
     def _pause_after_line(self) -> float:
-        return MAX_DIAL_PAUSE if self.journal_problem else super()._pause_after_line()
+        before, self._opened = self._opened, guard.monotonic()
+        # Another node with the same certificate may be taking its place, and it that of the other.
+        at_once = self._opened - before < AT_ONCE
+        return MAX_DIAL_PAUSE if self.journal_problem or at_once else super()._pause_after_line()
 
     def _note_failure(self, error: Exception) -> None:
         if not isinstance(error, JournalFailed):

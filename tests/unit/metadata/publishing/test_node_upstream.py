@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from forewarn.metadata.publishing.journal import Journal
 from forewarn.metadata.publishing.node_upstream import NodeUpstream
+from forewarn.metadata.publishing.remote_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.support import guard
 from helpers.host_nodes import Control, host_node, until
@@ -34,6 +35,22 @@ def test_a_change_is_held_back_from_when_it_was_told_and_not_from_when_the_line_
         journal = Journal(tmp_path, "h1")
         upstream = NodeUpstream([], "h1", FollowedClock(), journal)
         assert upstream._held_long(upstream._broken - 1.0) == upstream._broken - 1.0
+        journal.close()
+
+    asyncio.run(body())
+
+
+def test_a_node_that_loses_its_line_again_at_once_waits_before_it_opens_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        journal = Journal(tmp_path, "h1")
+        upstream = NodeUpstream([], "h1", FollowedClock(), journal)
+        pauses = []
+        for now in (100.0, 100.5, 101.0, 150.0):
+            monkeypatch.setattr(guard, "monotonic", lambda now=now: now)
+            pauses.append(upstream._pause_after_line())
+        assert pauses == [MIN_DIAL_PAUSE, MAX_DIAL_PAUSE, MAX_DIAL_PAUSE, MIN_DIAL_PAUSE]
         journal.close()
 
     asyncio.run(body())
