@@ -6,11 +6,14 @@ import { get, request } from "./api.js";
 import { useConnection } from "./hooks.js";
 import { connect, disconnect, onChange } from "./live.js";
 import { go, Link, useAddress } from "./router.js";
+import { SessionContext } from "./session.js";
 import { Event } from "./pages/event.js";
 import { Events } from "./pages/events.js";
 import { Fleet } from "./pages/fleet.js";
 import { Login } from "./pages/login.js";
 import { Status } from "./pages/status.js";
+import { Halts, StopAll } from "./parts/halts.js";
+import { Tasks } from "./parts/tasks.js";
 
 const PAGES = [
   ["/", "Status"],
@@ -76,11 +79,14 @@ function Portal({ session, onEnded }) {
       <${Link} to="/" class="brand">forewarn<//>
       ${PAGES.map(([to, title]) => html`<${Link} to=${to} aria-current=${here === to ? "page" : undefined}>${title}<//>`)}
       <form role="search" onSubmit=${find}><input id="search" name="search" placeholder="Machine or event ( / )" aria-label="Search" /></form>
+      <${StopAll} />
       <${Connection} />
       <span class="who">${session.name} (${session.role})</span>
       ${session.needs_token && html`<button class="plain" onClick=${logOut}>Log out</button>`}
     </nav>
+    <${Halts} />
     <main id="content">${pageFor(address)}</main>
+    <${Tasks} />
   `;
 }
 
@@ -97,7 +103,7 @@ function Root() {
     setWhy(message);
     setSession(null);
   };
-  if (session) return html`<${Portal} session=${session} onEnded=${ended} />`;
+  if (session) return html`<${SessionContext.Provider} value=${session}><${Portal} session=${session} onEnded=${ended} /><//>`;
   if (why) return html`<${Login} why=${why} onDone=${setSession} />`;
   return html`<p class="quiet" aria-busy="true">Loading…</p>`;
 }

@@ -5,6 +5,7 @@ import { address, Link } from "../router.js";
 import { Badge, Facts, Loaded, Page, When } from "../parts/basics.js";
 import { stateOf } from "../parts/event-table.js";
 import { at } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
 
 const Explanation = ({ of }) => html`
   <section class="explanation" aria-live="polite">
@@ -23,7 +24,6 @@ const Explanation = ({ of }) => html`
 `;
 
 const Machines = ({ event, seen, silent }) => {
-  const ready = Object.fromEntries(event.ready.map((report) => [report.machine, report]));
   return html`
     <table class="rows">
       <caption>Machines</caption>
@@ -34,7 +34,7 @@ const Machines = ({ event, seen, silent }) => {
             <tr key=${name}>
               <td><${Link} to=${address("machines", name)}>${name}<//></td>
               <td>${seen[name] ? at(seen[name]) : name in silent ? "not yet; it does not ask for its events" : "not yet"}</td>
-              <td>${ready[name] ? ready[name].note || "yes" : ""}</td>
+              <td>${event.ready.includes(name) ? "yes" : ""}</td>
             </tr>
           `,
         )}
@@ -72,6 +72,7 @@ export function Event({ id }) {
         <${Page} title=${`${event.type} of ${event.machines.length === 1 ? event.machines[0] : `${event.machines.length} machines`}`}
           aside=${html`<${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>`}>
           <${Explanation} of=${of} />
+          <${Verbs} kind="event" of=${event} />
           <${Facts} of=${[
             ["Id", html`<code>${event.id}</code>`],
             ["Group", html`<${Link} to=${address("groups", event.group)}>${event.group}<//>`],

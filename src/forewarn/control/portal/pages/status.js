@@ -18,10 +18,8 @@ const Unwell = () => {
 export function Status() {
   const status = useResource("/v1/status");
   const events = useResource("/v1/events");
-  const halts = useResource("/v1/halts");
   return html`
     <${Page} title="Status">
-      ${(halts.data ?? []).map((halt) => html`<p class="problem" role="alert">Stopped since ${at(halt.at)} by ${halt.by}${halt.note && `: ${halt.note}`}</p>`)}
       <${Unwell} />
       <${Loaded} of=${events}>${(list) => {
         const started = list.filter((event) => event.status === "Started");

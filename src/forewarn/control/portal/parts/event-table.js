@@ -9,6 +9,8 @@ export const STATES = { Scheduled: "scheduled", Started: "started" };
 
 export const stateOf = (event) => (event.held ? "held" : (STATES[event.status] ?? "over"));
 
+export const nameOf = (event) => `${event.type} of ${listed(event.machines)}`;
+
 // How much of the notice has passed.
 function Notice({ event }) {
   const now = useNow();

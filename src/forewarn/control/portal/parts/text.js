@@ -25,3 +25,11 @@ export function listed(names, most = 3) {
   if (names.length <= most) return names.join(", ");
   return `${names.slice(0, most).join(", ")} and ${names.length - most} more`;
 }
+
+// "1h30m" or "90 s" → seconds; null if it is no duration.
+export function seconds(text) {
+  const compact = text.replaceAll(" ", "");
+  if (!/^(\d+(\.\d+)?(d|h|min|m|s))+$/.test(compact)) return null;
+  const sizes = { d: 86_400, h: 3_600, min: 60, m: 60, s: 1 };
+  return [...compact.matchAll(/([\d.]+)(d|h|min|m|s)/g)].reduce((sum, [, count, unit]) => sum + count * sizes[unit], 0);
+}

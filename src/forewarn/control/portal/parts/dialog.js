@@ -1,0 +1,178 @@
+// The confirmation of a verb: whom it concerns, what it causes, and what the service answers.
+//
+// It reads the resource when it opens, and is about the state that it shows: the request carries that state's ETag.
+// Its Idempotency-Key stays the same for as long as the answer is not known, so that sending it again is safe.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "../html.js";
+import { get, request } from "../api.js";
+import { address } from "../router.js";
+import { useSession } from "../session.js";
+import { nameOf } from "./event-table.js";
+import { Field, valuesOf } from "./fields.js";
+import { beginTask } from "./tasks.js";
+import { plural } from "./text.js";
+
+const CHANGED = "It has changed in the meantime, and nothing was done. This is how it is now:";
+const LOST = "Whether it was done is not known. You can send it again: it is done once at most.";
+
+const isUnknown = (error) => error.status === 0 || error.status >= 500 || /under-way$/.test(error.body?.type ?? "");
+
+const NOUNS = { machines: "machine", groups: "group", hosts: "host", events: "event" };
+
+// Machines, groups, hosts and events: either names, or only how many.
+const Concerned = ({ of }) => html`
+  <dl class="concerned">
+    ${Object.entries(of)
+      .filter(([, names]) => (Array.isArray(names) ? names.length : names))
+      .map(
+        ([kind, names]) => html`
+          <div>
+            <dt>${plural(Array.isArray(names) ? names.length : names, NOUNS[kind])}</dt>
+            ${Array.isArray(names) && html`<dd>${names.join(", ")}</dd>`}
+          </div>
+        `,
+      )}
+  </dl>
+`;
+
+// A refusal in the service's own words, and what it suggests.
+const Refusal = ({ of }) => html`
+  <div class="problem" role="alert">
+    <p>${of.message}</p>
+    ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
+    ${of.body?.did_you_mean && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
+    ${of.body?.hint?.detail && html`<p>${of.body.hint.detail}</p>`}
+    ${isUnknown(of) && html`<p>${LOST}</p>`}
+  </div>
+`;
+
+// How a verb ended, in words, and the page that shows it.
+function outcome(answer) {
+  if (answer?.status) return { text: `${nameOf(answer)} is ${answer.status}`, page: address("events", answer.id) };
+  if (answer?.state) return { text: `it is ${answer.state}`, page: address("rollouts", answer.id) };
+  if (answer?.events?.length && !answer.name) {
+    const [first] = answer.events;
+    const page = answer.events.length === 1 ? address("events", first.id) : undefined;
+    return { text: answer.events.length === 1 ? nameOf(first) : plural(answer.events.length, "event"), page };
+  }
+  return { text: "" };
+}
+
+export function Dialog({ kind, verb, of, onClose }) {
+  const session = useSession();
+  const dialog = useRef(null);
+  const back = useRef(null);
+  const form = useRef(null);
+  const key = useRef("");
+  const [shown, setShown] = useState(null); // { resource, etag, more }
+  const [problem, setProblem] = useState(null);
+  const [changed, setChanged] = useState(false);
+  const [plan, setPlan] = useState(null); // { of: the request as text, data }
+  const [notes, setNotes] = useState(null); // what the service says about what it has done
+  const [sending, setSending] = useState(false);
+  const [entered, setEntered] = useState({ typed: "", sure: false });
+
+  const read = async () => {
+    try {
+      const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
+      const more = await kind.more?.(data);
+      key.current = crypto.randomUUID();
+      setShown({ resource: data, etag, more });
+    } catch (error) {
+      setProblem(error);
+    }
+  };
+  useEffect(() => {
+    dialog.current.showModal();
+    back.current.focus();
+    read();
+  }, []);
+
+  const close = () => dialog.current?.close();
+  const resource = shown?.resource ?? of;
+  const title = verb.title?.(resource) ?? `${verb.label} ${kind.name(resource)}`;
+  const name = verb.typed && shown && kind.name(resource);
+  const permitted = shown && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
+  const fields = (shown && verb.fields?.(resource, shown.more, session)) || [];
+  const unknown = problem && isUnknown(problem);
+
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!permitted || sending) return;
+    const { body, query } = valuesOf(form.current, fields);
+    const path = [kind.path(resource), verb.action].filter(Boolean).join("/");
+    setProblem(null);
+    setChanged(false);
+    setSending(true);
+    try {
+      if (verb.plan && plan?.of !== JSON.stringify(body)) {
+        const { data } = await request("POST", verb.plan.path, { body });
+        setPlan({ of: JSON.stringify(body), data });
+      } else {
+        await send(path + query, body);
+      }
+    } catch (error) {
+      setProblem(error);
+      if (!isUnknown(error)) key.current = crypto.randomUUID();
+    }
+    setSending(false);
+  };
+
+  const send = async (path, body) => {
+    const end = beginTask(title, kind.page(resource));
+    try {
+      const keyed = verb.keyed !== false;
+      const { data } = await request("POST", path, { body, etag: shown.etag, key: keyed ? key.current : undefined });
+      const { text, page } = outcome(data);
+      end("done", text, page);
+      if (data?.notes?.length) setNotes(data.notes);
+      else close();
+    } catch (error) {
+      end(isUnknown(error) ? "unknown" : "refused", error.message);
+      if (error.status !== 412) throw error;
+      setChanged(true);
+      await read();
+    }
+  };
+
+  if (notes) {
+    return html`
+      <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
+        <h2 id="dialog-title">${title}: done</h2>
+        <ul role="status">${notes.map((note) => html`<li>${note}</li>`)}</ul>
+        <div class="buttons"><button type="button" onClick=${close} ref=${(button) => button?.focus()}>Close</button></div>
+      </dialog>
+    `;
+  }
+  const label = verb.plan && !plan ? verb.plan.label : unknown ? "Send again" : (verb.confirm ?? verb.label);
+  return html`
+    <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
+      <form ref=${form} onSubmit=${submit} onInput=${() => setPlan(null)}>
+        <h2 id="dialog-title">${title}</h2>
+        ${changed && html`<p class="problem" role="alert">${CHANGED}</p>`}
+        ${shown && kind.state && html`<p class="now">${kind.state(resource)}</p>`}
+        ${shown
+          ? html`
+              <p>${verb.effect(resource, shown.more)}</p>
+              <${Concerned} of=${(verb.concerned ?? kind.concerned)?.(resource, shown.more) ?? {}} />
+              <fieldset disabled=${unknown}>
+                ${fields.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
+                ${verb.typed &&
+                html`<label>Type <strong>${name}</strong> to confirm
+                  <input autocomplete="off" value=${entered.typed} onInput=${(event) => setEntered({ ...entered, typed: event.target.value })} /></label>`}
+                ${verb.sure &&
+                html`<label class="check"><input type="checkbox" checked=${entered.sure} onChange=${(event) => setEntered({ ...entered, sure: event.target.checked })} />
+                  ${" "}${verb.sure(resource)}</label>`}
+              </fieldset>
+              ${plan && verb.plan.view(plan.data)}
+            `
+          : !problem && html`<p class="quiet" aria-busy="true">Loading…</p>`}
+        ${problem && html`<${Refusal} of=${problem} />`}
+        <div class="buttons">
+          <button type="button" onClick=${close} ref=${back}>${verb.back ?? "Back"}</button>
+          <button class=${verb.typed || verb.sure ? "danger" : "confirm"} disabled=${!permitted || (plan && plan.data.problem)} aria-busy=${sending}>${label}</button>
+        </div>
+      </form>
+    </dialog>
+  `;
+}

@@ -1,0 +1,61 @@
+// The fields of a form, and what they say as the body and the query of a request.
+import { html } from "../html.js";
+import { seconds } from "./text.js";
+
+const NOT_A_DURATION = "Write it like 30m, 1h30m or 7d.";
+
+const check = (event) => {
+  const { value } = event.target;
+  event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
+};
+
+// A field: { name, label, type, help, required, choices, value, query }. Types: text, duration, number, check, choice,
+// list (separated by commas, or by another separator).
+export function Field({ of }) {
+  const { name, label, type = "text", help, required, choices, value } = of;
+  const id = `help-${name}`;
+  const described = help ? { "aria-describedby": id } : {};
+  const note = help && html`<small id=${id}>${help}</small>`;
+  if (type === "check") return html`<label class="check"><input type="checkbox" name=${name} ...${described} /> ${label} ${note}</label>`;
+  if (type === "choice") {
+    return html`<label>${label} <select name=${name} ...${described}>${choices.map((choice) => html`<option>${choice}</option>`)}</select> ${note}</label>`;
+  }
+  const list = choices && `choices-${name}`;
+  return html`
+    <label>
+      ${label}${!required && html` <span class="quiet">(optional)</span>`}
+      <input name=${name} required=${required} defaultValue=${value} autocomplete="off" list=${list} ...${described}
+        type=${type === "number" ? "number" : "text"} min=${type === "number" ? of.min ?? 0 : undefined}
+        onInput=${type === "duration" ? check : undefined} placeholder=${type === "duration" ? "30m" : undefined} />
+      ${choices && html`<datalist id=${list}>${choices.map((choice) => html`<option value=${choice} />`)}</datalist>`}
+      ${note}
+    </label>
+  `;
+}
+
+const READ = {
+  text: (input) => input.value.trim() || undefined,
+  choice: (input) => input.value,
+  check: (input) => input.checked || undefined,
+  number: (input) => (input.value === "" ? undefined : Number(input.value)),
+  duration: (input) => (input.value.trim() ? seconds(input.value) : undefined),
+  list: (input, { separator = "," }) => {
+    const names = input.value.split(separator).map((part) => part.trim()).filter(Boolean);
+    return names.length ? names : undefined;
+  },
+};
+
+// Fields that are left empty are left out. A verb without fields for the body has no body. "moved.web_0" is in moved.
+export function valuesOf(form, fields) {
+  const query = new URLSearchParams();
+  let body;
+  for (const field of fields) {
+    if (!field.query) body ??= {};
+    const value = READ[field.type ?? "text"](form.elements[field.name], field);
+    if (value === undefined) continue;
+    if (field.query) query.set(field.name, value);
+    else if (field.within) (body[field.within] ??= {})[field.key] = value;
+    else body[field.name] = value;
+  }
+  return { body, query: query.size ? `?${query}` : "" };
+}

@@ -1,0 +1,24 @@
+// The emergency stop, within reach on every page, and what is stopped now.
+import { html } from "../html.js";
+import { useResource } from "../hooks.js";
+import { at, plural } from "./text.js";
+import { Verbs } from "./verbs.js";
+
+const wholeFleet = (halt) => !halt.groups.length && !halt.label && !halt.host_label;
+
+export function StopAll() {
+  const halts = useResource("/v1/halts");
+  return (halts.data ?? []).some(wholeFleet) ? null : html`<${Verbs} kind="fleet" />`;
+}
+
+export function Halts() {
+  const halts = useResource("/v1/halts");
+  return (halts.data ?? []).map(
+    (halt) => html`
+      <section key=${halt.id} class="halt" role="alert">
+        <p><strong>Stopped: ${halt.scope}</strong>, since ${at(halt.at)} by ${halt.by}${halt.note && `: ${halt.note}`}. ${plural(halt.events, "event waits", "events wait")} for it.</p>
+        <${Verbs} kind="halt" of=${halt} />
+      </section>
+    `,
+  );
+}

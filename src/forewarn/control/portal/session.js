@@ -1,0 +1,7 @@
+// Who uses this browser: name, role, and the operations of the API that they may use.
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+
+export const SessionContext = createContext(null);
+
+export const useSession = () => useContext(SessionContext);
