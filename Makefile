@@ -110,17 +110,27 @@ rpm: $(VENV)/.ready
 # What the service needs to run, and nothing else.
 SERVER_LOCKS := requirements/server.lock requirements/build.lock
 MAKES_VENV := requirements/pip.lock tools/make-venv tools/install-lock
-$(VENV)/.server: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
-	@echo "Installing forewarn into $(VENV) (first run, or its requirements have changed) …"
-	@tools/make-venv $(PYTHON) $(VENV) $(SERVER_LOCKS)
+$(VENV)/.server: $(VENV)/.pip
+	@tools/install-lock $(VENV) "" $(SERVER_LOCKS)
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# What tests, linters and packaging need besides.
-$(VENV)/.ready: $(VENV)/.server
+$(VENV)/.pip: $(SERVER_LOCKS) requirements/dev.lock pyproject.toml $(MAKES_VENV)
+	@echo "Installing forewarn into $(VENV) (first run, or its requirements have changed) …"
+	@tools/make-venv $(PYTHON) $(VENV)
+	@touch $@
+
+# What tests, linters and packaging need besides. To find it costs pip more than to install it: that
+# is done once, while the server is installed, and what was fetched is installed elsewhere as well.
+$(VENV)/.ready: $(VENV)/.server $(VENV)/.fetched
 	@echo "Installing what tests and linters need into $(VENV) (first run, or they have changed) …"
 	@tools/install-lock $(VENV) $(VENV)/wheels requirements/dev.lock
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
+	@touch $@
+
+$(VENV)/.fetched: $(VENV)/.pip
+	@$(BIN)/pip --quiet --disable-pip-version-check download --require-hashes --no-deps \
+		--dest $(VENV)/wheels --requirement requirements/dev.lock
 	@touch $@
 
 # What the packages of the agent contain; whoever builds them fetches what is missing.
