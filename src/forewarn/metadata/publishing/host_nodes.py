@@ -294,21 +294,26 @@ class HostNodes:
         while True:
             await guard.pause(CHECK_EVERY)
             now = guard.boottime()
+            due = []
             for member in list(self._members.values()):
                 if now - member.heard > QUIET:
                     self.cut(member, f"it has sent nothing for {QUIET:g} s")
                 elif member.joined and member.promised - now <= PROMISE - PROMISE_EVERY:
-                    self._promise(member)
+                    due.append(member)
+            self._promise(*due)
             self._absent.remove_before(now)
 
-    def _promise(self, member: NodeMember) -> None:
-        behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
-        if behind is not None and guard.monotonic() - behind > CONFIRM_WITHIN:
-            return
-        member.promised = guard.boottime() + PROMISE
+    def _promise(self, *members: NodeMember) -> None:
+        """Renew the promises of nodes, except for those that do not confirm what they are told."""
+        until = guard.boottime() + PROMISE
         if leadership := self._store.leadership:
-            member.promised = min(member.promised, leadership.until)
-        self.send(member, frame(Promise(member.promised, self.now())))
+            until = min(until, leadership.until)
+        framed = frame(Promise(until, self.now()))
+        for member in members:
+            behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
+            if behind is None or guard.monotonic() - behind <= CONFIRM_WITHIN:
+                member.promised = until
+                self.send(member, framed)
 
     # A line.
 

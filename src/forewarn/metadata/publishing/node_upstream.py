@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 
@@ -43,6 +44,7 @@ from forewarn.metadata.publishing.messages import (
     Welcome,
     WhoIs,
 )
+from forewarn.metadata.publishing.poll_report import PollReport
 from forewarn.metadata.publishing.remote_upstream import (
     MAX_DIAL_PAUSE,
     MAX_PENDING_CALLS,
@@ -62,6 +64,8 @@ HOLD_ENABLE = 115.0  # likewise for a first GET, whose answer may take two minut
 HOLD_UNKNOWN = 10.0
 WATCH_EVERY = 0.1  # seconds between two looks at the promise
 AT_ONCE = 1.0  # seconds between two lines, after which the next one is waited for
+PULSE_EVERY = 4.0  # seconds between two signs of life, at least
+REPEAT_EVERY = 30  # reports, a second apart, after which polls that showed nothing new are reported
 PING_EVERY = 30.0  # seconds between two comparisons of the clocks
 QUIET = 10.0  # seconds without a message, after which a line is given up: promises are sent on it
 MOST_ARRIVING = 256  # machines that a hello names; others are asked for again
@@ -78,6 +82,7 @@ class RefusedByControl(BrokenConnection):
 
 class NodeUpstream(RemoteUpstream):
     hold_changing = HOLD_ENABLE
+    pulse_every = PULSE_EVERY
 
     def __init__(self, dials: Sequence[Dial], host: str, clock: Clock, journal: Journal) -> None:
         self._host = host
@@ -97,6 +102,10 @@ class NodeUpstream(RemoteUpstream):
         self._is_apart = True
         self._was_apart = True  # since it joined last
         self._joined = asyncio.Event()  # set while it may call
+
+    def _new_poll_report(self) -> PollReport:
+        # Each node has its turn: control may have very many of them.
+        return PollReport(REPEAT_EVERY, 1 + zlib.crc32(self._host.encode()) % REPEAT_EVERY)
 
     async def _dial_next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await next(self._dials)()
@@ -279,6 +288,7 @@ class NodeUpstream(RemoteUpstream):
 
     async def _join(self, joined: Joined, stream: MessageStream[ToWorker]) -> None:
         self._journal.append(joined)
+        self._poll_report.begin()
         await super()._join(joined, stream)
         self.problem = ""
         self._note_apart()

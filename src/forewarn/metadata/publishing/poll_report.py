@@ -1,7 +1,9 @@
 """What a worker has answered since its last report: which machine, which document, how often.
 
 There is one entry for each machine and document, so a report stays small however often machines
-poll. Entries are only dropped if far too many pile up while there is no control process.
+poll. Of machines that go on polling the document that was reported last, only every so many reports
+say so: control may have very many of them. Entries are only dropped if far too many pile up while
+there is no control process.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ REPORT_SLICE = 512  # entries of one message
 
 
 class _Polls:
-    __slots__ = ("count", "events", "first", "group", "incarnation", "last", "version")
+    __slots__ = ("count", "events", "first", "group", "incarnation", "last", "repeats", "version")
 
     def __init__(
         self, group: str, version: str, incarnation: int, events: Collection[str], at: Time
@@ -28,11 +30,16 @@ class _Polls:
         self.incarnation = incarnation
         self.events = events
         self.first = self.last = at
-        self.count = 1
+        self.count = 1  # since it was last reported
+        self.repeats = False  # was this document reported before?
 
 
 class PollReport:
-    def __init__(self) -> None:
+    def __init__(self, repeat_every: int = 1, first_repeat: int = 1) -> None:
+        """Polls of a document that was reported before are in each `repeat_every`th report, from
+        the `first_repeat`th on."""
+        self._repeat_every = repeat_every
+        self._until_repeat = first_repeat
         self._polls: dict[str, _Polls] = {}
         self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)
         self._alive: set[str] = set()
@@ -59,24 +66,46 @@ class PollReport:
             polls.count += 1
             polls.last = now.at
             return
-        if polls is not None:
+        if polls is not None and polls.count:
             self._earlier.append(_reported(machine, polls))
         self._polls[machine] = _Polls(group, version, incarnation, events, now.at)
 
     def sign_of_life(self, group: str) -> None:
         self._alive.add(group)
 
+    def begin(self) -> None:
+        """Report everything again, to a control process that may not know it."""
+        self._polls = {machine: polls for machine, polls in self._polls.items() if polls.count}
+        for polls in self._polls.values():
+            if polls.repeats:
+                polls.first, polls.repeats = polls.last, False
+
     def reports(self) -> Iterator[Report]:
-        """Return everything since the last call, in messages of limited size."""
-        earlier, polls, alive = self._earlier, self._polls, tuple(self._alive)
-        self._earlier, self._polls = deque(maxlen=MAX_EARLIER), {}
+        """Return what is to be reported since the last call, in messages of limited size."""
+        earlier, alive = self._earlier, tuple(self._alive)
+        self._earlier = deque(maxlen=MAX_EARLIER)
         self._alive.clear()
-        entries = [*earlier, *(_reported(machine, entry) for machine, entry in polls.items())]
+        entries = [*earlier, *self._take_polls()]
         for at in range(0, len(entries), REPORT_SLICE):
             yield Report(tuple(entries[at : at + REPORT_SLICE]))
         unknown = tuple(self.unknown_callers.take())
         if alive or unknown:
             yield Report(alive=alive, unknown=unknown)
+
+    def _take_polls(self) -> Iterator[Polled]:
+        self._until_repeat -= 1
+        with_repeats = self._until_repeat <= 0
+        if with_repeats:
+            self._until_repeat = self._repeat_every
+        before, self._polls = self._polls, {}
+        for machine, polls in before.items():
+            if polls.repeats and not with_repeats:
+                self._polls[machine] = polls
+            elif polls.count:
+                yield _reported(machine, polls)
+                if self._repeat_every > 1:
+                    polls.count, polls.repeats = 0, True
+                    self._polls[machine] = polls
 
 
 def _reported(machine: str, polls: _Polls) -> Polled:
@@ -86,7 +115,7 @@ def _reported(machine: str, polls: _Polls) -> Polled:
         polls.version,
         polls.incarnation,
         tuple(polls.events),
-        polls.first,
+        polls.last if polls.repeats else polls.first,
         polls.last,
         polls.count,
     )

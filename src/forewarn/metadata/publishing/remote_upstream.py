@@ -95,6 +95,7 @@ class NotWelcome(Exception):
 
 class RemoteUpstream:
     hold_changing = CALL_TIMEOUT  # seconds for which a request waits for a group that is changing
+    pulse_every = 0.0  # seconds between two signs of life, at least: one with each report
 
     def __init__(
         self,
@@ -122,11 +123,15 @@ class RemoteUpstream:
         self._calls = 0
         self._goodbye = False  # did control announce that it stops?
         self._lease_until = 0.0  # in boot time
-        self._poll_report = PollReport()
+        self._poll_report = self._new_poll_report()
+        self._pulsed = 0.0  # when the last sign of life was sent
         self.record_poll = self._poll_report.record_poll
         self.sign_of_life = self._poll_report.sign_of_life
         self.readings: Callable[[], Sequence[Sample]] = tuple
         self.synchronized = asyncio.Event()  # set when all groups are known
+
+    def _new_poll_report(self) -> PollReport:
+        return PollReport()
 
     # The port.
 
@@ -229,7 +234,9 @@ class RemoteUpstream:
                 for report in self._poll_report.reports():
                     self._stream.send(report)
             if self._followed is not None:  # from the start: a silent worker is taken for dead
-                self._followed.send(Pulse(tuple(self.readings())))
+                if guard.monotonic() - self._pulsed >= self.pulse_every:
+                    self._pulsed = guard.monotonic()
+                    self._followed.send(Pulse(tuple(self.readings())))
             elif groups := self._staged.show_held(self._held_long(guard.monotonic() - MAX_HOLD)):
                 log.warning(
                     "staged changes of groups are shown, although the control process has not"
