@@ -1,6 +1,6 @@
 """Many nodes in one process, as far as control can tell: each has a line with a certificate of its
-own, confirms what it is told, and says once a second that it is there. Nobody polls them, and they
-keep no journal.
+own, confirms what it is told, and says regularly that it is there. Nobody polls them, and they keep
+no journal.
 
 python -m bench.cluster.lines CERTIFICATES PORT HOST [HOST …]
 """
@@ -32,11 +32,8 @@ from forewarn.metadata.publishing.messages import (
     SnapshotEnd,
     ToWorker,
 )
-from forewarn.metadata.publishing.remote_upstream import (
-    MAX_DIAL_PAUSE,
-    MIN_DIAL_PAUSE,
-    REPORT_EVERY,
-)
+from forewarn.metadata.publishing.node_upstream import PULSE_EVERY
+from forewarn.metadata.publishing.remote_upstream import MAX_DIAL_PAUSE, MIN_DIAL_PAUSE
 from forewarn.support import guard
 
 HANDSHAKE = 5.0  # seconds, as in a node
@@ -125,7 +122,7 @@ async def run(certificates: Certificates, port: int, hosts: Sequence[str]) -> No
 
 async def _pulse(lines: Sequence[Line]) -> None:
     for n in range(sys.maxsize):
-        await guard.pause(REPORT_EVERY / SLICES)
+        await guard.pause(PULSE_EVERY / SLICES)
         for line in lines[n % SLICES :: SLICES]:
             line.pulse()
 

@@ -15,7 +15,7 @@ from simulation.world import Kill
 
 STEPS = 10
 SEEDS = 100
-PARTS = 4  # of the seeds, for a readable report
+PARTS = 2  # of the seeds, for a readable report
 
 
 def lived(seed: int) -> HostsScript:
