@@ -166,7 +166,7 @@ class HostNode:
         tasks.start(upstream.watch(), "promise")
 
     def note_apart(self, apart: bool) -> None:
-        machines = [m.name for news in self.shown() for m in news.machines]
+        machines = sorted(self.callers.names())
         self.sim.note("apart" if apart else "joined", host=self.host, machines=machines)
         self.sim.compare()
 
@@ -242,7 +242,7 @@ class Hosts(Simulation):
         super()._count(commit, changed)
         for group in changed.values():
             for machine in group.machines:
-                if self._hosts.get(machine.name) != machine.host:
+                if self._hosts.get(machine.name) != machine.host or not machine.alive:
                     self._hosts[machine.name] = machine.host
                     self._answered_on.pop(machine.name, None)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from forewarn import __version__
 from forewarn.core import Group, Machine, Refused, Status, Time
+from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
 from forewarn.metadata.publishing.calls import Calls
@@ -408,8 +409,11 @@ class HostNodes:
         member.behind = ()
         member.caught_up.set()
 
+    def _is_connected(self, member: NodeMember) -> bool:
+        return self._members.get(member.host) is member
+
     def _leave(self, member: NodeMember) -> None:
-        if self._members.get(member.host) is member:
+        if self._is_connected(member):
             del self._members[member.host]
             self._last_lines[member.host] = msgspec.structs.replace(self._line_of(member), lag=None)
             if member.serving:
@@ -448,6 +452,8 @@ class HostNodes:
                 f"it was sent its groups, and has not confirmed them for {SNAPSHOT_WITHIN:g} s",
             )
             return
+        if not self._is_connected(member):
+            return  # it was cut off meanwhile
         member.joined = member.serving = True
         pending = publisher.pending(member.groups or ())
         self.send(member, frame(Joined(tuple(set(pending.values())), self.now())))
@@ -463,7 +469,7 @@ class HostNodes:
         return group in self._catching_up or self._absent.shown(group, guard.boottime())
 
     async def _listen(self, member: NodeMember) -> None:
-        while True:
+        while self._is_connected(member):
             message = await member.stream.receive()
             member.heard = guard.boottime()
             match message:
@@ -526,8 +532,7 @@ class HostNodes:
             await self._publisher.shown(self._host_index.groups_on(member.host))
             member.stream.send(Answer(id))
             return
-        in_fleet = member.host in self._store.registry.hosts
-        found = self._moving(address) if in_fleet else []
+        found = self._moving(address) if self._is_connected(member) else []
         if len(found) == 1 and member.joined:
             ((group, machine),) = found
             self._arriving.setdefault(member.host, {})[machine] = group
@@ -546,8 +551,15 @@ class HostNodes:
             if machine.alive and (address is None or address in machine.addresses)
         ]
 
-    def _on_commit(self, _: Commit, changed: Mapping[str, Group]) -> None:
-        """Forget machines that have arrived, or do not move any more."""
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        """Forget machines that have arrived, or do not move any more; and have a node join again
+        whose host has left the fleet, or is not expected to have one."""
+        for put in commit.puts:
+            match put:
+                case HostPut(host=known) if not known.node:
+                    self._join_again(known.name)
+                case HostRemoved(name=name):
+                    self._join_again(name)
         for host, arriving in list(self._arriving.items()):
             for machine, group in list(arriving.items()):
                 if group in changed and not self._still_moves(changed[group], machine, host):
@@ -555,6 +567,10 @@ class HostNodes:
                     self._publisher.place_again(group)
             if not arriving:
                 del self._arriving[host]
+
+    def _join_again(self, host: str) -> None:
+        if member := self._members.get(host):
+            self.cut(member, "its host is not expected to have a node")
 
     def _still_moves(self, group: Group, name: str, host: str) -> bool:
         machine = group.machine(name)

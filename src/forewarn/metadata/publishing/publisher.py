@@ -171,9 +171,9 @@ class Publisher:
 
     def pending(self, groups: Iterable[str] | None = None) -> dict[str, int]:
         """Return which groups, of these or of all, are announced and not shown, and under which
-        number."""
+        number; without publications that nobody is told, and so nobody is to show."""
         names = self._pending if groups is None else [n for n in groups if n in self._pending]
-        return {name: n for name in names if (n := self._pending[name].number)}
+        return {name: p.number for name in names if (p := self._pending[name]).has_news}
 
     async def shown(self, groups: Iterable[str]) -> None:
         """Return when all that was committed for these groups is shown."""

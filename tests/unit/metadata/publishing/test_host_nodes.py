@@ -504,6 +504,60 @@ def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
     play(body)
 
 
+async def sent_everything(control: Control, host: str) -> MessageStream[ToWorker]:
+    """Return the line of a node that was sent its groups, and confirms nothing."""
+    reader, writer = await control.dial(host)
+    stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+    stream.send(
+        NodeHello(protocols=NODE_PROTOCOLS, version="", host=host, instance="", serving=False)
+    )
+    while not isinstance(await stream.receive(), SnapshotEnd):
+        pass
+    return stream
+
+
+def test_a_node_that_is_cut_off_before_it_has_confirmed_anything_has_not_joined(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node:
+            first = await sent_everything(control, "h1")
+            second = await sent_everything(control, "h1")  # which takes the place of the first
+            with pytest.raises(BrokenConnection):
+                await first.receive()
+            assert node.host_index.apart.is_apart("h1")
+            second.cut()
+
+    play(body)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_node_whose_host_is_expected_to_have_none_joins_again_and_is_expected(
+    tmp_path: Path, removed: bool
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node:
+            line = await sent_everything(control, "h3")
+            if removed:
+                for text in (FLEET.replace(", h3", ""), FLEET):
+                    assert not isinstance(await node.fleet_apply.text(text, by="test"), Refused)
+            else:
+                assert not isinstance(await node.hosts.without_node("h3", "test"), Refused)
+            with pytest.raises(BrokenConnection):  # it would be served, and nobody would miss it
+                await line.receive()
+            assert not node.store.registry.hosts["h3"].node
+            async with host_node(control, "h3") as h3:
+                await joined(h3)
+                assert node.store.registry.hosts["h3"].node
+            await until(lambda: node.host_index.apart.is_apart("h3"))
+
+    play(body)
+
+
 def test_a_node_follows_no_control_of_an_earlier_term(tmp_path: Path) -> None:
     control = Control(tmp_path)
 

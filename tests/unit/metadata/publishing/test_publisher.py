@@ -272,6 +272,8 @@ def test_one_that_is_absent_is_waited_for_even_if_nothing_changes_for_guests() -
             [("web", c.Define(kind=GroupKind.STANDALONE, machines=(machine,), force=True))]
         )
         assert not scene.is_shown("web")
+        # Whoever joins now would wait for ever to be allowed to show it.
+        assert scene.publisher.pending() == scene.publisher.pending(["web"]) == {}
         scene.absent.clear()
         async with asyncio.timeout(20):
             await scene.publisher.shown(["web"])  # which is looked at again and again
