@@ -131,7 +131,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/verdict": (V, True),
     "POST /v1/verdict/forget": (OP, False),
     "GET /v1/backup": (A, False),
-    "GET /v1/session": (V, True),
+    "GET /v1/session": (None, False),
     "POST /v1/session": (V, True),
     "DELETE /v1/session": (V, True),
     "GET /v1/tokens": (A, False),

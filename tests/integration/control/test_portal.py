@@ -100,6 +100,7 @@ def test_a_browser_that_has_a_file_is_not_sent_it_again(service: Service) -> Non
     assert first.headers["cache-control"] == "no-cache"
     again = got(service, "/ui/main.js", **{"If-None-Match": first.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
+    assert _policy(again) == _policy(first)  # which the browser takes over
     head = Api(service.control_url).call("HEAD", "/ui/main.js")
     assert (head.status, head.body) == (200, b"")
 

@@ -24,6 +24,7 @@ MAX_REDACTED_BODY = 1024 * 1024  # bytes of an error that are searched for secre
 COMMIT = s.COMMIT_HEADER.lower().encode()
 ENDLESS = "endless"  # key in the state of a request: its response is a stream without an end
 
+OF_CONTENT = (b"content-type", b"content-length", b"content-encoding")
 SECURITY_HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -135,7 +136,8 @@ class ResponseWriter:
 
     async def _send_not_modified(self, start: Any) -> None:
         self._replaced = True
-        headers = [(k, v) for k, v in start["headers"] if not k.lower().startswith(b"content-")]
+        # A browser takes over what it is told here for what it has, such as the policy of a page.
+        headers = [(k, v) for k, v in start["headers"] if k.lower() not in OF_CONTENT]
         start = {**start, "status": 304, "headers": headers}
         await self._send_start(start)
         await self._send({"type": "http.response.body", "body": b""})

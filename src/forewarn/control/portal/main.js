@@ -43,11 +43,8 @@ function Portal({ session, onEnded }) {
     connect();
     const unsubscribe = onChange(async (change) => {
       if (change !== null) return;
-      try {
-        await get("/v1/session");
-      } catch (error) {
-        if (error.status === 401) onEnded(error.message);
-      }
+      const { data } = await get("/v1/session").catch(() => ({}));
+      if (data && !data.name) onEnded("The session has ended. Log in again.");
     });
     const search = (event) => {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
@@ -95,8 +92,8 @@ function Root() {
   const [why, setWhy] = useState("");
   useEffect(() => {
     get("/v1/session").then(
-      ({ data }) => setSession(data),
-      (error) => setWhy(error.status === 401 ? "This service needs a token." : error.message),
+      ({ data }) => (data.name ? setSession(data) : setWhy("This service needs a token.")),
+      (error) => setWhy(error.message),
     );
   }, []);
   const ended = (message) => {

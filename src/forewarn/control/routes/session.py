@@ -10,7 +10,7 @@ from litestar.handlers import BaseRouteHandler
 
 from forewarn.control.http.access.authorization import READ_METHODS, why_denied
 from forewarn.control.http.access.session_cookie import MAX_COOKIE, set_cookie
-from forewarn.control.http.context import Call, CallContext, context
+from forewarn.control.http.context import Call, Caller, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import REPEATABLE, Operation, operation_of
 from forewarn.control.openapi.document import operations
@@ -30,12 +30,16 @@ from forewarn.support.instants import to_datetime
         id="getSession",
         tag="tokens",
         summary="Get who the caller is",
-        respects_limits=True,
+        public=True,
     ).options,
 )
-def get_session(request: Request[Any, Any, Any], call: Call) -> s.Session:
-    """The name, role and limit of the token, or of the session of a browser."""
-    return _session(request.app, call, call.caller.session)
+def get_session(request: Request[Any, Any, Any]) -> s.Session:
+    """The name and role of the token, or of the session of a browser; without either, both are
+    empty, unless local programs need no token."""
+    caller: Caller | None = request.scope["state"].get("caller")
+    if caller is None:
+        return s.Session(name="", role="")
+    return _session(request.app, caller, caller.session)
 
 
 @post(
@@ -63,8 +67,8 @@ async def begin_session(request: Request[Any, Any, Any], call: Call) -> s.Sessio
     elif caller.token:
         session, cookie = unwrap(await context().sessions.begin(caller.token))
         call.headers["Set-Cookie"] = set_cookie(request.scope, cookie, SESSION_LIFE)
-        return _session(request.app, call, session)
-    return _session(request.app, call, None)
+        return _session(request.app, caller, session)
+    return _session(request.app, caller, None)
 
 
 @delete(
@@ -86,8 +90,8 @@ async def end_session(request: Request[Any, Any, Any], call: Call) -> None:
     call.headers["Set-Cookie"] = set_cookie(request.scope, "", 0)
 
 
-def _session(app: Litestar, call: CallContext, session: Session | None) -> s.Session:
-    caller, ends = call.caller, None
+def _session(app: Litestar, caller: Caller, session: Session | None) -> s.Session:
+    ends = None
     if session is not None:
         ends = session.expires_at
     elif caller.identity is not None:
@@ -95,7 +99,7 @@ def _session(app: Litestar, call: CallContext, session: Session | None) -> s.Ses
     return s.Session(
         name=caller.name,
         role=caller.role.value,
-        limited=call.limited,
+        limited=not caller.limit.none,
         needs_token=context().tokens.needed,
         expires_at=None if ends is None else to_datetime(ends),
         operations=[

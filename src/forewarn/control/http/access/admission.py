@@ -42,6 +42,7 @@ BODY_TYPES = frozenset(
     }
 )
 # Public paths: they need no token, and other sites may link to them.
+SESSION_PATH = "/v1/session"
 PORTAL = "/ui/"  # likewise all paths that begin with it
 PAGES = frozenset({"/", "/ui", PAGE, DOCUMENT_PATH, "/healthz", "/readyz", "/leaderz"})
 HEAD_PATHS = PAGES | {"/metrics"}  # paths that accept HEAD
@@ -161,7 +162,7 @@ class Admission:
         values = headers.get(b"authorization")
         cookie = cookie_in(scope, headers.get(b"cookie", [])) if values is None else ""
         if cookie and _is_same_origin(scope, headers) and not _is_page(scope):
-            return await self._with_session(cookie)
+            return await self._with_session(cookie, scope["path"])
         if values is None and _is_calendar(scope):
             raise Refusal(401, CALENDAR_LOGIN, **BASIC)
         if values is None or _is_page(scope):
@@ -195,7 +196,7 @@ class Admission:
         self._attempts.failed(address, secret.id_of(text))
         raise Refusal(401, problem, **(BASIC if _is_calendar(scope) else {}))
 
-    async def _with_session(self, cookie: str) -> Caller:
+    async def _with_session(self, cookie: str, path: str) -> Caller | None:
         """Return the caller of a request from our own page, in a browser with a session."""
         if found := self._context.sessions.find(cookie):
             token, session = found
@@ -210,6 +211,8 @@ class Admission:
         with contextlib.suppress(NoAccess, IssuerUnavailable, TokenRefused):
             if identity := await self._context.tokens.identity(cookie):
                 return self._identified(identity)
+        if path == SESSION_PATH:  # which says so itself
+            return None
         raise Refusal(401, "the session has ended; log in again")
 
     def _identified(self, identity: Identity) -> Caller:

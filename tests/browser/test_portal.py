@@ -1,0 +1,114 @@
+"""The portal in a browser: what its pages show, and that they follow what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, expect
+
+from forewarn.core.access import Role
+from forewarn.testing import Service
+from helpers.browser import portal
+from helpers.token_api import token
+
+FLEET = """
+hosts: [host-a, host-b]
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, host: host-a, update_domain: 0}
+      - {name: web_1, host: host-b, update_domain: 1}
+"""
+SERIOUS = ("serious", "critical")
+PAGES = ("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}")
+# What people can write somewhere, and browsers might take for something else.
+HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}</script><svg/onload=alert(2)>"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def test_pages_follow_what_happens(browser: Browser, service: Service) -> None:
+    with portal(browser, service) as page:
+        expect(page.get_by_text("Nothing is announced.")).to_be_visible()
+        expect(page.get_by_text("live")).to_be_visible()
+        event = service.schedule("Reboot", "web_0")
+        row = page.get_by_role("row").filter(has_text=event.id[:8])
+        expect(row).to_contain_text("web_0")
+        expect(row).to_contain_text("in 15 min")
+        row.get_by_role("link").first.click()
+        expect(page).to_have_url(f"{service.control_url}/ui/events/{event.id}")
+        explanation = page.locator(".explanation")
+        expect(explanation).to_contain_text("its notice has not passed and nobody has approved it")
+        service.document("web_1")
+        service.approve("web_1", event)
+        expect(page.locator(".badge")).to_have_text("Started")
+        expect(page.get_by_role("table").last).to_contain_text("web_1")
+
+
+def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
+    browser: Browser, service: Service
+) -> None:
+    service.schedule("Reboot", "web_0")
+    with portal(browser, service, "/fleet") as page:
+        expect(page.get_by_text("2 machines on 2 hosts")).to_be_visible()
+        page.get_by_text("The same as a table").click()
+        row = page.get_by_role("row").filter(has_text="host-a")
+        expect(row.get_by_role("cell").nth(4)).to_have_text("1")  # scheduled
+        page.get_by_label("With machines that are").select_option("scheduled")
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?state=scheduled")
+        expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
+
+
+def test_nobody_gets_in_without_a_token_and_a_revoked_one_is_out(
+    browser: Browser, service: Service
+) -> None:
+    token(service, "alice", Role.ADMIN)
+    bob = token(service, "bob", Role.VIEWER).secret.text
+    with portal(browser, service, refused=(401,)) as page:
+        page.get_by_label("Token").fill("fw_wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("this token is unknown, wrong")
+        page.get_by_label("Token").fill(bob)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_text("bob (viewer)")).to_be_visible()
+        page.reload()
+        expect(page.get_by_text("bob (viewer)")).to_be_visible()
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_text("You have logged out.")).to_be_visible()
+        page.reload()
+        expect(page.get_by_text("This service needs a token.")).to_be_visible()
+
+
+def test_what_people_have_written_is_shown_and_not_run(browser: Browser, service: Service) -> None:
+    event = service.schedule("Reboot", "web_0", description=HOSTILE)
+    with portal(browser, service) as page:
+        expect(page.get_by_role("row").filter(has_text=event.id[:8])).to_contain_text(HOSTILE)
+        page.goto(f"{service.control_url}/ui/events/{event.id}")
+        expect(page.locator(".facts")).to_contain_text(HOSTILE)
+        assert page.locator("main img, main script").count() == 0
+
+
+def test_pages_are_accessible(browser: Browser, service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    with portal(browser, service, bypass_csp=True) as page:
+        for path in PAGES:
+            page.goto(f"{service.control_url}/ui{path.format(event=event.id)}")
+            expect(page.locator("h1")).to_be_visible()
+            assert serious(page) == [], path
+            page.emulate_media(color_scheme="dark")
+            assert serious(page, "color-contrast") == [], path
+            page.emulate_media(color_scheme="light")
+
+
+def serious(page: Page, *rules: str) -> list[str]:
+    """Return what is seriously wrong with a page, by all rules or by some."""
+    options = {"runOnly": list(rules)} if rules else {}
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in SERIOUS]
