@@ -13,6 +13,7 @@ import { beginTask } from "./tasks.js";
 import { plural } from "./text.js";
 
 const CHANGED = "It has changed in the meantime, and nothing was done. This is how it is now:";
+const STALE = 412; // the resource does not have the ETag that was sent
 const LOST = "Whether it was done is not known. You can send it again: it is done once at most.";
 
 const isUnknown = (error) => error.status === 0 || error.status >= 500 || /under-way$/.test(error.body?.type ?? "");
@@ -35,13 +36,19 @@ const Concerned = ({ of }) => html`
   </dl>
 `;
 
+// What the service suggests; if the form has a box for it, in the words of the form.
+function suggestion({ kind, detail }, fields) {
+  const box = fields.find((field) => field.type === "check" && field.name === kind.replaceAll("-", "_"));
+  return box ? `Tick “${box.label}” to override.` : detail;
+}
+
 // A refusal in the service's own words, and what it suggests.
-const Refusal = ({ of }) => html`
+const Refusal = ({ of, fields }) => html`
   <div class="problem" role="alert">
     <p>${of.message}</p>
     ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
     ${of.body?.did_you_mean && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
-    ${of.body?.hint?.detail && html`<p>${of.body.hint.detail}</p>`}
+    ${of.body?.hint && html`<p>${suggestion(of.body.hint, fields)}</p>`}
     ${isUnknown(of) && html`<p>${LOST}</p>`}
   </div>
 `;
@@ -73,19 +80,16 @@ export function Dialog({ kind, verb, of, onClose }) {
   const [entered, setEntered] = useState({ typed: "", sure: false });
 
   const read = async () => {
-    try {
-      const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
-      const more = await kind.more?.(data);
-      key.current = crypto.randomUUID();
-      setShown({ resource: data, etag, more });
-    } catch (error) {
-      setProblem(error);
-    }
+    const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
+    const more = await kind.more?.(data);
+    key.current = crypto.randomUUID();
+    setShown({ resource: data, etag, more });
+    return etag;
   };
   useEffect(() => {
     dialog.current.showModal();
     back.current.focus();
-    read();
+    read().catch(setProblem);
   }, []);
 
   const close = () => dialog.current?.close();
@@ -112,8 +116,8 @@ export function Dialog({ kind, verb, of, onClose }) {
         await send(path + query, body);
       }
     } catch (error) {
-      setProblem(error);
-      if (!isUnknown(error)) key.current = crypto.randomUUID();
+      if (error.status !== STALE) setProblem(error);
+      if (!isUnknown(error)) setChanged((await read().catch(() => shown.etag)) !== shown.etag);
     }
     setSending(false);
   };
@@ -128,10 +132,8 @@ export function Dialog({ kind, verb, of, onClose }) {
       if (data?.notes?.length) setNotes(data.notes);
       else close();
     } catch (error) {
-      end(isUnknown(error) ? "unknown" : "refused", error.message);
-      if (error.status !== 412) throw error;
-      setChanged(true);
-      await read();
+      end(isUnknown(error) ? "unknown" : "refused", error.status === STALE ? "it had changed" : error.message);
+      throw error;
     }
   };
 
@@ -167,7 +169,7 @@ export function Dialog({ kind, verb, of, onClose }) {
               ${plan && verb.plan.view(plan.data)}
             `
           : !problem && html`<p class="quiet" aria-busy="true">Loading…</p>`}
-        ${problem && html`<${Refusal} of=${problem} />`}
+        ${problem && html`<${Refusal} of=${problem} fields=${fields} />`}
         <div class="buttons">
           <button type="button" onClick=${close} ref=${back}>${verb.back ?? "Back"}</button>
           <button class=${verb.typed || verb.sure ? "danger" : "confirm"} disabled=${!permitted || (plan && plan.data.problem)} aria-busy=${sending}>${label}</button>
