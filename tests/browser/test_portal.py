@@ -23,7 +23,10 @@ groups:
       - {name: web_1, host: host-b, update_domain: 1}
 """
 SERIOUS = ("serious", "critical")
-PAGES = ("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}")
+PAGES = (
+    *("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}", "/history"),
+    *("/hosts/host-a", "/groups/web", "/machines/web_0"),
+)
 # What people can write somewhere, and browsers might take for something else.
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}</script><svg/onload=alert(2)>"
 

@@ -26,6 +26,12 @@ function noteClock(header) {
   for (const listener of clockListeners) listener();
 }
 
+// The cursor of the next page of a list; empty if there is none.
+function cursor(link) {
+  const address = /<([^>]*)>; rel="next"/.exec(link ?? "")?.[1];
+  return address ? new URLSearchParams(address.split("?")[1]).get("after") : "";
+}
+
 export async function request(method, path, { body, token, etag, key, signal } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -49,7 +55,14 @@ export async function request(method, path, { body, token, etag, key, signal } =
   const text = await response.text();
   const data = text && /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
   if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data);
-  return { data, etag: response.headers.get("ETag") };
+  return { data, etag: response.headers.get("ETag"), next: cursor(response.headers.get("Link")) };
+}
+
+// Parameters as a query; those without a value are left out.
+export function withQuery(path, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
+  return query.size ? `${path}?${query}` : path;
 }
 
 export const get = (path, options) => request("GET", path, options);

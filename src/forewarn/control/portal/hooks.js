@@ -20,8 +20,8 @@ export function useResource(path) {
       abort = new AbortController();
       loaded.current = performance.now();
       try {
-        const { data, etag } = await get(path, { signal: abort.signal });
-        if (!ended) setState({ path, data, etag });
+        const { data, etag, next } = await get(path, { signal: abort.signal });
+        if (!ended) setState({ path, data, etag, next });
       } catch (error) {
         if (!ended && error.name !== "AbortError") setState((before) => ({ ...before, error }));
       }

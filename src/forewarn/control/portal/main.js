@@ -10,7 +10,11 @@ import { SessionContext } from "./session.js";
 import { Event } from "./pages/event.js";
 import { Events } from "./pages/events.js";
 import { Fleet } from "./pages/fleet.js";
+import { Group } from "./pages/group.js";
+import { History } from "./pages/history.js";
+import { Host } from "./pages/host.js";
 import { Login } from "./pages/login.js";
+import { Machine } from "./pages/machine.js";
 import { Status } from "./pages/status.js";
 import { Halts, StopAll } from "./parts/halts.js";
 import { Tasks } from "./parts/tasks.js";
@@ -19,16 +23,18 @@ const PAGES = [
   ["/", "Status"],
   ["/fleet", "Fleet"],
   ["/events", "Events"],
+  ["/history", "History"],
 ];
+
+const LISTS = { "": Status, fleet: Fleet, events: Events, history: History };
+const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine };
 
 function pageFor({ path, query }) {
   const [kind, ...rest] = path.slice(1).split("/");
   const name = rest.join("/");
-  if (kind === "") return html`<${Status} />`;
-  if (kind === "fleet") return html`<${Fleet} query=${query} />`;
-  if (kind === "events" && !name) return html`<${Events} query=${query} />`;
-  if (kind === "events") return html`<${Event} id=${name} />`;
-  return html`<p class="empty">There is no such page. <${Link} to="/">Status<//></p>`;
+  const pages = name ? DETAILS : LISTS;
+  if (!Object.hasOwn(pages, kind)) return html`<p class="empty">There is no such page. <${Link} to="/">Status<//></p>`;
+  return html`<${pages[kind]} key=${path} name=${name} query=${query} />`;
 }
 
 const Connection = () => {

@@ -33,13 +33,13 @@ export function useAddress() {
 
 // Change a part of the query, and leave the rest.
 export function setQuery(changes) {
-  const { path, query } = current();
+  const { query } = current();
   for (const [name, value] of Object.entries(changes)) {
     if (value) query.set(name, value);
     else query.delete(name);
   }
   const text = query.toString();
-  go(encodeURI(path) + (text ? `?${text}` : ""), { replace: true });
+  go(location.pathname.slice(ROOT.length) + (text ? `?${text}` : ""), { replace: true });
 }
 
 export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;

@@ -23,8 +23,8 @@ export function Events({ query }) {
         <label>Type <select value=${query.get("type") ?? ""} onChange=${change("type")}>
           <option value="">any</option>${TYPES.map((type) => html`<option>${type}</option>`)}
         </select></label>
-        ${["group", "machine", "host"].map(
-          (name) => html`<label>${name} <input value=${query.get(name) ?? ""} onChange=${change(name)} /></label>`,
+        ${[["group", "Group"], ["machine", "Machine"], ["host", "Host"]].map(
+          ([name, title]) => html`<label>${title} <input value=${query.get(name) ?? ""} onChange=${change(name)} /></label>`,
         )}
         <label><input type="checkbox" checked=${query.get("past") === "true"}
           onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "" })} /> also those that are over</label>

@@ -1,15 +1,21 @@
 // Small pieces that every page uses.
+import { useEffect } from "preact/hooks";
 import { html } from "../html.js";
 import { useNow } from "../hooks.js";
 import { at, relative } from "./text.js";
 
-export const Page = ({ title, children, aside }) => html`
-  <header class="page-head">
-    <h1>${title}</h1>
-    ${aside}
-  </header>
-  ${children}
-`;
+export function Page({ title, children, aside }) {
+  useEffect(() => {
+    document.title = `${title} – forewarn`;
+  }, [title]);
+  return html`
+    <header class="page-head">
+      <h1>${title}</h1>
+      ${aside}
+    </header>
+    ${children}
+  `;
+}
 
 // What a page shows while data is on its way, or cannot be had.
 export function Loaded({ of, children }) {
@@ -39,3 +45,8 @@ export const Facts = ({ of }) => html`
       .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>
 `;
+
+export const Labels = ({ of }) =>
+  Object.keys(of).length
+    ? Object.entries(of).map(([name, value], n) => html`${n > 0 && ", "}<code>${value ? `${name}=${value}` : name}</code>`)
+    : "none";

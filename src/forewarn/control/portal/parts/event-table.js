@@ -1,8 +1,8 @@
 // Events as a table: what, whom, in which state, and when.
 import { html } from "../html.js";
 import { useNow } from "../hooks.js";
-import { address, Link } from "../router.js";
 import { Badge, When } from "./basics.js";
+import { Cause, EventLink, GroupLink, MachineLink, Several } from "./links.js";
 import { listed } from "./text.js";
 
 export const STATES = { Scheduled: "scheduled", Started: "started" };
@@ -30,15 +30,15 @@ export const EventTable = ({ events, caption }) => html`
       ${events.map(
         (event) => html`
           <tr key=${event.id}>
-            <td><${Link} to=${address("events", event.id)}>${event.type}<//> <code class="id">${event.id.slice(0, 8)}</code></td>
-            <td title=${event.machines.join(", ")}>${listed(event.machines)}</td>
-            <td>${event.group}</td>
+            <td><${EventLink} id=${event.id}>${event.type} <code>${event.id.slice(0, 8)}</code><//></td>
+            <td><${Several} of=${event.machines} as=${MachineLink} /></td>
+            <td><${GroupLink} name=${event.group} /></td>
             <td><${Badge} kind=${stateOf(event)}>${event.held || event.status}<//></td>
             <td>
               <${When} instant=${event.ended_at ?? (event.status === "Started" ? event.started_at : event.not_before)} />
               <${Notice} event=${event} />
             </td>
-            <td>${event.description || event.ticket || event.cause}</td>
+            <td>${event.description || event.ticket || html`<${Cause} of=${event.cause} />`}</td>
           </tr>
         `,
       )}

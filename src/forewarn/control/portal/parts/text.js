@@ -16,6 +16,7 @@ export function duration(milliseconds) {
 
 export function relative(instant, now) {
   const difference = Date.parse(instant) - now;
+  if (Math.abs(difference) < 1_000) return "now";
   return difference >= 0 ? `in ${duration(difference)}` : `${duration(-difference)} ago`;
 }
 

@@ -1,0 +1,123 @@
+// One group: its policy, when maintenance may start, and its machines by update domain.
+import { html } from "../html.js";
+import { withQuery } from "../api.js";
+import { useResource } from "../hooks.js";
+import { Link } from "../router.js";
+import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { Bar } from "../parts/bar.js";
+import { EventTable } from "../parts/event-table.js";
+import { Legend, STATES, total } from "../parts/fleet-map.js";
+import { MachineTable } from "../parts/machine-table.js";
+import { Latest } from "../parts/records.js";
+import { at, duration, plural } from "../parts/text.js";
+
+const PAGE = 100;
+
+function Windows({ name }) {
+  const windows = useResource(`/v1/groups/${encodeURIComponent(name)}/windows`);
+  return html`
+    <${Loaded} of=${windows}>${({ open, configurations, times }) => html`
+      <p>
+        ${open ? "Maintenance of this group may start now" : "Maintenance of this group may not start now"}${configurations.length ? `, limited by ${configurations.join("; ")}.` : "; no window or blackout limits it."}
+      </p>
+      ${times.length > 0 && html`
+        <table class="rows narrow">
+          <caption>When maintenance may start</caption>
+          <thead><tr><th>Opens</th><th>Closes</th></tr></thead>
+          <tbody>
+            ${times.map(({ opens, closes }) => html`
+              <tr key=${opens}>
+                <td>${opens ? html`${at(opens)}, <${When} instant=${opens} />` : "open now"}</td>
+                <td>${closes ? html`${at(closes)}, <${When} instant=${closes} />` : "never"}</td>
+              </tr>`)}
+          </tbody>
+        </table>`}`}<//>
+  `;
+}
+
+function Domains({ name }) {
+  const overview = useResource("/v1/overview?by=group");
+  return html`
+    <${Loaded} of=${overview}>${({ rows }) => {
+      const domains = rows.find((row) => row.name === name)?.domains ?? [];
+      const most = Math.max(1, ...domains.map(total));
+      return html`
+        <table class="rows domains">
+          <caption>Machines by update domain <${Legend} /></caption>
+          <thead><tr><th>Domain</th><th></th><th class="number">machines</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}</tr></thead>
+          <tbody>
+            ${domains.map((domain) => html`
+              <tr key=${domain.update_domain}>
+                <td>${domain.update_domain}</td>
+                <td><${Bar} counts=${domain} states=${STATES} most=${most} /></td>
+                <td class="number">${total(domain)}</td>
+                ${STATES.map((state) => html`<td class="number">${domain[state] || ""}</td>`)}
+              </tr>`)}
+          </tbody>
+        </table>
+      `;
+    }}<//>
+  `;
+}
+
+function Machines({ name, events, after }) {
+  const machines = useResource(withQuery("/v1/machines", { group: name, limit: PAGE, after }));
+  const known = Object.fromEntries(events.map((event) => [event.id, event]));
+  return html`
+    <${Loaded} of=${machines}>${(list) => html`
+      ${list.length
+        ? html`<${MachineTable} machines=${list} events=${known} without="group" caption="Machines" />`
+        : html`<${Empty}>There is no machine ${after ? "on this page" : "in this group. Add some with 'forewarn apply'"}.<//>`}
+      <p class="pages">
+        ${after && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, {})}>First machines<//>`}
+        ${machines.next && html`<${Link} to=${withQuery(`/groups/${encodeURIComponent(name)}`, { after: machines.next })} rel="next">Next machines<//>`}
+      </p>`}<//>
+  `;
+}
+
+const covered = (of) =>
+  [
+    [of.listening, "asks", "ask"],
+    [of.silent, "is silent", "are silent"],
+    [of.never_polled, "has never polled", "have never polled"],
+    [of.never_approves, "never approves", "never approve"],
+  ]
+    .filter(([count]) => count)
+    .map(([count, one, many]) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`)
+    .join(", ");
+
+export function Group({ name, query }) {
+  const group = useResource(`/v1/groups/${encodeURIComponent(name)}`);
+  const events = useResource(withQuery("/v1/events", { group: name }));
+  return html`
+    <${Page} title=${`Group ${name}`} aside=${group.data && html`
+      <div class="badges"><${Badge} kind=${group.data.enabled ? "quiet" : "over"}>${group.data.enabled ? "enabled: its machines poll" : "not enabled: no machine polls"}<//></div>`}>
+      <${Loaded} of=${group}>${(of) => html`
+        ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group when one of its machines asks for them for the first time.</p>`}
+        <${Facts} of=${[
+          ["Kind", of.kind],
+          ["Machines", `${of.machines.length.toLocaleString("en")}${of.machines.length ? `: ${covered(of.coverage)}` : ""}`],
+          ["DocumentIncarnation", String(of.incarnation)],
+          ["Starts without approval", of.auto_approve.length ? `user events of type ${of.auto_approve.join(", ")}` : "no user event"],
+          ["While all its machines are down", of.all_instances_down && "user events start without approval"],
+          ["User events at a time", of.user_event_limit === null ? "any number" : String(of.user_event_limit)],
+          ["Notice before a deletion", of.terminate_notice === null ? "deletions are not announced" : duration(of.terminate_notice * 1_000)],
+          ["May postpone", of.may_postpone ?? "never"],
+          ["Windows", of.windows.join("; ") || "none of its own"],
+          ["Blackouts", of.blackouts.join("; ") || "none of its own"],
+          ["Labels", html`<${Labels} of=${of.labels} />`],
+          ["Location", of.location + (of.zone && `, zone ${of.zone}`)],
+          ["Resource group", of.resource_group],
+          ["Scale set", of.scale_set],
+        ]} />
+        <${Windows} name=${name} />
+        <${Domains} name=${name} />
+        <${Loaded} of=${events}>${(list) => html`
+          ${list.length
+            ? html`<${EventTable} events=${list} caption=${plural(list.length, "event")} />`
+            : html`<${Empty}>Nothing is announced to this group. <${Link} to=${withQuery("/events", { group: name, past: "true" })}>Events that are over<//><//>`}
+          <${Machines} name=${name} events=${list} after=${query.get("after") ?? ""} />`}<//>
+        <${Latest} of=${{ group: name }} />`}<//>
+    <//>
+  `;
+}

@@ -1,0 +1,64 @@
+// One host: first of all, what is planned for it and why that waits; then its node and its machines.
+import { html } from "../html.js";
+import { withQuery } from "../api.js";
+import { useResource } from "../hooks.js";
+import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { EventTable } from "../parts/event-table.js";
+import { Explanation, Hold } from "../parts/explanation.js";
+import { MachineTable } from "../parts/machine-table.js";
+import { Latest } from "../parts/records.js";
+import { at, duration, plural } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
+
+const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
+
+const Plan = ({ of }) => html`
+  <section class="plan">
+    ${of.holds.length ? html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>` : html`<p>${of.message}</p>`}
+    <${EventTable} events=${of.events} caption=${of.events.length > 1 ? "These start together" : "Planned"} />
+  </section>
+`;
+
+const node = (of) =>
+  of && {
+    state: html`${of.state}${of.since && html` since ${at(of.since)}, <${When} instant=${of.since} />`}`,
+    lag: of.lag !== null && (of.lag < 1 ? "none" : duration(of.lag * 1_000)),
+    heard: of.heard && html`<${When} instant=${of.heard} />`,
+  };
+
+export function Host({ name }) {
+  const path = `/v1/hosts/${encodeURIComponent(name)}`;
+  const explained = useResource(`${path}/explain`);
+  const host = useResource(path);
+  const machines = useResource(withQuery("/v1/machines", { host: name, limit: 500 }));
+  const badges = host.data && html`
+    <div class="badges">
+      <${Badge} kind=${HEALTH[host.data.health]}>${host.data.health}<//>
+      ${host.data.cordoned && html`<${Badge} kind="started">cordoned<//>`}
+      ${host.data.node?.state === "apart" && html`<${Badge} kind="held">apart<//>`}
+    </div>
+  `;
+  return html`
+    <${Page} title=${`Host ${name}`} aside=${badges}>
+      <${Loaded} of=${explained}>${(of) => html`
+        <${Explanation} message=${of.message}>${of.plans.map((plan) => html`<${Plan} of=${plan} />`)}<//>`}<//>
+      <${Loaded} of=${host}>${(of) => html`
+        <${Verbs} kind="host" of=${of} />
+        <${Facts} of=${[
+          ["Health", html`${of.health}${of.since && html` since ${at(of.since)}`}`],
+          ["Note", of.note],
+          ["Cordoned", of.cordoned && (of.cordon_note || "yes")],
+          ["Node", of.node ? node(of.node).state : "none has joined for this host"],
+          ["Version of the node", of.node?.version],
+          ["Lag of the node", node(of.node)?.lag],
+          ["Node last heard", node(of.node)?.heard],
+          ["Labels", html`<${Labels} of=${of.labels} />`],
+        ]} />`}<//>
+      <${Loaded} of=${machines}>${(list) =>
+        list.length
+          ? html`<${MachineTable} machines=${list} without="host" caption=${plural(list.length, "machine")} />`
+          : html`<${Empty}>No machine is on this host.<//>`}<//>
+      <${Latest} of=${{ host: name }} />
+    <//>
+  `;
+}

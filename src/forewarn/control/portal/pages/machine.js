@@ -1,0 +1,69 @@
+// One machine: where it is, whether it asks for its events, and what happens to it.
+import { html } from "../html.js";
+import { withQuery } from "../api.js";
+import { useResource } from "../hooks.js";
+import { Link } from "../router.js";
+import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { EventTable } from "../parts/event-table.js";
+import { GroupLink, HostLink } from "../parts/links.js";
+import { Latest } from "../parts/records.js";
+import { at, plural } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
+
+const PAST = 20;
+const KINDS = { listening: "quiet", silent: "over", "never-polled": "over" };
+const WORDS = { listening: "asks for its events", silent: "silent", "never-polled": "has never polled" };
+
+function Events({ name, group }) {
+  const events = useResource(withQuery("/v1/events", { machine: name, group, past: "true", limit: PAST }));
+  return html`
+    <${Loaded} of=${events}>${(list) =>
+      list.length
+        ? html`
+            <${EventTable} events=${list} caption="Events, also those that are over" />
+            ${events.next && html`<p><${Link} to=${withQuery("/events", { machine: name, past: "true" })}>All of its events<//></p>`}
+          `
+        : html`<${Empty}>No event has been announced to this machine.<//>`}<//>
+  `;
+}
+
+const Where = ({ of }) => {
+  if (!of.host) return "not known";
+  return html`
+    <${HostLink} name=${of.host} />
+    ${of.inventory_host !== of.host && html` <span class="quiet">(${of.inventory_host || "no host"} in the fleet file${of.disputed ? ", which was applied after the machine had moved" : ""})</span>`}
+  `;
+};
+
+export function Machine({ name }) {
+  const machine = useResource(`/v1/machines/${encodeURIComponent(name)}`);
+  return html`
+    <${Page} title=${`Machine ${name}`} aside=${machine.data && html`
+      <div class="badges">
+        <${Badge} kind=${machine.data.gone ? "over" : KINDS[machine.data.coverage]}>${machine.data.gone || WORDS[machine.data.coverage]}<//>
+        ${machine.data.spot && html`<${Badge} kind="scheduled">spot<//>`}
+      </div>`}>
+      <${Loaded} of=${machine}>${(of) => html`
+        <${Verbs} kind="machine" of=${of} />
+        <${Facts} of=${[
+          ["Group", html`<${GroupLink} name=${of.group} /> <span class="quiet">${of.kind}</span>`],
+          ["Host", html`<${Where} of=${of} />`],
+          ["Update domain", String(of.update_domain)],
+          ["Fault domain", String(of.fault_domain)],
+          ["Last poll", of.last_poll ? html`${at(of.last_poll)}, <${When} instant=${of.last_poll} />` : "never"],
+          ["Polls", of.polls > 0 && `${of.polls.toLocaleString("en")}, the last with api-version ${of.api_version}`],
+          ["Last approval or report", of.last_answer && at(of.last_answer)],
+          ["Ignored", of.ignored_events > 0 && `${plural(of.ignored_events, "event")} that it was shown started without an approval`],
+          ["Addresses", of.addresses.join(", ")],
+          ["Metadata endpoint", html`<code>${of.metadata_url}</code>`],
+          ["Name in the guest", of.computer_name],
+          ["vmId", html`<code>${of.vm_id}</code>`],
+          ["Labels", html`<${Labels} of=${of.labels} />`],
+          ["Tags", Object.keys(of.tags).length > 0 && html`<${Labels} of=${of.tags} />`],
+        ]} />
+        ${of.coverage === "never-polled" && !of.gone && html`<p class="quiet">No program on this machine asks for its events, so nothing there can prepare for them. Start 'forewarn agent' there, or a program of your own.</p>`}
+        <${Events} name=${of.name} group=${of.group} />
+        <${Latest} of=${{ machine: of.name }} />`}<//>
+    <//>
+  `;
+}

@@ -1,0 +1,27 @@
+// Names that lead to their pages.
+import { html } from "../html.js";
+import { address, Link } from "../router.js";
+
+const to = (kind) => ({ name }) => (name ? html`<${Link} to=${address(kind, name)}>${name}<//>` : null);
+
+export const MachineLink = to("machines");
+export const GroupLink = to("groups");
+export const HostLink = to("hosts");
+
+export const EventLink = ({ id, children }) => html`<${Link} to=${address("events", id)} title=${id}>${children ?? html`<code>${id.slice(0, 8)}</code>`}<//>`;
+
+export const RolloutLink = ({ id, children }) => html`<${Link} to=${address("rollouts", id)} title=${id}>${children ?? html`<code>${id.slice(0, 8)}</code>`}<//>`;
+
+// Several, separated by commas: the first few, and how many more there are.
+export const Several = ({ of, most = 3, as }) => html`
+  ${of.slice(0, most).map((name, n) => html`${n > 0 && ", "}<${as} key=${name} name=${name} id=${name} />`)}
+  ${of.length > most && html` <span title=${of.join(", ")}>and ${of.length - most} more</span>`}
+`;
+
+// What caused an event: a step of a rollout, or the maintenance of a host.
+export function Cause({ of }) {
+  const [kind, id, ...rest] = of.split("/");
+  if (kind === "rollout" && id) return html`rollout <${RolloutLink} id=${id} /> ${rest.join("/")}`;
+  if (kind === "host" && id) return html`maintenance of <${HostLink} name=${id} />`;
+  return of;
+}

@@ -1,0 +1,62 @@
+// Records of the history as a table.
+import { html } from "../html.js";
+import { useResource } from "../hooks.js";
+import { withQuery } from "../api.js";
+import { Link } from "../router.js";
+import { Empty, Loaded } from "./basics.js";
+import { Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
+import { at } from "./text.js";
+
+const LATEST = 15;
+
+const By = ({ of }) => {
+  const [kind, id] = of.split(" ");
+  return kind === "rollout" && id ? html`rollout <${RolloutLink} id=${id} />` : of;
+};
+
+const Why = ({ of }) => {
+  if (!of.cause) return null;
+  return html`<span class="quiet">${of.what.startsWith("rollout-") ? html`rollout <${RolloutLink} id=${of.cause} />` : html`<${Cause} of=${of.cause} />`}</span>`;
+};
+
+const About = ({ of }) => html`
+  ${of.event && html`<${EventLink} id=${of.event}>${of.type || "event"} <code>${of.event.slice(0, 8)}</code><//> `}
+  ${of.machines.length > 0 && html`<${Several} of=${of.machines} as=${MachineLink} />`}
+  ${of.group && html` <span class="quiet">${of.machines.length ? "in" : "group"} <${GroupLink} name=${of.group} /></span>`}
+  ${of.host && html` <span class="quiet">${of.machines.length ? "on" : "host"} <${HostLink} name=${of.host} /></span>`}
+`;
+
+// `about`: whether the records are about different things, so that each has to say about what.
+export const Records = ({ of, caption, about = true }) => html`
+  <table class="rows records">
+    <caption>${caption}</caption>
+    <thead><tr><th>When</th><th>What</th>${about && html`<th>About</th>`}<th>By</th><th>Note</th></tr></thead>
+    <tbody>
+      ${of.map(
+        (record) => html`
+          <tr key=${record.seq}>
+            <td><time datetime=${record.at}>${at(record.at)}</time></td>
+            <td class="whole">${record.what}</td>
+            ${about && html`<td><${About} of=${record} /></td>`}
+            <td class="by"><${By} of=${record.by} /></td>
+            <td>${record.note} <${Why} of=${record} /></td>
+          </tr>
+        `,
+      )}
+    </tbody>
+  </table>
+`;
+
+// The latest records about one thing, and where the others are.
+export function Latest({ of }) {
+  const history = useResource(withQuery("/v1/history", { ...of, limit: LATEST }));
+  return html`
+    <${Loaded} of=${history}>${({ records, next }) =>
+      records.length
+        ? html`
+            <${Records} of=${records} caption="History, the newest first" />
+            ${next && html`<p><${Link} to=${withQuery("/history", of)}>All of its history<//></p>`}
+          `
+        : html`<${Empty}>Nothing is recorded.<//>`}<//>
+  `;
+}
