@@ -185,3 +185,11 @@ def test_no_command_is_advised_while_the_disk_is_full() -> None:
         )
         store.full = False
         client.on_event("approve", event.id)
+
+
+def test_where_guests_are_answered_by_nodes_the_status_says_so() -> None:
+    with Service(SAMPLE, sockets=True) as service:
+        node = service._session.node
+        assert f"metadata endpoint: {node.metadata_url}" in status(service).output
+        service._session.run(node.hosts.node_joined("host-a"))
+        assert "metadata endpoint: on 1 host; see 'forewarn host list'" in status(service).output

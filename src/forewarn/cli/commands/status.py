@@ -159,7 +159,10 @@ def _print(overview: Overview) -> None:
             f"  unknown callers: {state.unknown_callers:,} in the last hour; see"
             " 'forewarn caller list'"
         )
-    say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
+    if state.nodes:
+        say(f"  metadata endpoint: on {counted(state.nodes, 'host')}; see 'forewarn host list'")
+    else:
+        say(f"  metadata endpoint: {', '.join(state.metadata_urls) or 'none'}")
     if state.control_node and (state.control_node.term or state.control_node.role == "follows"):
         say(f"  control node: {_control_node(state.control_node)}; see 'forewarn control list'")
     say(f"  clock: {_clock(state.clock)}")

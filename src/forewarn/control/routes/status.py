@@ -55,6 +55,7 @@ def get_status(call: Call) -> s.Status:
         clock=clock_of(call),
         metadata=next(iter(context().metadata_urls()), ""),
         metadata_urls=context().metadata_urls(),
+        nodes=0 if call.limited else sum(host.node for host in context().hosts.hosts()),
         groups=len(groups),
         machines=sum(len(group.machines) for group in groups),
         events=sum(call.sees(event.group) for event in context().platform.active()),

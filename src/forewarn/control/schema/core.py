@@ -631,6 +631,9 @@ class Status(msgspec.Struct, kw_only=True):
     clock: Annotated[Clock, doc("The service's clock.")]
     metadata: Annotated[str, doc("The first of metadata_urls; empty: there are none.")]
     metadata_urls: Annotated[list[str], doc("URLs of the metadata endpoint.")] = []
+    nodes: Annotated[
+        int, doc("Number of hosts whose node answers their guests; 0 if the token is limited.")
+    ] = 0
     groups: Annotated[int, doc("Number of groups.")]
     machines: Annotated[int, doc("Number of machines.")]
     events: Annotated[int, doc("Number of active events.")]
