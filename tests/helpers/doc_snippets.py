@@ -32,6 +32,8 @@ from helpers.process import Running
 
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
 PATIENCE = 180.0  # real seconds for one command; one that hangs is named
+# Plug-ins that happen to be installed here, which say and cost more than they matter.
+UNUSED_PLUGINS = ("cacheprovider", "schemathesis", "faker", "hypothesispytest")
 PORTS = ("8169", "8170")  # of `forewarn dev`, as pages name them
 IMPORTS = ("import ", "from ")
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -84,8 +86,7 @@ class Reader:
             "HOME": str(room),
             "XDG_RUNTIME_DIR": str(room),
             "LANG": "C.UTF-8",
-            # Plug-ins that happen to be installed here say and cost more than they matter.
-            "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:schemathesis -p no:faker -p no:hypothesis",
+            "PYTEST_ADDOPTS": " ".join(f"-p no:{name}" for name in UNUSED_PLUGINS),
             **(env or {}),
         }
 
