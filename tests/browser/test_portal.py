@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.browser import portal
-from helpers.token_api import token
+from helpers.token_api import Api, token
 
 FLEET = """
 hosts: [host-a, host-b]
@@ -24,8 +24,8 @@ groups:
 """
 SERIOUS = ("serious", "critical")
 PAGES = (
-    *("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}", "/history"),
-    *("/hosts/host-a", "/groups/web", "/machines/web_0"),
+    *("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}", "/history", "/rollouts"),
+    *("/hosts/host-a", "/groups/web", "/machines/web_0", "/rollouts/{rollout}"),
 )
 # What people can write somewhere, and browsers might take for something else.
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}</script><svg/onload=alert(2)>"
@@ -100,9 +100,11 @@ def test_what_people_have_written_is_shown_and_not_run(browser: Browser, service
 
 def test_pages_are_accessible(browser: Browser, service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
+    api = Api(service.control_url)
+    rollout = api.call("POST", "/v1/rollouts", {"type": "Freeze", "groups": ["web"]}).json()["id"]
     with portal(browser, service, bypass_csp=True) as page:
         for path in PAGES:
-            page.goto(f"{service.control_url}/ui{path.format(event=event.id)}")
+            page.goto(f"{service.control_url}/ui{path.format(event=event.id, rollout=rollout)}")
             expect(page.locator("h1")).to_be_visible()
             assert serious(page) == [], path
             page.emulate_media(color_scheme="dark")

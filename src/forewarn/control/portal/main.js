@@ -15,6 +15,8 @@ import { History } from "./pages/history.js";
 import { Host } from "./pages/host.js";
 import { Login } from "./pages/login.js";
 import { Machine } from "./pages/machine.js";
+import { Rollout } from "./pages/rollout.js";
+import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
 import { Halts, StopAll } from "./parts/halts.js";
 import { Tasks } from "./parts/tasks.js";
@@ -23,11 +25,12 @@ const PAGES = [
   ["/", "Status"],
   ["/fleet", "Fleet"],
   ["/events", "Events"],
+  ["/rollouts", "Rollouts"],
   ["/history", "History"],
 ];
 
-const LISTS = { "": Status, fleet: Fleet, events: Events, history: History };
-const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine };
+const LISTS = { "": Status, fleet: Fleet, events: Events, rollouts: Rollouts, history: History };
+const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };
 
 function pageFor({ path, query }) {
   const [kind, ...rest] = path.slice(1).split("/");

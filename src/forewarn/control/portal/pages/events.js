@@ -6,7 +6,7 @@ import { Empty, Loaded, Page } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { plural } from "../parts/text.js";
 
-const FILTERS = ["status", "type", "group", "machine", "host"];
+const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
 const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 
 export function Events({ query }) {

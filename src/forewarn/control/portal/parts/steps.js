@@ -1,0 +1,88 @@
+// The steps of a rollout as a picture: a line for each lane, a square for each step.
+import { html } from "../html.js";
+import { address, Link } from "../router.js";
+import { Bar, kindOf } from "./bar.js";
+import { EventLink, GroupLink, HostLink, MachineLink, Several } from "./links.js";
+import { at } from "./text.js";
+
+export const STEP_STATES = ["done", "nothing to do", "skipped", "started", "announced", "cancelled", "waiting"];
+const SIGNS = { done: "✓", "nothing to do": "–", skipped: "»", started: "▸", announced: "◷", cancelled: "×", waiting: "·" };
+
+const ACTIONS = { evacuation: "evacuation", work: "work" };
+const stepName = (step) => {
+  const domain = step.update_domain === null ? "" : `domain ${step.update_domain}`;
+  return [ACTIONS[step.action], domain].filter(Boolean).join(", ") || "the whole host";
+};
+
+const stateOf = (step) => (step.failed ? `${step.state}, has failed` : step.state);
+
+// The steps by wave and lane, in the order of the rollout: [[wave, [[lane, steps], …]], …].
+function wavesOf(steps) {
+  const waves = new Map();
+  for (const step of steps) {
+    if (!waves.has(step.wave)) waves.set(step.wave, new Map());
+    const lanes = waves.get(step.wave);
+    if (!lanes.has(step.lane)) lanes.set(step.lane, []);
+    lanes.get(step.lane).push(step);
+  }
+  return [...waves].map(([wave, lanes]) => [wave, [...lanes]]);
+}
+
+const Square = ({ step }) => {
+  const title = `${stepName(step)}: ${stateOf(step)}`;
+  const kind = `step ${kindOf(step.state)}${step.failed ? " failed" : ""}`;
+  if (!step.events.length) return html`<span class=${kind} role="img" title=${title} aria-label=${title}>${SIGNS[step.state]}</span>`;
+  return html`<${Link} to=${address("events", step.events[0])} class=${kind} title=${title} aria-label=${title}>${SIGNS[step.state]}<//>`;
+};
+
+// How many steps are in each state, as a bar and as links to them. `to`: the address of those in one state.
+export const Sums = ({ counts, state, to }) => html`
+  <${Bar} counts=${counts} states=${STEP_STATES} />
+  <ul class="legend sums">
+    ${STEP_STATES.map((name) => html`
+      <li>
+        <span class=${`step ${kindOf(name)}`} aria-hidden="true">${SIGNS[name]}</span>
+        ${counts[name] ? html`<${Link} to=${to(state === name ? "" : name)} aria-current=${state === name ? "true" : undefined}>${counts[name].toLocaleString("en")} ${name}<//>` : html`0 ${name}`}
+      </li>`)}
+  </ul>
+`;
+
+// `to`: the address of the page about the lane of a step.
+export const Lanes = ({ steps, waves, to }) =>
+  wavesOf(steps).map(([wave, lanes]) => html`
+    <section class="wave" key=${wave}>
+      ${waves > 1 && html`<h2>Wave ${wave}</h2>`}
+      <div class="lanes">
+        ${lanes.map(([name, ofLane]) => html`
+          <div class="lane" key=${name}>
+            <${Link} to=${to(ofLane[0])}>${name}<//>
+            <span class="squares">${ofLane.map((step) => html`<${Square} key=${step.number} step=${step} />`)}</span>
+          </div>`)}
+      </div>
+    </section>`);
+
+export const StepTable = ({ steps }) => html`
+  <table class="rows">
+    <thead>
+      <tr><th>Step</th><th>Wave</th><th>Lane</th><th>What</th><th>State</th><th>Machines</th><th>Events</th><th>NotBefore</th><th>Started</th><th>Ended</th></tr>
+    </thead>
+    <tbody>
+      ${steps.map(
+        (step) => html`
+          <tr key=${step.number}>
+            <td>${step.number}</td>
+            <td>${step.wave}</td>
+            <td>${step.host ? html`<${HostLink} name=${step.host} />` : html`<${GroupLink} name=${step.lane} />`}</td>
+            <td>${stepName(step)}</td>
+            <td>${stateOf(step)}</td>
+            <td><${Several} of=${step.machines} as=${MachineLink} /></td>
+            <td><${Several} of=${step.events} as=${EventLink} /></td>
+            <td>${at(step.not_before)}</td>
+            <td>${at(step.started_at)}</td>
+            <td>${at(step.ended_at)}</td>
+          </tr>
+        `,
+      )}
+    </tbody>
+  </table>
+`;

@@ -1,0 +1,81 @@
+"""The pages of the portal about one thing, and how one leads to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from forewarn.testing import Service
+from helpers.browser import portal
+from helpers.token_api import Api
+
+FLEET = """
+hosts: [host-a, host-b]
+groups:
+  - name: web
+    kind: scale-set
+    policy: {may_postpone: "2h, twice"}
+    machines:
+      - {name: web_0, host: host-a, update_domain: 0}
+      - {name: web_1, host: host-b, update_domain: 1}
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def post(service: Service, path: str, body: object) -> dict[str, object]:
+    answer = Api(service.control_url).call("POST", path, body)
+    assert answer.status in (200, 201), answer.body
+    found: dict[str, object] = answer.json()
+    return found
+
+
+def test_a_host_leads_to_its_machines_and_these_to_their_group_and_history(
+    browser: Browser, service: Service
+) -> None:
+    post(service, "/v1/hosts/host-a/maintain", {"mode": "reboot"})
+    with portal(browser, service, "/hosts/host-a") as page:
+        expect(page.locator(".explanation")).to_contain_text("1 event about it, 0 started")
+        expect(page.locator(".explanation")).to_contain_text("the notice has not passed")
+        row = page.get_by_role("table").filter(has_text="1 machine").get_by_role("row").last
+        expect(row).to_contain_text("Scheduled")
+        row.get_by_role("link", name="web_0").click()
+        expect(page.get_by_role("heading", name="Machine web_0")).to_be_visible()
+        expect(page.locator(".badges")).to_have_text("has never polled")
+        service.document("web_0")
+        page.locator(".facts").get_by_role("link", name="web").click()
+        expect(page.locator(".facts")).to_contain_text("2h, twice")
+        expect(page.locator(".domains").get_by_role("row").nth(1)).to_contain_text("1")
+        page.goto(f"{service.control_url}/ui/history?machine=web_0&what=raised")
+        expect(page.get_by_role("row")).to_have_count(2)
+        page.get_by_label("What").fill("finished")
+        page.get_by_label("What").press("Enter")
+        expect(page).to_have_url(f"{service.control_url}/ui/history?machine=web_0&what=finished")
+        expect(page.get_by_text("No record matches.")).to_be_visible()
+
+
+def test_a_rollout_is_the_same_as_a_picture_and_as_a_table(
+    browser: Browser, service: Service
+) -> None:
+    rollout = post(service, "/v1/rollouts", {"type": "Reboot", "groups": ["web"], "bake": 600})
+    with portal(browser, service, "/rollouts") as page:
+        page.get_by_role("link", name="Reboot").click()
+        expect(page.get_by_text("0 of 2 steps done")).to_be_visible()
+        expect(page.get_by_role("link", name="domain 0: announced")).to_be_visible()
+        expect(page.get_by_role("img", name="domain 1: waiting")).to_be_visible()
+        service.clock.advance("16m")
+        expect(page.get_by_role("link", name="domain 0: started")).to_be_visible()
+        page.locator(".lane").get_by_role("link", name="web").click()
+        address = f"{service.control_url}/ui/rollouts/{rollout['id']}"
+        expect(page).to_have_url(f"{address}?group=web")
+        rows = page.locator("details table").get_by_role("row")
+        expect(rows).to_have_count(3)
+        expect(rows.nth(1)).to_contain_text("started")
+        page.locator(".sums").get_by_role("link", name="1 waiting").click()
+        expect(rows).to_have_count(2)
