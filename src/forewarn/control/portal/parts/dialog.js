@@ -13,6 +13,7 @@ import { beginTask } from "./tasks.js";
 import { plural } from "./text.js";
 
 const CHANGED = "It has changed in the meantime, and nothing was done. This is how it is now:";
+const TOO_LATE = "In this state, it is no longer possible.";
 const STALE = 412; // the resource does not have the ETag that was sent
 const LOST = "Whether it was done is not known. You can send it again: it is done once at most.";
 
@@ -47,7 +48,7 @@ const Refusal = ({ of, fields }) => html`
   <div class="problem" role="alert">
     <p>${of.message}</p>
     ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
-    ${of.body?.did_you_mean && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
+    ${of.body?.did_you_mean && !of.message.includes(of.body.did_you_mean) && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
     ${of.body?.hint && html`<p>${suggestion(of.body.hint, fields)}</p>`}
     ${isUnknown(of) && html`<p>${LOST}</p>`}
   </div>
@@ -58,9 +59,10 @@ function outcome(answer) {
   if (answer?.status) return { text: `${nameOf(answer)} is ${answer.status}`, page: address("events", answer.id) };
   if (answer?.state) return { text: `it is ${answer.state}`, page: address("rollouts", answer.id) };
   if (answer?.events?.length && !answer.name) {
-    const [first] = answer.events;
-    const page = answer.events.length === 1 ? address("events", first.id) : undefined;
-    return { text: answer.events.length === 1 ? nameOf(first) : plural(answer.events.length, "event"), page };
+    const [first, ...others] = answer.events;
+    const statuses = [...new Set(answer.events.map((event) => event.status))].join(", ");
+    if (!others.length) return outcome(first);
+    return { text: `${plural(answer.events.length, "event")}, ${statuses}` };
   }
   return { text: "" };
 }
@@ -96,7 +98,8 @@ export function Dialog({ kind, verb, of, onClose }) {
   const resource = shown?.resource ?? of;
   const title = verb.title?.(resource) ?? `${verb.label} ${kind.name(resource)}`;
   const name = verb.typed && shown && kind.name(resource);
-  const permitted = shown && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
+  const possible = !shown || !verb.offered || verb.offered(resource);
+  const permitted = shown && possible && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
   const fields = (shown && verb.fields?.(resource, shown.more, session)) || [];
   const unknown = problem && isUnknown(problem);
 
@@ -155,7 +158,7 @@ export function Dialog({ kind, verb, of, onClose }) {
         ${shown && kind.state && html`<p class="now">${kind.state(resource)}</p>`}
         ${shown
           ? html`
-              <p>${verb.effect(resource, shown.more)}</p>
+              <p>${possible ? verb.effect(resource, shown.more) : TOO_LATE}</p>
               <${Concerned} of=${(verb.concerned ?? kind.concerned)?.(resource, shown.more) ?? {}} />
               <fieldset disabled=${unknown}>
                 ${fields.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
