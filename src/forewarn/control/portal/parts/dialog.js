@@ -22,11 +22,12 @@ const isUnknown = (error) => error.status === 0 || error.status >= 500 || /under
 const NOUNS = { machines: "machine", groups: "group", hosts: "host", events: "event" };
 
 // Machines, groups, hosts and events: either names, or only how many.
-const Concerned = ({ of }) => html`
-  <dl class="concerned">
-    ${Object.entries(of)
-      .filter(([, names]) => (Array.isArray(names) ? names.length : names))
-      .map(
+function Concerned({ of }) {
+  const rows = Object.entries(of).filter(([, names]) => (Array.isArray(names) ? names.length : names));
+  if (!rows.length) return null;
+  return html`
+    <dl class="concerned">
+      ${rows.map(
         ([kind, names]) => html`
           <div>
             <dt>${plural(Array.isArray(names) ? names.length : names, NOUNS[kind])}</dt>
@@ -34,22 +35,20 @@ const Concerned = ({ of }) => html`
           </div>
         `,
       )}
-  </dl>
-`;
-
-// What the service suggests; if the form has a box for it, in the words of the form.
-function suggestion({ kind, detail }, fields) {
-  const box = fields.find((field) => field.type === "check" && field.name === kind.replaceAll("-", "_"));
-  return box ? `Tick “${box.label}” to override.` : detail;
+    </dl>
+  `;
 }
 
+// The box in the form that does what the service suggests.
+const suggestedBox = (hint, fields) => fields.find((field) => field.type === "check" && field.name === hint?.kind.replaceAll("-", "_"));
+
 // A refusal in the service's own words, and what it suggests.
-const Refusal = ({ of, fields }) => html`
-  <div class="problem" role="alert">
+const Refusal = ({ of, box }) => html`
+  <div class="problem" role="alert" ref=${(element) => element?.scrollIntoView({ block: "nearest" })}>
     <p>${of.message}</p>
     ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
     ${of.body?.did_you_mean && !of.message.includes(of.body.did_you_mean) && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
-    ${of.body?.hint && html`<p>${suggestion(of.body.hint, fields)}</p>`}
+    ${of.body?.hint && html`<p>${box ? `Tick “${box.label}” to override.` : of.body.hint.detail}</p>`}
     ${isUnknown(of) && html`<p>${LOST}</p>`}
   </div>
 `;
@@ -76,7 +75,7 @@ export function Dialog({ kind, verb, of, onClose }) {
   const [shown, setShown] = useState(null); // { resource, etag, more }
   const [problem, setProblem] = useState(null);
   const [changed, setChanged] = useState(false);
-  const [plan, setPlan] = useState(null); // { of: the request as text, data }
+  const [plan, setPlan] = useState(null); // what the service would do
   const [notes, setNotes] = useState(null); // what the service says about what it has done
   const [sending, setSending] = useState(false);
   const [entered, setEntered] = useState({ typed: "", sure: false });
@@ -102,6 +101,7 @@ export function Dialog({ kind, verb, of, onClose }) {
   const permitted = shown && possible && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
   const fields = (shown && verb.fields?.(resource, shown.more, session)) || [];
   const unknown = problem && isUnknown(problem);
+  const box = suggestedBox(problem?.body?.hint, fields);
 
   const submit = async (event) => {
     event.preventDefault();
@@ -112,9 +112,10 @@ export function Dialog({ kind, verb, of, onClose }) {
     setChanged(false);
     setSending(true);
     try {
-      if (verb.plan && plan?.of !== JSON.stringify(body)) {
+      if (verb.plan && !plan) {
         const { data } = await request("POST", verb.plan.path, { body });
-        setPlan({ of: JSON.stringify(body), data });
+        setPlan(data);
+        back.current?.focus();
       } else {
         await send(path + query, body);
       }
@@ -150,9 +151,11 @@ export function Dialog({ kind, verb, of, onClose }) {
     `;
   }
   const label = verb.plan && !plan ? verb.plan.label : unknown ? "Send again" : (verb.confirm ?? verb.label);
+  const [usual, rare] = [fields.filter((field) => !field.rare), fields.filter((field) => field.rare)];
+  const onClick = (event) => event.detail > 1 && event.preventDefault(); // a double click confirms nothing
   return html`
     <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
-      <form ref=${form} onSubmit=${submit} onInput=${() => setPlan(null)}>
+      <form ref=${form} onSubmit=${submit}>
         <h2 id="dialog-title">${title}</h2>
         ${changed && html`<p class="problem" role="alert">${CHANGED}</p>`}
         ${shown && kind.state && html`<p class="now">${kind.state(resource)}</p>`}
@@ -160,8 +163,10 @@ export function Dialog({ kind, verb, of, onClose }) {
           ? html`
               <p>${possible ? verb.effect(resource, shown.more) : TOO_LATE}</p>
               <${Concerned} of=${(verb.concerned ?? kind.concerned)?.(resource, shown.more) ?? {}} />
-              <fieldset disabled=${unknown}>
-                ${fields.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
+              <fieldset disabled=${unknown} hidden=${plan}>
+                ${usual.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
+                ${rare.length > 0 &&
+                html`<details open=${Boolean(box?.rare)}><summary>More</summary><div class="fields">${rare.map((field) => html`<${Field} key=${field.name} of=${field} />`)}</div></details>`}
                 ${verb.typed &&
                 html`<label>Type <strong>${name}</strong> to confirm
                   <input autocomplete="off" value=${entered.typed} onInput=${(event) => setEntered({ ...entered, typed: event.target.value })} /></label>`}
@@ -169,13 +174,14 @@ export function Dialog({ kind, verb, of, onClose }) {
                 html`<label class="check"><input type="checkbox" checked=${entered.sure} onChange=${(event) => setEntered({ ...entered, sure: event.target.checked })} />
                   ${" "}${verb.sure(resource)}</label>`}
               </fieldset>
-              ${plan && verb.plan.view(plan.data)}
+              ${plan && verb.plan.view(plan)}
             `
           : !problem && html`<p class="quiet" aria-busy="true">Loading…</p>`}
-        ${problem && html`<${Refusal} of=${problem} fields=${fields} />`}
+        ${problem && html`<${Refusal} of=${problem} box=${box} />`}
         <div class="buttons">
-          <button type="button" onClick=${close} ref=${back}>${verb.back ?? "Back"}</button>
-          <button class=${verb.typed || verb.sure ? "danger" : "confirm"} disabled=${!permitted || (plan && plan.data.problem)} aria-busy=${sending}>${label}</button>
+          ${plan && !unknown && html`<button type="button" onClick=${() => setPlan(null)}>Change</button>`}
+          <button type="button" onClick=${close} ref=${back}>Back</button>
+          <button class=${verb.typed || verb.sure ? "danger" : "confirm"} disabled=${!permitted || plan?.problem} aria-busy=${sending} onClick=${onClick}>${label}</button>
         </div>
       </form>
     </dialog>

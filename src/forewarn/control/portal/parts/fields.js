@@ -9,7 +9,7 @@ const check = (event) => {
   event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
 };
 
-// A field: { name, label, type, help, required, choices, value, query }. Types: text, duration, number, check, choice,
+// A field: { name, label, type, help, required, choices, value, query, rare }. Types: text, duration, number, check, choice,
 // list (separated by commas, or by another separator).
 export function Field({ of }) {
   const { name, label, type = "text", help, required, choices, value } = of;
@@ -23,7 +23,7 @@ export function Field({ of }) {
   const list = choices && `choices-${name}`;
   return html`
     <label>
-      ${label}${!required && html` <span class="quiet">(optional)</span>`}
+      ${label}${required && html` <span class="quiet">(required)</span>`}
       <input name=${name} required=${required} defaultValue=${value} autocomplete="off" list=${list} ...${described}
         type=${type === "number" ? "number" : "text"} min=${type === "number" ? of.min ?? 0 : undefined}
         onInput=${type === "duration" ? check : undefined} placeholder=${type === "duration" ? "30m" : undefined} />

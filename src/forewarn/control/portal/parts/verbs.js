@@ -198,10 +198,10 @@ const KINDS = {
           { name: "mode", label: "What the machines notice", type: "choice", choices: ["Freeze", "Reboot", "live-migration"] },
           { name: "evacuate", label: "Move the machines to other hosts one by one instead", type: "check" },
           NOTICE,
-          SHORT_NOTICE,
-          IGNORE_WINDOWS,
           DESCRIPTION,
-          TICKET,
+          { ...TICKET, rare: true },
+          { ...SHORT_NOTICE, rare: true },
+          { ...IGNORE_WINDOWS, rare: true },
         ],
       },
       {
@@ -317,25 +317,25 @@ const KINDS = {
         label: "Start a rollout",
         title: () => "Start a rollout",
         confirm: "Start it",
-        effect: () => "It announces an event for one update domain after the other. You see the plan first.",
+        effect: () => "Its machines are affected one update domain after the other, each announced with an event. The plan comes first.",
         plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${Plan} of=${plan} />` },
         fields: (none, { groups, hosts }) => [
           { name: "type", label: "Type", type: "choice", choices: ["Freeze", "Reboot", "Redeploy", "live-migration", "evacuate-work-return"] },
           { name: "groups", label: "Groups", type: "list", choices: groups, help: "Names, separated by commas." },
           { name: "hosts", label: "Hosts", type: "list", choices: hosts, help: "Names or patterns, separated by commas." },
           { name: "machines", label: "Machines", type: "list", help: "Names or patterns, separated by commas." },
-          { name: "conflicts", label: "A host with several update domains of a group", type: "choice", choices: ["refuse", "split", "skip", "evacuate"] },
-          { name: "at_once", label: "Groups or hosts at once", type: "number", value: 1, min: 1 },
-          { name: "canary", label: "First", type: "list", help: "Hosts or groups that go first, or how many." },
-          { name: "pause_after", label: "Pause after", type: "choice", choices: ["nothing", "canary", "waves"] },
           NOTICE,
-          SHORT_NOTICE,
-          { name: "bake", label: "Wait after each step", type: "duration" },
-          { name: "windows", label: "Windows", type: "list", separator: ";", help: "When steps may start, such as sat,sun 22:00-04:00 Europe/Berlin; separated by semicolons." },
-          IGNORE_WINDOWS,
-          { name: "allow_overlap", label: "Start it although another rollout is still to do the same", type: "check" },
           DESCRIPTION,
-          TICKET,
+          { name: "at_once", label: "Groups or hosts at once", type: "number", value: 1, min: 1, rare: true },
+          { name: "canary", label: "First", type: "list", help: "Hosts or groups that go first, or how many.", rare: true },
+          { name: "pause_after", label: "Pause after", type: "choice", choices: ["nothing", "canary", "waves"], rare: true },
+          { name: "bake", label: "Wait after each step", type: "duration", rare: true },
+          { name: "windows", label: "Windows", type: "list", separator: ";", help: "When steps may start, such as sat,sun 22:00-04:00 Europe/Berlin; separated by semicolons.", rare: true },
+          { name: "conflicts", label: "Hosts with machines of several update domains of a group", type: "choice", choices: ["refuse", "split", "skip", "evacuate"], rare: true },
+          { ...TICKET, rare: true },
+          { ...SHORT_NOTICE, rare: true },
+          { ...IGNORE_WINDOWS, rare: true },
+          { name: "allow_overlap", label: "Start it although another rollout is still to do the same", type: "check", rare: true },
         ],
       },
     ],
@@ -382,7 +382,8 @@ const KINDS = {
 
 const Plan = ({ of }) => html`
   <section class="preview" aria-live="polite">
-    ${of.problem && html`<p class="problem">${of.problem}</p>`}
+    <p><strong>${of.type}</strong> of ${of.selection}</p>
+    ${of.problem && html`<p class="problem" role="alert">${of.problem}</p>`}
     ${of.message && html`<p>${of.message}</p>`}
     <${Facts} of=${[
       ["Machines", String(of.machines)],
