@@ -27,6 +27,7 @@ from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.publishing import Publishing
 from forewarn.support import guard
+from simulation import hosts
 from simulation.host_lines import HostLoop
 from simulation.hosts import CutOff, HostsScript, MemoryJournal, live
 from simulation.world import Kill
@@ -70,6 +71,7 @@ def counts_a_promise_from_when_it_is_received(patch: pytest.MonkeyPatch) -> None
 
 def forgets_its_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryJournal, "read", lambda _self: [])
+    patch.setattr(hosts, "PATIENCE", 60.0)  # a caller that is not known is held
 
 
 def does_not_wait_until_a_promise_has_run_out(patch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ from forewarn.metadata.publishing.messages import (
     MessageStream,
     NodeHello,
     Ping,
+    Polled,
     Pong,
     Postpone,
     Prepare,
@@ -65,21 +66,32 @@ from forewarn.metadata.publishing.publisher import (
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service.indexes.apart_hosts import NodeLine
 from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.unknown_callers import MAX_ADDRESSES
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
+from forewarn.support.text import storable
 
 PROMISE = 6.0  # seconds
 TELLING = PROMISE + 1.0  # seconds after which a change is shown, with or without a silent node
 PROMISE_EVERY = 2.0  # seconds between two promises
-CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which no promise is renewed
+# Seconds without a confirmation, after which no promise is renewed. Together with PROMISE less than
+# TELLING: whoever waits for the node waits until the promise has run out.
+RENEW_WITHIN = 0.5
+CONFIRM_WITHIN = 2.0  # seconds without a confirmation, after which a node may be disconnected
 SNAPSHOT_WITHIN = 10.0  # seconds in which a node has to confirm all groups
 QUIET = 15.0  # seconds without a message, after which a node is disconnected: it sends one every 5
 JOIN_EVERY = 0.05  # seconds between two looks whether a node may join
 CHECK_EVERY = 0.5  # seconds between two looks at the nodes
 SLICE = 64  # groups of one message
+MAX_RECEIVED = 16 * 1024 * 1024  # bytes of a message from a node; its reports are far smaller
+# What is taken from a report about one machine:
+MAX_VERSION = 32  # characters of an api-version
+MAX_ENDED = 64  # events that are not known, because they have just ended
+MAX_POLLS = 2**31
+MAX_ADDRESS = 64  # characters of the address of a caller that is not known
 MAX_UNSENT = 32 * 1024 * 1024  # bytes queued for a node; if there are more, it is disconnected
 
 log = logger("forewarn")
@@ -189,11 +201,8 @@ class NodeMember(Member):
         self._nodes.send(self, frame(Shown(tuple(numbers), self._nodes.now())))
 
     def late(self, publication: PendingPublication) -> bool:
-        now = guard.boottime()
-        patience = CONFIRM_WITHIN if self.whole else SNAPSHOT_WITHIN
-        return now >= self._nodes.promised(self.host) and (
-            guard.monotonic() - publication.announced_at > patience
-        )
+        waited = guard.monotonic() - publication.announced_at
+        return guard.boottime() >= self._nodes.promised(self.host) and waited > CONFIRM_WITHIN
 
     def fence(self, why: str) -> None:
         """Disconnect it. Its promise has run out, or is waited for."""
@@ -249,11 +258,9 @@ class HostNodes:
 
     def _line_of(self, member: NodeMember) -> NodeLine:
         silent = guard.boottime() - member.heard
-        behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
-        lag = 0.0 if behind is None else guard.monotonic() - behind
         return NodeLine(
             version=member.version,
-            lag=round(lag * SECOND),
+            lag=round(_behind(member) * SECOND),
             heard=self.now() - round(silent * SECOND),
         )
 
@@ -311,8 +318,7 @@ class HostNodes:
             until = min(until, leadership.until)
         framed = frame(Promise(until, self.now()))
         for member in members:
-            behind = member.unconfirmed[0].announced_at if member.unconfirmed else None
-            if behind is None or guard.monotonic() - behind <= CONFIRM_WITHIN:
+            if _behind(member) <= RENEW_WITHIN:
                 member.promised = until
                 self.send(member, framed)
 
@@ -470,7 +476,7 @@ class HostNodes:
 
     async def _listen(self, member: NodeMember) -> None:
         while self._is_connected(member):
-            message = await member.stream.receive()
+            message = await member.stream.receive(MAX_RECEIVED)
             member.heard = guard.boottime()
             match message:
                 case Held(number=number, whole=whole):
@@ -517,11 +523,27 @@ class HostNodes:
         machines = {m.name for m in self._host_index.machines_on(member.host)}
         machines |= self._arriving.get(member.host, {}).keys()
         return Report(
-            polled=tuple(polled for polled in report.polled if polled.machine in machines),
+            polled=tuple(map(self._checked, (p for p in report.polled if p.machine in machines))),
             alive=tuple(group for group in report.alive if group in here),
             unknown=tuple(
-                msgspec.structs.replace(caller, host=member.host) for caller in report.unknown
+                msgspec.structs.replace(caller, host=member.host)
+                for caller in report.unknown[:MAX_ADDRESSES]
+                if len(caller.address) <= MAX_ADDRESS
             ),
+        )
+
+    def _checked(self, polled: Polled) -> Polled:
+        """Return a poll in values that can be stored, with events that exist, or may just have
+        ended: a node that was taken over may send anything."""
+        group = self._store.groups.get(polled.group)
+        active = {event.id for event in group.events} if group else set()
+        others = [id for id in polled.events if id not in active]
+        ignored = set(others[MAX_ENDED:])
+        return msgspec.structs.replace(
+            polled,
+            version=storable(polled.version[:MAX_VERSION]),
+            events=tuple(storable(id) for id in polled.events if id not in ignored),
+            count=min(polled.count, MAX_POLLS),
         )
 
     async def _find(self, member: NodeMember, id: int, address: str) -> None:
@@ -535,8 +557,10 @@ class HostNodes:
         found = self._moving(address) if self._is_connected(member) else []
         if len(found) == 1 and member.joined:
             ((group, machine),) = found
-            self._arriving.setdefault(member.host, {})[machine] = group
-            self._publisher.place_again(group)
+            arriving = self._arriving.setdefault(member.host, {})
+            if machine not in arriving:
+                arriving[machine] = group
+                self._publisher.place_again(group)
             await self._publisher.shown((group,))
         member.stream.send(Answer(id, yes=len(found) == 1))
 
@@ -601,6 +625,13 @@ class HostNodes:
         for member in list(self._members.values()):
             member.stream.send(Goodbye())
             member.stream.writer.close()
+
+
+def _behind(member: NodeMember) -> float:
+    """Return for how many seconds a node has not confirmed what it was told."""
+    if not member.unconfirmed:
+        return 0.0
+    return guard.monotonic() - member.unconfirmed[0].announced_at
 
 
 def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:

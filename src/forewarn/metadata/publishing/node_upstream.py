@@ -47,7 +47,6 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.poll_report import PollReport
 from forewarn.metadata.publishing.remote_upstream import (
     MAX_DIAL_PAUSE,
-    MAX_PENDING_CALLS,
     Dial,
     RemoteUpstream,
 )
@@ -114,7 +113,9 @@ class NodeUpstream(RemoteUpstream):
 
     async def _call(self, call: Call | WhoIs) -> Answer:
         """Ask control, again on every new line. All calls may be repeated."""
-        hold = HOLD_ENABLE if isinstance(call, Enable) else HOLD_CALL
+        hold = HOLD_CALL
+        if isinstance(call, Enable | WhoIs):
+            hold = HOLD_ENABLE if isinstance(call, Enable) else HOLD_UNKNOWN
         try:
             async with asyncio.timeout(hold):
                 while True:
@@ -133,11 +134,8 @@ class NodeUpstream(RemoteUpstream):
     async def find(self, address: str) -> None:
         """Ask control for the machine with an address that is not known here: it may be about to
         move to this host. Returns when it is known, or will not be."""
-        if self._stream is None or len(self._pending) >= MAX_PENDING_CALLS:
-            return
-        with contextlib.suppress(TimeoutError, NotDurable):
-            async with asyncio.timeout(HOLD_UNKNOWN):
-                await super()._call(WhoIs(self._number(), address))
+        with contextlib.suppress(NotDurable):
+            await self._call(WhoIs(self._number(), address))
 
     def _held_long(self, before: float) -> float:
         # Control waits less long: nodes that have not confirmed the change by then are apart.

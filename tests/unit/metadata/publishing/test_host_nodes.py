@@ -24,6 +24,8 @@ from forewarn.metadata.publishing.messages import (
     Changed,
     MessageStream,
     NodeHello,
+    Polled,
+    Report,
     SnapshotEnd,
     ToWorker,
     Unwelcome,
@@ -33,6 +35,7 @@ from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
 from forewarn.service.engine import executor
 from forewarn.service.fleet.read import parse
+from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support import guard
 from helpers.host_nodes import FLEET, Control, HostNode, host_node, until
@@ -44,6 +47,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_nodes, "PROMISE_EVERY", 0.1)
     monkeypatch.setattr(host_nodes, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(host_nodes, "CONFIRM_WITHIN", 0.2)
+    monkeypatch.setattr(host_nodes, "RENEW_WITHIN", 0.2)
     monkeypatch.setattr(publisher, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(node_upstream, "WATCH_EVERY", 0.02)
     monkeypatch.setattr(node_upstream, "HOLD_CALL", 1.0)
@@ -132,6 +136,32 @@ def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
             assert node.poll_index.polls("web_0") is not None
             assert node.poll_index.polls("web_1") is None
             assert node.poll_index.polls("db_0") is None
+
+    play(body)
+
+
+def test_a_report_that_cannot_be_true_is_taken_in_values_that_can_be_stored(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path)
+
+    async def body() -> None:
+        async with control() as node, host_node(control, "h1") as h1:
+            await joined(h1)
+            await h1.upstream.enable("web")
+            id = await reboot(node, "web_0")
+            many = tuple(f"made up {n}\0" for n in range(1_000))
+            polled = Polled("web_0", "web", "\0" * 1_000, 1, (*many, id), -1, 2**64 - 1, 2**63)
+            unknown = UnknownCaller("x" * 1_000, -1, 2**64 - 1, 2**63)
+            assert h1.upstream._stream is not None
+            h1.upstream._stream.send(Report((polled,), ("db",), (unknown,)))
+            assert await h1.upstream.approve("web_0", "web", [id])  # control has read the report
+            polls = node.poll_index.polls("web_0")
+            assert polls is not None
+            assert id in polls.first_sights
+            assert len(polls.first_sights) <= 1 + host_nodes.MAX_ENDED
+            assert node.poll_index.unknown_callers.all() == []
+            await node.poll_index.save(node.writer.now(), all_machines=True)
 
     play(body)
 
@@ -390,7 +420,14 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
             )
             assert not isinstance(done, Refused)
             assert await h1.upstream.approve("web_0", "web", [done.event.id])
-            await h3.upstream.find("10.0.0.1")
+            control.cut = True
+            h3.cut()
+            await until(lambda: not h3.upstream.connected)
+            finding = asyncio.ensure_future(h3.upstream.find("10.0.0.1"))  # noqa: TID251
+            await guard.pause(0)
+            assert not finding.done()  # it is asked for when control can be reached
+            control.cut = False
+            await finding
             assert h3.machines("web") == ["web_0"]
             assert h1.machines("web") == ["web_0"]  # and still here
             await shown(h3, "web", (done.event.id, "Started"))
@@ -602,3 +639,22 @@ def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     member.tell(publisher.Announcement({1: [Changed(view(group), ())]}, {"web": group}))
     assert sent == []
     assert not member.serving  # without a promise, nobody waits for it
+
+
+def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    control: Any = SimpleNamespace(
+        _store=SimpleNamespace(leadership=None), now=lambda: 0, send=lambda *_: None
+    )
+    hello = NodeHello(protocols=(1,), version="", host="h1", instance="", serving=True)
+    change = publisher.PendingPublication()
+    for seconds in (0.0, 0.4, 0.6, 1.0, 1.9, 3.0):  # since the node was told
+        stream: Any = None
+        member = host_nodes.NodeMember(control, stream, hello, [], host_nodes._Promised())
+        change.announced_at = guard.monotonic() - seconds
+        member.unconfirmed.append(change)
+        host_nodes.HostNodes._promise(control, member)
+        shown_at = seconds + member.promised - guard.boottime() + publisher.CHECK_EVERY
+        assert shown_at < host_nodes.TELLING
