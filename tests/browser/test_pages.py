@@ -60,6 +60,26 @@ def test_a_host_leads_to_its_machines_and_these_to_their_group_and_history(
         expect(page.get_by_text("No record matches.")).to_be_visible()
 
 
+def test_the_life_of_an_event_is_a_table_with_marks_on_a_line(
+    browser: Browser, service: Service
+) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.clock.advance("5m")
+    service.document("web_1")
+    with portal(browser, service, f"/events/{event.id}") as page:
+        timeline = page.get_by_role("table").filter(has_text="Timeline")
+        heads = timeline.get_by_role("rowheader")
+        expect(heads).to_have_text(["Announced", "First seen", "NotBefore"])
+        expect(timeline.get_by_role("row").nth(2)).to_contain_text("5 min")
+        expect(timeline.locator("circle.ahead")).to_have_count(1)
+        service.approve("web_1", event)
+        service.clock.advance("11m")
+        expect(heads).to_have_text(
+            ["Announced", "First seen", "Approved", "Started", "NotBefore", "Ended"]
+        )
+        expect(timeline.locator("circle.ahead")).to_have_count(0)
+
+
 def test_a_rollout_is_the_same_as_a_picture_and_as_a_table(
     browser: Browser, service: Service
 ) -> None:

@@ -6,7 +6,8 @@ import { stateOf } from "../parts/event-table.js";
 import { Explanation, Hold } from "../parts/explanation.js";
 import { Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
-import { at } from "../parts/text.js";
+import { at, duration } from "../parts/text.js";
+import { Timeline } from "../parts/timeline.js";
 import { Verbs } from "../parts/verbs.js";
 
 const Machines = ({ event, seen, silent }) => {
@@ -19,7 +20,7 @@ const Machines = ({ event, seen, silent }) => {
           (name) => html`
             <tr key=${name}>
               <td><${MachineLink} name=${name} /></td>
-              <td>${seen[name] ? at(seen[name]) : name in silent ? "not yet; it does not ask for its events" : "not yet"}</td>
+              <td>${seen[name] ? at(seen[name]) : name in silent ? "not yet; it does not ask for its events" : event.ended_at ? "never" : "not yet"}</td>
               <td>${event.ready.includes(name) ? "yes" : ""}</td>
             </tr>
           `,
@@ -29,32 +30,35 @@ const Machines = ({ event, seen, silent }) => {
   `;
 };
 
+// Who has seen an event according to the history, which knows it also when the event is over.
+const seenIn = (records) =>
+  Object.fromEntries(records.filter(({ what, by }) => what === "seen" && by).map(({ by, at: instant }) => [by, instant]));
+
 export function Event({ name: id }) {
   const explained = useResource(`/v1/events/${encodeURIComponent(id)}/explain`);
   const history = useResource(`/v1/history?event=${encodeURIComponent(id)}&oldest_first=true&limit=200`);
   return html`
     <${Loaded} of=${explained}>${(of) => {
       const { event } = of;
+      const seen = { ...seenIn(history.data?.records ?? []), ...of.seen_by };
       return html`
         <${Page} title=${`${event.type} of ${event.machines.length === 1 ? event.machines[0] : `${event.machines.length} machines`}`}
           aside=${html`<${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>`}>
           <${Explanation} message=${of.message}><ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul><//>
           <${Verbs} kind="event" of=${event} />
+          <${Timeline} event=${event} seenBy=${seen} />
           <${Facts} of=${[
             ["Id", html`<code>${event.id}</code>`],
             ["Group", html`<${GroupLink} name=${event.group} />`],
             ["Host", event.host && html`<${HostLink} name=${event.host} />`],
             ["Update domain", String(event.update_domain)],
-            ["NotBefore", html`${at(event.not_before)}`],
-            ["Announced", html`${at(event.raised_at)} by ${event.raised_by}`],
-            ["Approved", event.approved && html`${at(event.approved.at)} by ${event.approved.by}`],
-            ["Started", at(event.started_at)],
-            ["Ended", event.ended_at && `${at(event.ended_at)} ${event.ending}`],
+            ["Source", event.source],
+            ["Duration of the impact", event.duration < 0 ? "unknown" : event.duration ? duration(event.duration * 1_000) : "none"],
             ["Description", event.description],
             ["Ticket", event.ticket],
             ["Cause", event.cause && html`<${Cause} of=${event.cause} />`],
           ]} />
-          <${Machines} event=${event} seen=${of.seen_by} silent=${of.not_listening} />
+          <${Machines} event=${event} seen=${seen} silent=${of.not_listening} />
           <${Loaded} of=${history}>${({ records }) => html`<${Records} of=${records} caption="What has happened" about=${false} />`}<//>
         <//>
       `;

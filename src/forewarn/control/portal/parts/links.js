@@ -18,6 +18,12 @@ export const Several = ({ of, most = 3, as }) => html`
   ${of.length > most && html` <span title=${of.join(", ")}>and ${of.length - most} more</span>`}
 `;
 
+// Who did something: the name of a token, of a machine, or a rollout.
+export function Actor({ name }) {
+  const [kind, id] = name.split(" ");
+  return kind === "rollout" && id ? html`rollout <${RolloutLink} id=${id} />` : name;
+}
+
 // What caused an event: a step of a rollout, or the maintenance of a host.
 export function Cause({ of }) {
   const [kind, id, ...rest] = of.split("/");

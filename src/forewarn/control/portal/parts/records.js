@@ -4,15 +4,10 @@ import { useResource } from "../hooks.js";
 import { withQuery } from "../api.js";
 import { Link } from "../router.js";
 import { Empty, Loaded } from "./basics.js";
-import { Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
+import { Actor, Cause, EventLink, GroupLink, HostLink, MachineLink, RolloutLink, Several } from "./links.js";
 import { at } from "./text.js";
 
 const LATEST = 15;
-
-const By = ({ of }) => {
-  const [kind, id] = of.split(" ");
-  return kind === "rollout" && id ? html`rollout <${RolloutLink} id=${id} />` : of;
-};
 
 const Why = ({ of }) => {
   if (!of.cause) return null;
@@ -38,8 +33,8 @@ export const Records = ({ of, caption, about = true }) => html`
             <td><time datetime=${record.at}>${at(record.at)}</time></td>
             <td class="whole">${record.what}</td>
             ${about && html`<td><${About} of=${record} /></td>`}
-            <td class="by"><${By} of=${record.by} /></td>
-            <td>${record.note} <${Why} of=${record} /></td>
+            <td class="by"><${Actor} name=${record.by} /></td>
+            <td>${record.note} ${about && html`<${Why} of=${record} />`}</td>
           </tr>
         `,
       )}

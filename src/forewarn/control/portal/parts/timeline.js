@@ -1,0 +1,63 @@
+// The life of an event: a table of its moments, each with a mark on a common line of time beside it.
+import { html } from "../html.js";
+import { useNow } from "../hooks.js";
+import { Actor, MachineLink } from "./links.js";
+import { at, duration } from "./text.js";
+
+const EDGE = 5; // percent that is left free on both sides, so that marks are not cut off
+
+function momentsOf(event, seenBy) {
+  const seen = Object.entries(seenBy).sort(([, a], [, b]) => Date.parse(a) - Date.parse(b));
+  const moments = [
+    ["Announced", event.raised_at, html`by <${Actor} name=${event.raised_by} />`],
+    ["First seen", seen[0]?.[1], html`by <${MachineLink} name=${seen[0]?.[0]} />`],
+    ["Seen by all of its machines", event.machines.length > 1 && event.machines.every((name) => name in seenBy) && seen.filter(([name]) => event.machines.includes(name)).at(-1)[1]],
+    ...event.postponed.map((step) => ["Postponed", step.at, html`by ${step.by || "another group"}, to ${at(step.after)}`]),
+    ["Approved", event.approved?.at, event.approved && html`by <${Actor} name=${event.approved.by} />`],
+    ["NotBefore", event.not_before, "it starts by itself"],
+    ["Started", event.started_at, ""],
+    event.ended_at ? ["Ended", event.ended_at, event.ending] : ["Expected to end", event.expected_end, "at the latest"],
+  ];
+  return moments
+    .filter(([, instant]) => instant)
+    .map(([name, instant, note]) => ({ name, instant, note, time: Date.parse(instant) }))
+    .sort((a, b) => a.time - b.time);
+}
+
+export function Timeline({ event, seenBy }) {
+  const now = useNow();
+  const moments = momentsOf(event, seenBy);
+  const current = event.ended_at ? null : now;
+  const first = moments[0].time;
+  const last = Math.max(...moments.map(({ time }) => time), current ?? 0);
+  const x = (time) => EDGE + ((100 - 2 * EDGE) * (time - first)) / Math.max(1, last - first);
+  const band = (kind, from, to) => to > from && html`<rect class=${kind} x=${`${x(from)}%`} width=${`${x(to) - x(from)}%`} y="35%" height="30%" />`;
+  const [started, ended] = [event.started_at, event.ended_at].map((instant) => instant && Date.parse(instant));
+  const over = ended ?? Math.max(now, event.expected_end ? Date.parse(event.expected_end) : 0);
+  return html`
+    <table class="rows timeline">
+      <caption>Timeline</caption>
+      <thead><tr><th>What</th><td aria-hidden="true"></td><th>When</th><th>After</th><th>How</th></tr></thead>
+      <tbody>
+        ${moments.map(
+          ({ name, instant, note, time }) => html`
+            <tr key=${name + instant}>
+              <th scope="row">${name}</th>
+              <td class="strip" aria-hidden="true">
+                <svg>
+                  ${band("before", first, started ?? ended ?? Date.parse(event.not_before))}
+                  ${started && band("during", started, over)}
+                  ${current && html`<line class="now" x1=${`${x(current)}%`} x2=${`${x(current)}%`} y1="0" y2="100%" />`}
+                  <circle class=${current !== null && time > current ? "ahead" : ""} cx=${`${x(time)}%`} cy="50%" r="5" />
+                </svg>
+              </td>
+              <td><time datetime=${instant}>${at(instant)}</time></td>
+              <td class="whole">${time > first && duration(time - first)}</td>
+              <td>${note}</td>
+            </tr>
+          `,
+        )}
+      </tbody>
+    </table>
+  `;
+}
