@@ -99,3 +99,25 @@ def test_a_rollout_is_the_same_as_a_picture_and_as_a_table(
         expect(rows.nth(1)).to_contain_text("started")
         page.locator(".sums").get_by_role("link", name="1 waiting").click()
         expect(rows).to_have_count(2)
+
+
+def test_the_virtual_clock_is_moved_and_followed(browser: Browser, service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    with portal(browser, service) as page:
+        row = page.get_by_role("row").filter(has_text=event.id[:8])
+        clock = page.get_by_role("region", name="Virtual clock")
+        expect(clock).to_contain_text("next due in 15 min")
+        page.get_by_role("button", name="+1 min").click()
+        expect(clock).to_contain_text("next due in 14 min")
+        expect(row).to_contain_text("in 14 min")
+        page.get_by_role("button", name="To what is next").click()
+        expect(row).to_contain_text("Started")
+        service.clock.advance("1m")  # somebody else
+        expect(row).to_contain_text("1 min ago")
+        before = service.clock.now
+        page.get_by_label("Speed").select_option("600×")
+        page.get_by_role("button", name="Play").click()
+        expect(row).to_have_count(0)
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("button", name="Play")).to_be_visible()
+        assert service.clock.now > before

@@ -55,6 +55,9 @@ export function disconnect() {
   source = null;
 }
 
+// Have everybody look again, although the feed has told of no change.
+export const refresh = () => tell({ changes: [] });
+
 export const connection = () => state;
 
 // Called with each change, or with null if there may have been some.

@@ -18,6 +18,7 @@ import { Machine } from "./pages/machine.js";
 import { Rollout } from "./pages/rollout.js";
 import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
+import { Clock } from "./parts/clock.js";
 import { Halts, StopAll } from "./parts/halts.js";
 import { Tasks } from "./parts/tasks.js";
 
@@ -90,6 +91,7 @@ function Portal({ session, onEnded }) {
       <span class="who">${session.name} (${session.role})</span>
       ${session.needs_token && html`<button class="plain" onClick=${logOut}>Log out</button>`}
     </nav>
+    <${Clock} />
     <${Halts} />
     <main id="content">${pageFor(address)}</main>
     <${Tasks} />
