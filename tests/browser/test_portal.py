@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.browser import portal
+from helpers.browser import portal, serious
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -22,7 +21,6 @@ groups:
       - {name: web_0, host: host-a, update_domain: 0}
       - {name: web_1, host: host-b, update_domain: 1}
 """
-SERIOUS = ("serious", "critical")
 PAGES = (
     *("/", "/fleet", "/fleet?by=group", "/events", "/events/{event}", "/history", "/rollouts"),
     *("/hosts/host-a", "/groups/web", "/machines/web_0", "/rollouts/{rollout}"),
@@ -110,10 +108,3 @@ def test_pages_are_accessible(browser: Browser, service: Service) -> None:
             page.emulate_media(color_scheme="dark")
             assert serious(page, "color-contrast") == [], path
             page.emulate_media(color_scheme="light")
-
-
-def serious(page: Page, *rules: str) -> list[str]:
-    """Return what is seriously wrong with a page, by all rules or by some."""
-    options = {"runOnly": list(rules)} if rules else {}
-    found = Axe().run(page, options=options).response["violations"]
-    return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in SERIOUS]

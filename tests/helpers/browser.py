@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 from forewarn.testing import Service
@@ -19,6 +20,7 @@ from helpers.netns import require
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+SERIOUS = ("serious", "critical")
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +40,16 @@ def portal(
     *,
     width: int = 1200,
     refused: tuple[int, ...] = (),
+    lost: bool = False,
     **how: Any,
 ) -> Iterator[Page]:
     """Open a page of the portal, and be strict about what it does. Which requests may be `refused`
-    has to be said: the browser notes them on its console."""
+    or `lost` has to be said: the browser notes them on its console."""
     wrong: list[str] = []
 
     def note_console(message: ConsoleMessage) -> None:
         expected = any(f"status of {status} " in message.text for status in refused)
+        expected |= lost and "net::ERR_FAILED" in message.text
         if message.type in ("error", "warning") and not expected:
             wrong.append(f"console: {message.text}")
 
@@ -67,3 +71,10 @@ def portal(
         assert wrong == []
     finally:
         context.close()
+
+
+def serious(page: Page, *rules: str) -> list[str]:
+    """Return what is seriously wrong with a page, by all rules or by some."""
+    options = {"runOnly": list(rules)} if rules else {}
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in SERIOUS]

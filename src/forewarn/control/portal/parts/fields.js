@@ -9,27 +9,30 @@ const check = (event) => {
   event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
 };
 
-// A field: { name, label, type, help, required, choices, value, query, rare }. Types: text, duration, number, check, choice,
-// list (separated by commas, or by another separator).
+// A field: { name, label, type, help, required, choices, value, query, rare, within, key }. Types: text, duration, number,
+// check, choice, list (separated by commas, or by another separator).
 export function Field({ of }) {
-  const { name, label, type = "text", help, required, choices, value } = of;
-  const id = `help-${name}`;
-  const described = help ? { "aria-describedby": id } : {};
-  const note = help && html`<small id=${id}>${help}</small>`;
-  if (type === "check") return html`<label class="check"><input type="checkbox" name=${name} ...${described} /> ${label} ${note}</label>`;
-  if (type === "choice") {
-    return html`<label>${label} <select name=${name} ...${described}>${choices.map((choice) => html`<option>${choice}</option>`)}</select> ${note}</label>`;
-  }
+  const help = of.help && `help-${of.name}`;
+  return html`
+    <div class="field">
+      <label class=${of.type === "check" ? "check" : ""}><${Input} of=${of} help=${help} /></label>
+      ${help && html`<small id=${help}>${of.help}</small>`}
+    </div>
+  `;
+}
+
+function Input({ of, help }) {
+  const { name, label, type = "text", required, choices, value } = of;
+  const common = { name, "aria-describedby": help || undefined };
+  if (type === "check") return html`<input type="checkbox" ...${common} /> ${label}`;
+  if (type === "choice") return html`${label} <select ...${common}>${choices.map((choice) => html`<option>${choice}</option>`)}</select>`;
   const list = choices && `choices-${name}`;
   return html`
-    <label>
-      ${label}${required && html` <span class="quiet">(required)</span>`}
-      <input name=${name} required=${required} defaultValue=${value} autocomplete="off" list=${list} ...${described}
-        type=${type === "number" ? "number" : "text"} min=${type === "number" ? of.min ?? 0 : undefined}
-        onInput=${type === "duration" ? check : undefined} placeholder=${type === "duration" ? "30m" : undefined} />
-      ${choices && html`<datalist id=${list}>${choices.map((choice) => html`<option value=${choice} />`)}</datalist>`}
-      ${note}
-    </label>
+    ${label}${required && html` <span class="quiet">(required)</span>`}
+    <input ...${common} required=${required} defaultValue=${value} autocomplete="off" list=${list}
+      type=${type === "number" ? "number" : "text"} min=${type === "number" ? of.min ?? 0 : undefined}
+      onInput=${type === "duration" ? check : undefined} placeholder=${type === "duration" ? "30m" : undefined} />
+    ${choices && html`<datalist id=${list}>${choices.map((choice) => html`<option value=${choice} />`)}</datalist>`}
   `;
 }
 
@@ -45,7 +48,8 @@ const READ = {
   },
 };
 
-// Fields that are left empty are left out. A verb without fields for the body has no body. "moved.web_0" is in moved.
+// Fields that are left empty are left out, and without fields for the body there is none. A field `within` another one is
+// its `key` there.
 export function valuesOf(form, fields) {
   const query = new URLSearchParams();
   let body;

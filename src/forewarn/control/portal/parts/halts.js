@@ -15,8 +15,8 @@ export function Halts() {
   const halts = useResource("/v1/halts");
   return (halts.data ?? []).map(
     (halt) => html`
-      <section key=${halt.id} class="halt" role="alert">
-        <p><strong>Stopped: ${halt.scope}</strong>, since ${at(halt.at)} by ${halt.by}${halt.note && `: ${halt.note}`}. ${plural(halt.events, "event waits", "events wait")} for it.</p>
+      <section key=${halt.id} class="halt">
+        <p><strong role="alert">Stopped: ${halt.scope}</strong>, since ${at(halt.at)} by ${halt.by}${halt.note && `: ${halt.note}`}. ${plural(halt.events, "event waits", "events wait")} for it.</p>
         <${Verbs} kind="halt" of=${halt} />
       </section>
     `,
