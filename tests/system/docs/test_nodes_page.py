@@ -45,6 +45,7 @@ def test_a_guest_is_answered_by_a_node_that_was_set_up_as_the_page_says(tmp_path
     subprocess.run(
         ["bash", "-ec", block("sh node-certificate", tmp_path)], cwd=tmp_path, check=True
     )
+    (tmp_path / "host-a.pem").rename(tmp_path / "node.pem")
     (tmp_path / "fleet.yaml").write_text(block("yaml fleet", tmp_path))
     serve, own = tmp_path / "forewarn.toml", tmp_path / "node.toml"
     serve.write_text('fleet = "fleet.yaml"\nstate = "state.db"\n' + block("toml control", tmp_path))

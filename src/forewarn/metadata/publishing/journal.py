@@ -11,6 +11,7 @@ anything else is wrong, or if the journal is of another host, nothing of it is u
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -74,7 +75,7 @@ class Journal:
         """Raises JournalInUse, or OSError."""
         self.path = directory / FILE
         self._host = host
-        self._lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = _open_lock(directory / LOCK_FILE)
         if not try_lock(self._lock):
             os.close(self._lock)
             raise JournalInUse(f"{self.path} is in use by another node")
@@ -186,6 +187,15 @@ def in_use(directory: Path) -> bool:
         return not try_lock(file, shared=True)
     finally:
         os.close(file)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return os.open(path, os.O_RDONLY)  # what was told can still be read, and shown
 
 
 def _record(message: msgspec.Struct) -> bytes:

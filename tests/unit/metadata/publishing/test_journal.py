@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,3 +140,24 @@ def test_a_full_disk_is_reported_and_what_is_on_it_stays(journal: Journal) -> No
         journal.append(TOLD[-1])
     journal.replace(TOLD)
     assert journal.read() == TOLD
+
+
+def test_what_was_told_is_read_also_if_the_disk_has_become_read_only(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def open_read_only(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, mode)
+
+    journal.close()
+    monkeypatch.setattr(os, "open", open_read_only)
+    again = Journal(journal.path.parent, "h1")
+    try:
+        assert again.read() == TOLD
+        with pytest.raises(JournalFailed, match="Read-only file system"):
+            again.replace(TOLD)
+    finally:
+        again.close()
