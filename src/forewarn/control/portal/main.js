@@ -20,7 +20,7 @@ import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
 import { Clock } from "./parts/clock.js";
 import { Halts, StopAll } from "./parts/halts.js";
-import { Tasks } from "./parts/tasks.js";
+import { forgetTasks, Tasks } from "./parts/tasks.js";
 
 const PAGES = [
   ["/", "Status"],
@@ -108,6 +108,7 @@ function Root() {
     );
   }, []);
   const ended = (message) => {
+    forgetTasks();
     setWhy(message);
     setSession(null);
   };

@@ -14,6 +14,8 @@ function set(next) {
   for (const listener of listeners) listener(tasks);
 }
 
+export const forgetTasks = () => set([]);
+
 // Note that something was sent; the function that is returned notes how it ended: "done", "refused" or "unknown".
 export function beginTask(title, link) {
   let task = { id: crypto.randomUUID(), title, link, at: new Date(serviceTime()).toISOString(), state: "sent", result: "" };

@@ -9,11 +9,12 @@ import { html } from "../html.js";
 import { get, serviceTime } from "../api.js";
 import { address } from "../router.js";
 import { useSession } from "../session.js";
-import { Facts } from "./basics.js";
 import { Dialog } from "./dialog.js";
 import { nameOf } from "./event-table.js";
+import { RolloutPlan } from "./rollout-plan.js";
 import { at, duration, listed, plural } from "./text.js";
 
+const MOST_NAMES = 500; // that a field proposes
 const NOTE = { name: "note", label: "Note", help: "It is recorded in the history." };
 const REASON = { name: "reason", label: "Reason", help: "It is recorded in the history." };
 const NOTICE = { name: "notice", label: "Notice", type: "duration", help: "From the announcement to the start; by default, the minimum notice of the type." };
@@ -41,13 +42,14 @@ const concernedEvents = (events) => ({
   hosts: unique(events.map((event) => event.host).filter(Boolean)),
 });
 
-const hostNames = async () => {
+// Names to choose from; whoever may not see them, or has more of them, writes the name.
+async function names(list) {
   try {
-    return (await get("/v1/hosts")).data.map((host) => host.name);
+    return (await get(`${list}?limit=${MOST_NAMES}`)).data.map(({ name }) => name);
   } catch {
     return [];
   }
-};
+}
 
 const KINDS = {
   event: {
@@ -58,7 +60,7 @@ const KINDS = {
     more: async (event) => {
       const { data } = await get(`${address("v1", "events", event.id)}/explain`);
       const moved = data.advice.find((advice) => advice.kind === "finish" && advice.event === event.id)?.moved ?? [];
-      return { together: await eventsTogether(event), moved, hosts: moved.length ? await hostNames() : [] };
+      return { together: await eventsTogether(event), moved, hosts: moved.length ? await names("/v1/hosts") : [] };
     },
     concerned: (event, { together }) => concernedEvents(together),
     verbs: [
@@ -123,7 +125,7 @@ const KINDS = {
     name: (machine) => machine.name,
     state: (machine) =>
       machine.gone ? `It no longer exists: ${machine.gone}` : machine.events.length ? `It has ${plural(machine.events.length, "active event")}.` : "It has no active event.",
-    more: async () => ({ hosts: await hostNames() }),
+    more: async () => ({ hosts: await names("/v1/hosts") }),
     concerned: (machine) => ({ machines: [machine.name], groups: [machine.group], hosts: machine.host ? [machine.host] : [] }),
     verbs: [
       {
@@ -281,7 +283,10 @@ const KINDS = {
         label: "Pause",
         action: "pause",
         offered: (rollout) => rollout.state === "running" || rollout.state === "blocked",
-        effect: (rollout, { announced }) => `No further step is announced until it is resumed. ${plural(announced.length, "event")} that ${announced.length === 1 ? "is" : "are"} announced already still ${announced.length === 1 ? "happens" : "happen"}, unless withdrawn.`,
+        effect: (rollout, { announced }) =>
+          `No further step is announced until it is resumed.${
+            announced.length ? ` ${plural(announced.length, "event that is announced already happens", "events that are announced already happen")} unless withdrawn.` : ""
+          }`,
         fields: () => [{ name: "withdraw", label: "Withdraw events that have not started; they are announced again after the pause", type: "check" }, REASON],
       },
       {
@@ -296,7 +301,10 @@ const KINDS = {
         label: "Abort",
         action: "abort",
         offered: (rollout) => !rollout.ended_at && rollout.state !== "aborting",
-        effect: (rollout, { announced }) => `It cannot be resumed. ${plural(announced.length, "event")} that ${announced.length === 1 ? "has" : "have"} not started ${announced.length === 1 ? "is" : "are"} cancelled, and ${plural(rollout.steps_total - rollout.steps_done, "step")} ${rollout.steps_total - rollout.steps_done === 1 ? "is" : "are"} not done.`,
+        effect: (rollout, { announced }) =>
+          `It cannot be resumed. ${plural(rollout.steps_total - rollout.steps_done, "step is", "steps are")} not done${
+            announced.length ? `, and ${plural(announced.length, "event that has not started is", "events that have not started are")} cancelled` : ""
+          }.`,
         sure: () => "End this rollout for good",
         fields: () => [REASON],
       },
@@ -307,10 +315,7 @@ const KINDS = {
     path: () => "/v1/rollouts",
     resource: false,
     page: () => "/rollouts",
-    more: async () => {
-      const [groups, hosts] = await Promise.all([get("/v1/groups"), get("/v1/hosts")]);
-      return { groups: groups.data.map((group) => group.name), hosts: hosts.data.map((host) => host.name) };
-    },
+    more: async () => ({ groups: await names("/v1/groups"), hosts: await names("/v1/hosts") }),
     verbs: [
       {
         operation: "startRollout",
@@ -318,7 +323,7 @@ const KINDS = {
         title: () => "Start a rollout",
         confirm: "Start it",
         effect: () => "Its machines are affected one update domain after the other, each announced with an event. The plan comes first.",
-        plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${Plan} of=${plan} />` },
+        plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${RolloutPlan} of=${plan} />` },
         fields: (none, { groups, hosts }) => [
           { name: "type", label: "Type", type: "choice", choices: ["Freeze", "Reboot", "Redeploy", "live-migration", "evacuate-work-return"] },
           { name: "groups", label: "Groups", type: "list", choices: groups, help: "Names, separated by commas." },
@@ -373,52 +378,13 @@ const KINDS = {
         label: "Release",
         action: "release",
         keyed: false,
-        effect: (halt) => `${plural(halt.events, "event that waits", "events that wait")} for it start as soon as approval, notice and update domains allow.`,
+        effect: (halt) =>
+          `${halt.events ? plural(halt.events, "event that waits for it starts", "events that wait for it start") : "Events that are announced start again"} as soon as approval, notice and update domains allow.`,
         fields: () => [NOTE],
       },
     ],
   },
 };
-
-const Plan = ({ of }) => html`
-  <section class="preview" aria-live="polite">
-    <p><strong>${of.type}</strong> of ${of.selection}</p>
-    ${of.problem && html`<p class="problem" role="alert">${of.problem}</p>`}
-    ${of.message && html`<p>${of.message}</p>`}
-    <${Facts} of=${[
-      ["Machines", String(of.machines)],
-      ["Groups", String(of.groups)],
-      ["Hosts", String(of.hosts)],
-      ["Steps", of.steps_skipped ? `${of.steps_total}, ${of.steps_skipped} of them skipped` : String(of.steps_total)],
-      ["Waves", of.waves.length > 1 && of.waves.join(" + ")],
-      ["Pauses", of.pauses > 0 && String(of.pauses)],
-      ["First announced", of.first && at(of.first.announced_at)],
-      ["Over", of.done_at ? at(of.done_at) : "not known"],
-      ["Cannot be told now", of.apart.join(", ")],
-    ]} />
-    ${of.conflicts.length > 0 &&
-    html`<p>${plural(of.conflicts.length, "host has", "hosts have")} machines of several update domains of one group: ${listed(unique(of.conflicts.map((conflict) => conflict.host)), 10)}.</p>`}
-    ${of.steps.length > 0 &&
-    html`
-      <table class="rows">
-        <caption>${of.steps.length < of.steps_total ? `The first ${of.steps.length} of ${of.steps_total} steps` : "Steps"}</caption>
-        <thead><tr><th>Of</th><th>Machines</th><th>Announced</th><th>NotBefore</th></tr></thead>
-        <tbody>
-          ${of.steps.map(
-            (step) => html`
-              <tr key=${step.number}>
-                <td>${step.lane}</td>
-                <td title=${step.machines.join(", ")}>${listed(step.machines)}</td>
-                <td>${at(step.announced_at)}</td>
-                <td>${at(step.not_before)}</td>
-              </tr>
-            `,
-          )}
-        </tbody>
-      </table>
-    `}
-  </section>
-`;
 
 // Buttons for what the caller may do to a resource in its present state.
 export function Verbs({ kind: name, of = {} }) {
