@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn import __version__
-from forewarn.core import Group, Machine, Refused, Status, Time
+from forewarn.core import Event, Group, Machine, Refused, Status, Time
 from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.core.time import SECOND
 from forewarn.metadata.publishing import updates
-from forewarn.metadata.publishing.calls import Calls
+from forewarn.metadata.publishing.calls import MAX_CALLS, Calls
 from forewarn.metadata.publishing.messages import (
     MAX_NODE_GREETING,
     NODE_PROTOCOLS,
@@ -190,6 +190,8 @@ class NodeMember(Member):
                 if machines:
                     self.sent.add(name)
                     yield Changed(change.view, machines, news.after[name].place)
+                elif self.catching_up:  # it may be showing it, and has to confirm that it does not
+                    yield updates.removed(name)
             elif machines:
                 own = None if change.machines is None else machines
                 yield Changed(change.view, own, change.place)
@@ -229,6 +231,7 @@ class HostNodes:
         self._calls = Calls(upstream, publisher, tasks)
         self._members: dict[str, NodeMember] = {}
         self._absent = _Absent()
+        self._with_moves: dict[str, None] = {}  # groups with machines that are being moved
         self._arriving: dict[str, dict[str, str]] = {}  # by host: machines that move there
         self._catching_up: Counter[str] = Counter()  # by group: nodes that may show what was before
         self._refused: dict[str, LogThrottle] = {}  # by host; as many as there are certificates
@@ -241,6 +244,7 @@ class HostNodes:
         # Whoever decided before may have given a promise to any node, and have told it of machines
         # that were about to move there.
         until = guard.boottime() + PROMISE
+        self._note_moves(store.groups.values())
         moving = {group for group, _ in self._moving()}
         for host in store.registry.hosts.values():
             if host.node:
@@ -492,8 +496,11 @@ class HostNodes:
                     self._calls.record(self._own(member, message))
                 case Pulse():
                     pass
+                case WhoIs(id=id) if member.calls >= MAX_CALLS:
+                    member.stream.send(Answer(id, yes=False))
                 case WhoIs(id=id, address=address):
-                    self._tasks.start(self._find(member, id, address), "looking for a machine")
+                    member.calls += 1
+                    self._tasks.start(self._look_for(member, id, address), "looking for a machine")
                 case Enable() | Approve() | Prepare() | AskPrepared() | Postpone():
                     self._take(member, message)
                 case _:
@@ -546,14 +553,21 @@ class HostNodes:
             count=min(polled.count, MAX_POLLS),
         )
 
-    async def _find(self, member: NodeMember, id: int, address: str) -> None:
-        """Tell a node of the machine that is about to move to its host and has this address."""
+    async def _look_for(self, member: NodeMember, id: int, address: str) -> None:
+        try:
+            known = await self._find(member, address)
+        finally:
+            member.calls -= 1
+        member.stream.send(Answer(id, yes=known))
+
+    async def _find(self, member: NodeMember, address: str) -> bool:
+        """Tell a node of the machine that is about to move to its host and has this address.
+        Returns whether there is one."""
         here = self._host_index.machines_on(member.host)
         if any(machine.alive and address in machine.addresses for machine in here):
             # It has just come, and is about to be shown there.
             await self._publisher.shown(self._host_index.groups_on(member.host))
-            member.stream.send(Answer(id))
-            return
+            return True
         found = self._moving(address) if self._is_connected(member) else []
         if len(found) == 1 and member.joined:
             ((group, machine),) = found
@@ -562,15 +576,16 @@ class HostNodes:
                 arriving[machine] = group
                 self._publisher.place_again(group)
             await self._publisher.shown((group,))
-        member.stream.send(Answer(id, yes=len(found) == 1))
+        return len(found) == 1
 
     def _moving(self, address: str | None = None) -> list[tuple[str, str]]:
         """Return the machines that are being moved, or those with an address, and their groups."""
         return [
             (group.name, machine.name)
-            for group in self._store.groups.values()
+            for name in self._with_moves
+            if (group := self._store.groups.get(name))
             for event in group.events
-            if event.relocates and event.status is Status.STARTED
+            if _moves(event)
             for machine in group.named(event.resources).values()
             if machine.alive and (address is None or address in machine.addresses)
         ]
@@ -584,6 +599,7 @@ class HostNodes:
                     self._join_again(known.name)
                 case HostRemoved(name=name):
                     self._join_again(name)
+        self._note_moves(changed.values())
         for host, arriving in list(self._arriving.items()):
             for machine, group in list(arriving.items()):
                 if group in changed and not self._still_moves(changed[group], machine, host):
@@ -591,6 +607,13 @@ class HostNodes:
                     self._publisher.place_again(group)
             if not arriving:
                 del self._arriving[host]
+
+    def _note_moves(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            if any(map(_moves, group.events)):
+                self._with_moves[group.name] = None
+            else:
+                self._with_moves.pop(group.name, None)
 
     def _join_again(self, host: str) -> None:
         if member := self._members.get(host):
@@ -601,10 +624,7 @@ class HostNodes:
         return (
             machine is not None
             and machine.host != host
-            and any(
-                event.relocates and event.status is Status.STARTED and name in event.resources
-                for event in group.events
-            )
+            and any(_moves(event) and name in event.resources for event in group.events)
         )
 
     # Helpers.
@@ -625,6 +645,11 @@ class HostNodes:
         for member in list(self._members.values()):
             member.stream.send(Goodbye())
             member.stream.writer.close()
+
+
+def _moves(event: Event) -> bool:
+    """Return whether an event is moving its machines."""
+    return event.relocates and event.status is Status.STARTED
 
 
 def _behind(member: NodeMember) -> float:

@@ -17,19 +17,29 @@ from forewarn.core.commands import Done
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.drivers.port import Task
 from forewarn.drivers.simulated import SimulatedDriver
-from forewarn.metadata.publishing import host_nodes, node_upstream, publisher, remote_upstream
+from forewarn.metadata.publishing import (
+    host_nodes,
+    node_upstream,
+    publisher,
+    remote_upstream,
+    updates,
+)
 from forewarn.metadata.publishing.messages import (
     NODE_PROTOCOLS,
     BrokenConnection,
     Changed,
     MessageStream,
+    News,
     NodeHello,
     Polled,
+    Publication,
     Report,
     SnapshotEnd,
     ToWorker,
     Unwelcome,
     Welcome,
+    WhoIs,
+    frame,
 )
 from forewarn.metadata.upstream import GroupNews, NotDurable
 from forewarn.node import Node
@@ -38,7 +48,7 @@ from forewarn.service.fleet.read import parse
 from forewarn.service.indexes.unknown_callers import UnknownCaller
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support import guard
-from helpers.host_nodes import FLEET, Control, HostNode, host_node, until
+from helpers.host_nodes import FLEET, PATIENCE, Control, HostNode, host_node, until
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +252,10 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
     play(body)
 
 
-def test_an_approval_is_held_and_asked_again_on_the_next_line(tmp_path: Path) -> None:
+def test_an_approval_is_held_and_asked_again_on_the_next_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_upstream, "HOLD_CALL", PATIENCE)
     control = Control(tmp_path)
 
     async def body() -> None:
@@ -430,6 +443,12 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
             await finding
             assert h3.machines("web") == ["web_0"]
             assert h1.machines("web") == ["web_0"]  # and still here
+            told = _number(node)
+            assert h3.upstream._stream is not None
+            for id in range(1_000, 1_100):
+                h3.upstream._stream.send(WhoIs(id, "10.0.0.1"))
+            await h3.upstream.find("10.0.0.1")
+            assert _number(node) == told  # nobody is told once more
             await shown(h3, "web", (done.event.id, "Started"))
             await h3.upstream.approve("web_0", "web", [done.event.id])  # it may speak from there
             arrived.set()
@@ -541,6 +560,12 @@ def test_a_node_cannot_claim_machines_that_do_not_move(tmp_path: Path) -> None:
     play(body)
 
 
+def _number(node: Node) -> int:
+    """Return the number of the last publication."""
+    assert isinstance(node.publishing.publisher, publisher.Publisher)
+    return node.publishing.publisher.number
+
+
 async def sent_everything(control: Control, host: str) -> MessageStream[ToWorker]:
     """Return the line of a node that was sent its groups, and confirms nothing."""
     reader, writer = await control.dial(host)
@@ -639,6 +664,13 @@ def test_a_node_that_has_nothing_of_a_group_is_sent_nothing() -> None:
     member.tell(publisher.Announcement({1: [Changed(view(group), ())]}, {"web": group}))
     assert sent == []
     assert not member.serving  # without a promise, nobody waits for it
+    member.serving = True
+    member.tell(publisher.Announcement({2: [Changed(view(group), ())]}, {"web": group}))
+    told = News((Publication(2, (updates.removed("web"),)),))
+    assert sent == [frame(told)]  # it may be showing the group, and is waited for
+    member.whole = True
+    member.tell(publisher.Announcement({3: [Changed(view(group), ())]}, {"web": group}))
+    assert sent == [frame(told)]
 
 
 def test_no_promise_outlasts_the_time_in_which_all_guests_are_shown_a_change(
