@@ -121,3 +121,24 @@ def test_the_virtual_clock_is_moved_and_followed(browser: Browser, service: Serv
         page.get_by_role("button", name="Pause").click()
         expect(page.get_by_role("button", name="Play")).to_be_visible()
         assert service.clock.now > before
+
+
+def test_the_search_is_used_with_the_keyboard(browser: Browser, service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    with portal(browser, service) as page:
+        expect(page.get_by_role("heading", name="Status")).to_be_visible()
+        page.keyboard.press("/")
+        search = page.get_by_role("combobox", name="Search")
+        expect(search).to_be_focused()
+        search.press_sequentially("WEB")
+        options = page.get_by_role("option")
+        expect(options).to_contain_text(["group web", "machine web_0", "machine web_1"])
+        search.press("ArrowDown")
+        expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+        search.press("Enter")
+        expect(page.get_by_role("heading", name="Machine web_0")).to_be_visible()
+        page.keyboard.press("/")
+        search.fill(event.id[:6].lower())
+        expect(options).to_contain_text(["Reboot of web_0"])
+        search.fill("nonesuch")
+        expect(page.get_by_text("Nothing has such a name or id.")).to_be_visible()

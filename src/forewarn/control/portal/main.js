@@ -5,7 +5,7 @@ import { html } from "./html.js";
 import { get, request } from "./api.js";
 import { useConnection } from "./hooks.js";
 import { connect, disconnect, onChange } from "./live.js";
-import { go, Link, useAddress } from "./router.js";
+import { Link, useAddress } from "./router.js";
 import { SessionContext } from "./session.js";
 import { Event } from "./pages/event.js";
 import { Events } from "./pages/events.js";
@@ -20,6 +20,7 @@ import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
 import { Clock } from "./parts/clock.js";
 import { Halts, StopAll } from "./parts/halts.js";
+import { Search } from "./parts/search.js";
 import { forgetTasks, Tasks } from "./parts/tasks.js";
 
 const PAGES = [
@@ -56,28 +57,14 @@ function Portal({ session, onEnded }) {
       const { data } = await get("/v1/session").catch(() => ({}));
       if (data && !data.name) onEnded("The session has ended. Log in again.");
     });
-    const search = (event) => {
-      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
-      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
-        event.preventDefault();
-        document.querySelector("#search").focus();
-      }
-    };
-    addEventListener("keydown", search);
     return () => {
       unsubscribe();
       disconnect();
-      removeEventListener("keydown", search);
     };
   }, []);
   const logOut = async () => {
     await request("DELETE", "/v1/session");
     onEnded("You have logged out.");
-  };
-  const find = (event) => {
-    event.preventDefault();
-    const text = new FormData(event.target).get("search").trim();
-    if (text) go(/^[0-9A-Fa-f-]{6,36}$/.test(text) ? `/events/${text}` : `/events?machine=${encodeURIComponent(text)}`);
   };
   const here = `/${address.path.slice(1).split("/")[0]}`;
   return html`
@@ -85,7 +72,7 @@ function Portal({ session, onEnded }) {
     <nav class="bar" aria-label="Pages">
       <${Link} to="/" class="brand">forewarn<//>
       ${PAGES.map(([to, title]) => html`<${Link} to=${to} aria-current=${here === to ? "page" : undefined}>${title}<//>`)}
-      <form role="search" onSubmit=${find}><input id="search" name="search" placeholder="Machine or event ( / )" aria-label="Search" /></form>
+      <${Search} />
       <${StopAll} />
       <${Connection} />
       <span class="who">${session.name} (${session.role})</span>
