@@ -1,19 +1,22 @@
 // All events that are announced or under way.
 import { html } from "../html.js";
+import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
-import { setQuery } from "../router.js";
+import { Link, setQuery } from "../router.js";
 import { Empty, Loaded, Page } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
+import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
 
 const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
+const PAGE = 200;
 const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 
 export function Events({ query }) {
-  const wanted = new URLSearchParams();
-  for (const name of [...FILTERS, "past"]) if (query.get(name)) wanted.set(name, query.get(name));
-  const events = useResource(`/v1/events?${wanted}`);
-  const change = (name) => (event) => setQuery({ [name]: event.target.value });
+  const filters = Object.fromEntries([...FILTERS, "past"].map((name) => [name, query.get(name)]));
+  const after = query.get("after");
+  const events = useResource(withQuery("/v1/events", { ...filters, after, limit: PAGE }));
+  const change = (name) => (event) => setQuery({ [name]: event.target.value.trim(), after: "" });
   return html`
     <${Page} title="Events">
       <form class="filters" onSubmit=${(event) => event.preventDefault()}>
@@ -27,12 +30,17 @@ export function Events({ query }) {
           ([name, title]) => html`<label>${title} <input value=${query.get(name) ?? ""} onChange=${change(name)} /></label>`,
         )}
         <label><input type="checkbox" checked=${query.get("past") === "true"}
-          onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "" })} /> also those that are over</label>
+          onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "", after: "" })} /> also those that are over</label>
       </form>
-      <${Loaded} of=${events}>${(list) =>
-        list.length
-          ? html`<${EventTable} events=${list} caption=${plural(list.length, "event")} />`
-          : html`<${Empty}>Nothing is announced or under way.<//>`}<//>
+      ${filters.rollout && html`<p>Only those of rollout <${RolloutLink} id=${filters.rollout} />. <${Link} to=${withQuery("/events", { ...filters, rollout: "" })}>Show all<//></p>`}
+      <${Loaded} of=${events}>${(list) => html`
+        ${list.length
+          ? html`<${EventTable} events=${list} caption=${events.next || after ? `${plural(list.length, "event")} on this page` : plural(list.length, "event")} />`
+          : html`<${Empty}>${Object.values(filters).some(Boolean) ? "No event matches. Change the filters above." : "Nothing is announced or under way."}<//>`}
+        <p class="pages">
+          ${after && html`<${Link} to=${withQuery("/events", filters)}>First page<//>`}
+          ${events.next && html`<${Link} to=${withQuery("/events", { ...filters, after: events.next })} rel="next">More<//>`}
+        </p>`}<//>
     <//>
   `;
 }

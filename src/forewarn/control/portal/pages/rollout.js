@@ -18,7 +18,7 @@ const QUICK = 500; // steps of a rollout whose end is quick to forecast
 const Wait = ({ of }) => html`
   <li>
     <strong>${of.message}</strong><${Until} instant=${of.until} />
-    ${of.count > 1 && of.lanes.length > 0 && html`<p class="quiet">${plural(of.count, "lane")}: ${listed(of.lanes, 5)}.</p>`}
+    ${of.count > 1 && of.lanes.length > 0 && html`<p class="quiet">${plural(of.count, "lane")}, ${of.lanes.length < of.count ? "such as " : ""}${of.lanes.join(", ")}.</p>`}
     ${of.details.length
       ? html`
           <details open=${of.details.length === 1}>
@@ -94,7 +94,6 @@ export function Rollout({ name: id, query }) {
         <${Verbs} kind="rollout" of=${of} />
         <p class="quiet">${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")} done${of.waves > 1 && !of.ended_at && `, wave ${of.wave} of ${of.waves}`}</p>
         <${Sums} counts=${of.steps_by_state} state=${state} to=${(name) => withQuery(page, { ...lane, state: name })} />
-        <${Steps} path=${path} page=${page} rollout=${of} filters=${{ ...lane, state }} after=${after} />
         <${Facts} of=${[
           ["Id", html`<code>${of.id}</code>`],
           ["Started", html`${at(of.created_at)} by ${of.by}`],
@@ -116,6 +115,7 @@ export function Rollout({ name: id, query }) {
           ["Description", of.description],
           ["Ticket", of.ticket],
         ]} />
+        <${Steps} path=${path} page=${page} rollout=${of} filters=${{ ...lane, state }} after=${after} />
         <p><${Link} to=${withQuery("/events", { rollout: of.id, past: "true" })}>Events of this rollout<//></p>
       <//>`}<//>
   `;
