@@ -1,4 +1,4 @@
-"""All tests of a process share one browser."""
+"""The tests of a file share one browser."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any
 from simulation.cluster import NODE, NodeLoop
 
 MAX_DELAY = 0.02  # seconds that a message takes
-MAX_DRIFT = 0.0002  # by which a clock is too fast or too slow
+MAX_DRIFT = 0.083  # by which a clock is too fast or too slow, while it is being corrected
 DISK = 0.01  # seconds that a disk takes
 CANNOT_CONNECT = 1.0  # seconds after which an attempt to connect fails
 

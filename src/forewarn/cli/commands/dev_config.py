@@ -97,8 +97,7 @@ def print_welcome(node: Node) -> None:
         f"  forewarn event schedule Reboot {example.name}",
         f"  forewarn machine restart {example.name}",
         _other_addresses(node, example.name),
-        "watch it in a browser:",
-        f"  {node.control_url}/ui/",
+        f"watch it in a browser: {node.control_url}/ui/",
     ]
     for line in lines:
         typer.echo(line, err=True)

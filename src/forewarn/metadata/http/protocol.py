@@ -76,6 +76,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._discarded = 0  # bytes that were read since then
         self._owed = b""  # not yet written by Front
         self._last = False  # after that nothing more is answered
+        self._begun = False  # reading can be paused
         self._stopping = False  # the server stops: the next answer is the last
         self._last_request = False  # the next request is the last one
         self._server_stops: Callable[[], bool] | None = None
@@ -101,13 +102,6 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if not self.caller and not self._enter():
             return
         self._share = share_of(self.caller)
-        # Before Python 3.11.3, asyncio begins to read after this call even if reading was paused
-        # in it, and then takes no other pause.
-        asyncio.get_running_loop().call_soon(self._begin)
-
-    def _begin(self) -> None:
-        if self.transport.is_closing():
-            return
         if self._owed:
             self.write(self._owed)
             self._owed = b""
@@ -115,6 +109,12 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._close()
         elif self._server_stops and self._server_stops():
             self.shutdown()
+        # Before Python 3.11.3, asyncio begins to read after this call even if reading was paused
+        # in it, and then takes no other pause.
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._begun = True
         self.proceed()
 
     def abandoned(self) -> None:
@@ -256,7 +256,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
 
     def proceed(self) -> None:
         """Do what comes next: parse, read, wait for a limit, or close at the end of the input."""
-        if self._closing_since is not None or self.transport.is_closing():
+        if not self._begun or self._closing_since is not None or self.transport.is_closing():
             return
         self._account()
         if self._may_parse():

@@ -46,7 +46,6 @@ from forewarn.metadata.publishing.messages import (
     Prepare,
     Promise,
     Publication,
-    Pulse,
     Report,
     Shown,
     SnapshotEnd,
@@ -494,8 +493,6 @@ class HostNodes:
                     member.stream.send(Pong(sent, guard.boottime()))
                 case Report():
                     self._calls.record(self._own(member, message))
-                case Pulse():
-                    pass
                 case WhoIs(id=id) if member.calls >= MAX_CALLS:
                     member.stream.send(Answer(id, yes=False))
                 case WhoIs(id=id, address=address):

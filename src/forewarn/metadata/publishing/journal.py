@@ -107,7 +107,7 @@ class Journal:
 
     def _replace(self, messages: Iterable[Told]) -> None:
         new = self.path.with_suffix(".new")
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             size = _write(file, _record(_Header(FORMAT, self._host)))
             for message in messages:

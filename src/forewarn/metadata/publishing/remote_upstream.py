@@ -236,7 +236,7 @@ class RemoteUpstream:
             if self._followed is not None:  # from the start: a silent worker is taken for dead
                 if guard.monotonic() - self._pulsed >= self.pulse_every:
                     self._pulsed = guard.monotonic()
-                    self._followed.send(Pulse(tuple(self.readings())))
+                    self._followed.send(self._sign_of_life())
             elif groups := self._staged.show_held(self._held_long(guard.monotonic() - MAX_HOLD)):
                 log.warning(
                     "staged changes of groups are shown, although the control process has not"
@@ -244,6 +244,9 @@ class RemoteUpstream:
                     worker=self._worker,
                     groups=groups,
                 )
+
+    def _sign_of_life(self) -> msgspec.Struct:
+        return Pulse(tuple(self.readings()))
 
     def _held_long(self, before: float) -> float:
         """Return the time by which a change must have been told to be shown without permission,
