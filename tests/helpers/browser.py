@@ -76,6 +76,6 @@ def portal(
 
 def serious(page: Page, *rules: str) -> list[str]:
     """Return what is seriously wrong with a page, by all rules or by some."""
-    options = {"runOnly": list(rules)} if rules else {}
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(page, options=options).response["violations"]
     return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in SERIOUS]

@@ -72,7 +72,12 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Time | None = None
     revoked_at: Time | None = None
     revoked_by: str = ""
-    sessions: tuple[Session, ...] = ()  # in the order in which they began; they end with it
+    # In the order in which they began; they end with it. Not stored if there were never any.
+    begun: tuple[Session, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return () if isinstance(self.begun, msgspec.UnsetType) else self.begun
 
     def valid(self, now: Time) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

@@ -80,7 +80,7 @@ class Sessions:
 
 
 def _change(token: Token, sessions: tuple[Session, ...]) -> CommitPlan:
-    changed = msgspec.structs.replace(token, sessions=sessions)
+    changed = msgspec.structs.replace(token, begun=sessions)
     return CommitPlan(puts=[TokenPut(changed, CHANGED, token.name)])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from forewarn.control.http.access.authorization import TokenEnded
-from forewarn.control.http.access.session_cookie import cookie_in
+from forewarn.control.http.access.session_cookie import cookie_in, without_session
 from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.errors import ProblemError, not_leading
@@ -277,8 +277,8 @@ def _check_secrets(scope: Any, headers: Headers) -> None:
     elif any(
         secret.inside(value)
         for name, values in headers.items()
-        if name not in (b"authorization", b"cookie")
-        for value in values
+        if name != b"authorization"
+        for value in (without_session(scope, values) if name == b"cookie" else values)
     ):
         where = "in a header other than Authorization"
     if where:

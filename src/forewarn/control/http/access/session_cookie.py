@@ -31,6 +31,15 @@ def cookie_in(scope: Any, values: list[bytes]) -> str:
     return ""
 
 
+def without_session(scope: Any, values: list[bytes]) -> list[bytes]:
+    """Return the Cookie headers without the session's cookie, which may contain a token."""
+    name = cookie_name(scope).encode()
+    return [
+        b";".join(part for part in value.split(b";") if part.strip().partition(b"=")[0] != name)
+        for value in values
+    ]
+
+
 def set_cookie(scope: Any, value: str, lasts: Duration) -> str:
     """Return a Set-Cookie header; a duration of 0 deletes the cookie."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
