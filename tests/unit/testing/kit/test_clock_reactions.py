@@ -320,9 +320,11 @@ def test_a_client_whose_request_hangs_is_waited_for_again_when_that_has_ended(
     faulty, stop = threading.Event(), threading.Event()
     with beside(run):
         web[0].wait_for_poll()
-        service.faults.add("stalled", machine="web_0", times=1)
+        fault = service.faults.add("stalled", machine="web_0", times=1)
         event = web[1].freeze()
         faulty.set()
+        if client_timeout is None:  # it hangs for good
+            until(lambda: fault.consumed == 1)
         service.clock.play("1h", timeout=SHORT if client_timeout is None else PATIENCE)
         verdict = service.verdict()
         stop.set()
