@@ -61,6 +61,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "CHECK_EVERY", 0.05)
     monkeypatch.setattr(node_upstream, "WATCH_EVERY", 0.02)
     monkeypatch.setattr(node_upstream, "HOLD_CALL", 1.0)
+    monkeypatch.setattr(node_upstream, "HOLD_UNKNOWN", 1.0)
     monkeypatch.setattr(remote_upstream, "MAX_HOLD", 1.5)
     monkeypatch.setattr(executor, "RETRY_AFTER", 0.05)
     monkeypatch.setattr(remote_upstream, "REPORT_EVERY", 0.1)
