@@ -125,7 +125,7 @@ def rules(
     learned: Annotated[
         bool,
         typer.Option(
-            "--learned", help="Print the addresses that watched ports have used, for that file."
+            "--learned", help="Print the addresses that were seen on watched ports, for that file."
         ),
     ] = False,
     config: NodeConfig = None,

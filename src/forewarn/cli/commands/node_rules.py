@@ -69,7 +69,10 @@ def _ask(url: str) -> bytes | None:
         error.close()
         if error.code == 503:
             fail(f"{url}: {NOT_TOLD}")
-        fail(f"{url}: {error.code} {error.reason}; this is not the node of this version")
+        fail(
+            f"{url}: {error.code} {error.reason}; this is another program, or a node of another"
+            " version"
+        )
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
@@ -86,5 +89,5 @@ def _from_journal(config: HostNodeConfig) -> bytes:
     except OSError as error:
         fail(f"the node does not answer, and its journal {path} cannot be read: {error.strerror}")
     if last is None:
-        fail(f"the node does not answer, and by its journal {path}, {NOT_TOLD}")
+        fail(f"the node does not answer, and according to its journal {path}, {NOT_TOLD}")
     return msgspec.json.encode(list_machines(staged.machines()))

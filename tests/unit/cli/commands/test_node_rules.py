@@ -134,7 +134,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.HTTPServer]:
     ("status", "why"),
     [
         ("503", "/machines: control has not told this node everything yet"),
-        ("404", "/machines: 404 Not Found; this is not the node of this version"),
+        ("404", "/machines: 404 Not Found; this is another program, or a node of another version"),
     ],
 )
 def test_what_answers_in_place_of_machines_is_reported(

@@ -22,7 +22,7 @@ from forewarn.control.http.errors import ProblemError, not_leading
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
-from forewarn.core.access import local
+from forewarn.core.access import Session, Token, local
 from forewarn.service.access import secret
 from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable
 from forewarn.service.access.oidc import Identity, NoAccess, TokenRefused
@@ -170,8 +170,7 @@ class Admission:
         value = values[0].decode("latin-1") if len(values) == 1 else ""
         text = _token_in(value, basic=_is_calendar(scope))
         if token := tokens.of(text):
-            tokens.used(token)
-            return Caller(name=token.name, role=token.role, limit=token.limit, token=token.id)
+            return self._with_token(token)
         problem = _token_problem(text)
         try:
             if identity := await tokens.identity(text):
@@ -196,18 +195,16 @@ class Admission:
         self._attempts.failed(address, secret.id_of(text))
         raise Refusal(401, problem, **(BASIC if _is_calendar(scope) else {}))
 
+    def _with_token(self, token: Token, session: Session | None = None) -> Caller:
+        self._context.tokens.used(token)
+        return Caller(
+            name=token.name, role=token.role, limit=token.limit, token=token.id, session=session
+        )
+
     async def _with_session(self, cookie: str, path: str) -> Caller | None:
         """Return the caller of a request from our own page, in a browser with a session."""
         if found := self._context.sessions.find(cookie):
-            token, session = found
-            self._context.tokens.used(token)
-            return Caller(
-                name=token.name,
-                role=token.role,
-                limit=token.limit,
-                token=token.id,
-                session=session,
-            )
+            return self._with_token(*found)
         with contextlib.suppress(NoAccess, IssuerUnavailable, TokenRefused):
             if identity := await self._context.tokens.identity(cookie):
                 return self._identified(identity)
