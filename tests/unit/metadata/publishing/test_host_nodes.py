@@ -95,6 +95,14 @@ async def shown(node: HostNode, group: str, *events: tuple[str, str]) -> None:
     await until(lambda: node.events(group) == list(events))
 
 
+async def start_moving(node: Node, h1: HostNode) -> str:
+    """Have web_0 moved away from h1 by an event, which it approves."""
+    done = await node.platform.schedule(type=EventType.REDEPLOY, machines=("web_0",), by="test")
+    assert not isinstance(done, Refused)
+    assert await h1.upstream.approve("web_0", "web", [done.event.id])
+    return done.event.id
+
+
 async def reboot(node: Node, machine: str) -> str:
     done = await node.platform.schedule(type=EventType.REBOOT, machines=(machine,), by="test")
     assert not isinstance(done, Refused)
@@ -429,11 +437,7 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
                 return Done(moved={"web_0": "h3"})
 
             monkeypatch.setattr(node.executor.driver, "perform", perform)
-            done = await node.platform.schedule(
-                type=EventType.REDEPLOY, machines=("web_0",), by="test"
-            )
-            assert not isinstance(done, Refused)
-            assert await h1.upstream.approve("web_0", "web", [done.event.id])
+            event = await start_moving(node, h1)
             control.cut = True
             h3.cut()
             await until(lambda: not h3.upstream.connected)
@@ -450,8 +454,8 @@ def test_a_machine_that_moves_is_known_on_its_new_host_before_it_has_arrived(
                 h3.upstream._stream.send(WhoIs(id, "10.0.0.1"))
             await h3.upstream.find("10.0.0.1")
             assert _number(node) == told  # nobody is told once more
-            await shown(h3, "web", (done.event.id, "Started"))
-            await h3.upstream.approve("web_0", "web", [done.event.id])  # it may speak from there
+            await shown(h3, "web", (event, "Started"))
+            await h3.upstream.approve("web_0", "web", [event])  # it may speak from there
             arrived.set()
             await until(lambda: h1.machines("web") == [])
             assert h3.machines("web") == ["web_0"]
@@ -475,11 +479,7 @@ def test_a_node_whose_host_is_not_in_the_fleet_any_more_is_told_of_no_machine(
             await h1.upstream.enable("web")
             moving = asyncio.Event()
             monkeypatch.setattr(node.executor.driver, "perform", lambda _: moving.wait())
-            done = await node.platform.schedule(
-                type=EventType.REDEPLOY, machines=("web_0",), by="test"
-            )
-            assert not isinstance(done, Refused)
-            assert await h1.upstream.approve("web_0", "web", [done.event.id])
+            await start_moving(node, h1)
             applied = await node.fleet_apply.text(FLEET.replace(", h3]", "]"), by="test")
             assert not isinstance(applied, Refused)
             await h3.upstream.find("10.0.0.1")
@@ -508,11 +508,7 @@ def test_a_control_that_is_started_again_learns_which_machines_are_about_to_arri
             async with control() as node:
                 await joined(h1, h3)
                 await h1.upstream.enable("web")
-                done = await node.platform.schedule(
-                    type=EventType.REDEPLOY, machines=("web_0",), by="test"
-                )
-                assert not isinstance(done, Refused)
-                assert await h1.upstream.approve("web_0", "web", [done.event.id])
+                event = await start_moving(node, h1)
                 await h3.upstream.find("10.0.0.1")
                 assert h3.machines("web") == ["web_0"]
             known: list[tuple[Machine, ...]] = []
@@ -526,7 +522,7 @@ def test_a_control_that_is_started_again_learns_which_machines_are_about_to_arri
                 await joined(h1, h3)
                 assert h3.machines("web") == ["web_0"]
                 assert all(known), "all the time"
-                await h3.upstream.approve("web_0", "web", [done.event.id])
+                await h3.upstream.approve("web_0", "web", [event])
                 arrived.set()
                 await until(lambda: h1.machines("web") == [])
                 assert h3.machines("web") == ["web_0"]
