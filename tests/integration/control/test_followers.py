@@ -68,6 +68,18 @@ def test_every_change_is_refused_with_who_decides(leader: Node, follower: Node) 
     assert leader.store.seq == before
 
 
+def test_who_asks_what_it_may_do_is_referred_to_who_decides(leader: Node, follower: Node) -> None:
+    here, there = (ask(n.control_url, "GET", "/v1/session").json() for n in (follower, leader))
+    assert (here["decides"], here["operations"]) == (False, [])
+    assert (
+        here["leader"]
+        == ask(leader.control_url, "GET", "/v1/status").json()["control_node"]["leader"]
+    )
+    assert there["decides"]
+    assert "approveEvent" in there["operations"]
+    assert there["leader"] is None
+
+
 def test_that_a_node_does_not_decide_is_no_failure_in_its_log(follower: Node) -> None:
     with capture_logs() as lines:
         looked = ask(follower.control_url, "GET", "/leaderz")

@@ -286,7 +286,8 @@ def test_what_is_the_platforms_is_neither_raised_nor_cancelled(scene: Scene, rol
     ids += [event["id"] for event in maintained.json()["events"]]
     rollout = scene.admin.post("/v1/rollouts", {"type": "Reboot", "groups": ["web"]}).json()["id"]
     for id in ids:
-        assert api.get(f"/v1/events/{id}/explain").status == 200
+        explained = api.get(f"/v1/events/{id}/explain")
+        assert explained.json()["operations"] == ["approveEvent", "reportReady"]
         for verb, body in (("cancel", None), ("retry", None), ("finish", {"reason": "so"})):
             refused = api.post(f"/v1/events/{id}/{verb}", body)
             assert refused.status == 403, verb
@@ -319,6 +320,8 @@ def test_a_tenant_restarts_approves_and_reports_ready(scene: Scene) -> None:
         service.document("web_0")
         restart = tenant.post("/v1/machines/web_0/restart").json()["id"]
         redeploy = tenant.post("/v1/machines/web_2/redeploy").json()["id"]
+        explained = tenant.get(f"/v1/events/{redeploy}/explain").json()
+        assert explained["operations"] == ["approveEvent", "reportReady", "cancelEvent"]
         assert tenant.post(f"/v1/events/{redeploy}/cancel").json()["status"] == "Withdrawn"
         freeze = {"mode": "Freeze"}
         joint = admin.post("/v1/hosts/shared/maintain", freeze).json()["events"]

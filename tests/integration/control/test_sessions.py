@@ -68,6 +68,8 @@ def test_a_browser_that_has_logged_in_may_what_its_token_may(service: Service, a
         "needs_token": True,
         "expires_at": "",
         "operations": [],
+        "decides": True,
+        "leader": None,
     }
     assert browser.call("POST", "/v1/machines/web-0/restart").status == 200
     (record,) = admin.get("/v1/history?what=raised").json()["records"]

@@ -97,6 +97,11 @@ class Context(msgspec.Struct, frozen=True):
     open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token
     backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one backup at a time
 
+    @property
+    def decides(self) -> bool:
+        """Whether this control node decides, rather than follow another one."""
+        return self.store.leadership is None or self.health.deciding
+
     def call(
         self,
         caller: Caller,

@@ -22,7 +22,13 @@ from forewarn.control.http.errors import (
     unwrap,
 )
 from forewarn.control.http.filters import EventFilter
-from forewarn.control.http.operation import EVENT_LINKS, KeyedResponse, Operation, links_to
+from forewarn.control.http.operation import (
+    EVENT_LINKS,
+    KeyedResponse,
+    Operation,
+    links_to,
+    operation_of,
+)
 from forewarn.control.http.paging import TimedAfter, add_next_link, parse_time_cursor
 from forewarn.control.http.parameters import (
     ByGroup,
@@ -39,6 +45,7 @@ from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.access import Role
 from forewarn.core.refusal import invalid
+from forewarn.service.platform.explain import Verb
 
 MAX_LISTED = 1_000  # events in one response, and the default
 
@@ -397,9 +404,27 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
 )
 async def explain_event(call: Call, id: Id) -> s.Explanation:
     id = await authorization.require_event(call, id)
-    return core.explanation(
-        authorization.hide_other_groups(call, unwrap(await context().platform.explain(id)))
-    )
+    explanation = unwrap(await context().platform.explain(id))
+    verbs = [_HANDLERS[verb] for verb in explanation.verbs]
+    if not authorization.may_end(call, explanation.event):
+        verbs = [handler for handler in verbs if handler not in _ENDING]
+    allowed = [
+        operation_of(handler).id
+        for handler in verbs
+        if not authorization.why_denied(call.caller, handler)
+    ]
+    return core.explanation(authorization.hide_other_groups(call, explanation), allowed)
+
+
+_HANDLERS = {
+    Verb.APPROVE: approve_event,
+    Verb.POSTPONE: postpone_event,
+    Verb.READY: report_ready,
+    Verb.CANCEL: cancel_event,
+    Verb.RETRY: retry_event,
+    Verb.FINISH: finish_event,
+}
+_ENDING = (cancel_event, retry_event, finish_event)  # not for what is the platform's
 
 
 def require_visible(

@@ -14,6 +14,7 @@ from forewarn.control.http.context import Call, Caller, context
 from forewarn.control.http.errors import RefusedError, unwrap
 from forewarn.control.http.operation import REPEATABLE, Operation, operation_of
 from forewarn.control.openapi.document import operations
+from forewarn.control.routes.status import this_node
 from forewarn.control.schema import session as s
 from forewarn.core.access import Role, Session
 from forewarn.core.refusal import conflict
@@ -38,7 +39,7 @@ def get_session(request: Request[Any, Any, Any]) -> s.Session:
     empty, unless local programs need no token."""
     caller: Caller | None = request.scope["state"].get("caller")
     if caller is None:
-        return s.Session(name="", role="")
+        return s.Session(name="", role="", decides=context().decides)
     return _session(request.app, caller, caller.session)
 
 
@@ -106,8 +107,10 @@ def _session(app: Litestar, caller: Caller, session: Session | None) -> s.Sessio
         operations=[
             operation_of(handler).id
             for handler in _changing(app)
-            if not why_denied(caller, handler)
+            if context().decides and not why_denied(caller, handler)
         ],
+        decides=context().decides,
+        leader=None if context().decides else this_node().leader,
     )
 
 

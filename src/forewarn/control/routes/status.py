@@ -51,7 +51,7 @@ def get_status(call: Call) -> s.Status:
         coverage = context().metrics.fleet_counts.coverage(now)
     return s.Status(
         version=__version__,
-        control_node=_this_node(),
+        control_node=this_node(),
         clock=clock_of(call),
         metadata=next(iter(context().metadata_urls()), ""),
         metadata_urls=context().metadata_urls(),
@@ -66,7 +66,7 @@ def get_status(call: Call) -> s.Status:
     )
 
 
-def _this_node() -> s.ThisNode:
+def this_node() -> s.ThisNode:
     node, leadership, commit = context().node, context().store.leadership, context().store.seq
     if leadership is None:
         leader = s.Leader(name=node.name, address=node.address)

@@ -99,6 +99,7 @@ class Group(msgspec.Struct, kw_only=True):
     enabled: Annotated[bool, doc("Whether Scheduled Events are enabled: its machines poll.")]
     incarnation: Annotated[int, doc("DocumentIncarnation of its document.")]
     machines: Annotated[list[str], doc("Names of its machines.")]
+    spot: Annotated[int, doc("How many of them are spot machines, and exist.")] = 0
     labels: Annotated[dict[str, str], doc("Labels to select it by.")] = {}
     location: Annotated[str, doc("Location in the instance metadata.")] = ""
     zone: Annotated[str, doc("Zone in the instance metadata.")] = ""
@@ -301,6 +302,14 @@ class Explanation(msgspec.Struct, kw_only=True):
         bool,
         doc("Whether no machine of its group has polled in the last hour: nobody will approve it."),
     ] = False
+    operations: Annotated[
+        list[str],
+        doc(
+            "The operations on this event that the caller may use and that its state allows, by"
+            " their `operationId` in the OpenAPI document. One can still be refused for what it is"
+            " given, such as a time that is too late."
+        ),
+    ] = []
 
 
 class PostponeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -392,6 +401,9 @@ class HostExplanation(msgspec.Struct, kw_only=True):
     message: Annotated[str, doc("Explanation for people.")]
     machines: Annotated[list[str], doc("Names of the machines on it.")] = []
     plans: Annotated[list[HostPlan], doc("What is planned or under way for it.")] = []
+    others: Annotated[
+        list[Event], doc("Other active events of machines on it, such as restarts by their users.")
+    ] = []
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from forewarn.control.schema.core import Leader
 from forewarn.control.schema.tokens import ROLES
 from forewarn.control.schema.types import Moment, doc
 
@@ -25,6 +26,13 @@ class Session(msgspec.Struct, kw_only=True):
         doc(
             "The operations that change something and that the caller may use, by their"
             " `operationId` in the OpenAPI document. Whether one is refused still depends on what"
-            " it is used for."
+            " it is used for. Empty on a control node that follows, which refuses changes."
         ),
     ] = []
+    decides: Annotated[
+        bool, doc("Whether this control node decides; one that follows refuses changes.")
+    ] = True
+    leader: Annotated[
+        Leader | None,
+        doc("The control node that decides, if another one does and the caller is known."),
+    ] = None

@@ -119,6 +119,7 @@ def group(group: Group, counts: CoverageCounts) -> s.Group:
         enabled=group.enabled,
         incarnation=group.incarnation,
         machines=[machine.name for machine in group.machines],
+        spot=sum(machine.spot and machine.alive for machine in group.machines),
         labels=group.labels,
         location=group.place.location,
         zone=group.place.zone,
@@ -253,10 +254,11 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
             )
             for plan in report.plans
         ],
+        others=[event(item) for item in report.others],
     )
 
 
-def explanation(explanation: EventExplanation) -> s.Explanation:
+def explanation(explanation: EventExplanation, operations: list[str]) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
         message=explanation.message,
@@ -271,6 +273,7 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
             for name, at in explanation.not_listening.items()
         },
         unheard=explanation.unheard,
+        operations=operations,
     )
 
 

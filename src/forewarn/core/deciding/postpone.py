@@ -26,21 +26,9 @@ def postponed_until(
     """Return the new NotBefore of an event that its group wants to postpone: until a time, or by a
     duration."""
     group = groups[event.group]
-    if problem := _problem(event):
-        return problem
-    allowed = group.policy.may_postpone
-    if allowed is None:
-        return conflict(
-            f"the policy of group '{group.name}' does not allow events to be postponed; an operator"
-            " can change that (may_postpone)"
-        )
-    own = [p for p in event.postponed if p.group == group.name]
-    if len(own) >= allowed.times:
-        return conflict(
-            f"event {event.id} has been postponed {times_text(len(own))}, which is all that the"
-            f" policy of group '{group.name}' allows"
-        )
-    left = allowed.total - sum(p.after - p.before for p in own)
+    left = may_be_postponed_by(group, event)
+    if isinstance(left, Refused):
+        return left
     limit = event.not_before + left
     base = max(event.not_before, now.at)
     until = ceil_second(base + by if wanted is None else wanted)
@@ -65,6 +53,25 @@ def postponed_until(
         f"event {event.id} cannot be postponed until {utc(until)}: {most}; the latest possible time"
         f" is {utc(latest)}"
     )
+
+
+def may_be_postponed_by(group: Group, event: Event) -> Duration | Refused:
+    """Return by how much an event may still be postponed, or why it may not be."""
+    if problem := _problem(event):
+        return problem
+    allowed = group.policy.may_postpone
+    if allowed is None:
+        return conflict(
+            f"the policy of group '{group.name}' does not allow events to be postponed; an operator"
+            " can change that (may_postpone)"
+        )
+    own = [p for p in event.postponed if p.group == group.name]
+    if len(own) >= allowed.times:
+        return conflict(
+            f"event {event.id} has been postponed {times_text(len(own))}, which is all that the"
+            f" policy of group '{group.name}' allows"
+        )
+    return allowed.total - sum(p.after - p.before for p in own)
 
 
 def _problem(event: Event) -> Refused | None:

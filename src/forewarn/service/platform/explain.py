@@ -18,6 +18,7 @@ from forewarn.core import Event, Group, Now, Refused, Status, Time, apply, decid
 from forewarn.core import commands as c
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, HoldKind, behind
+from forewarn.core.deciding.postpone import may_be_postponed_by
 from forewarn.core.deciding.reach import not_called
 from forewarn.core.deciding.start import carried_out_jointly
 
@@ -31,6 +32,17 @@ class AdviceKind(enum.Enum):
     RETRY = "retry"  # if it did not happen
     FINISH = "finish"  # if it did
     ACCEPT_CLOCK = "accept-clock"  # if it is right
+
+
+class Verb(enum.Enum):
+    """What can be done about an event."""
+
+    APPROVE = "approve"
+    POSTPONE = "postpone"
+    READY = "ready"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    FINISH = "finish"
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -47,6 +59,7 @@ class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     seen_by: dict[str, Time]  # machines that were shown it, and when first
     advice: tuple[Advice, ...] = ()  # all of it together helps
+    verbs: tuple[Verb, ...] = ()  # that are not refused in its state
     # Machines of a Scheduled event that do not poll any more, and when they last did; None: never.
     not_listening: dict[str, Time | None] = {}
     unheard: bool = False  # no machine of its group polls, so that nobody sees it or approves it
@@ -174,6 +187,27 @@ def _approvals(
     if after is None or after.status is Status.SCHEDULED:
         return ()
     return tuple(Advice(AdviceKind.APPROVE, id) for id in ids)
+
+
+def verbs_for(event: Event, group: Group, now: Now) -> tuple[Verb, ...]:
+    """Return the verbs that would change something about an event as it is now."""
+    commands: dict[Verb, c.Command] = {
+        Verb.APPROVE: c.OperatorApprove(id=event.id, by=""),
+        Verb.CANCEL: c.Cancel(id=event.id, by="", jointly=True),
+        Verb.RETRY: c.Retry(id=event.id, by=""),
+        Verb.FINISH: c.Finish(id=event.id, by="", reason="a trial"),
+    }
+    verbs = [verb for verb, command in commands.items() if _changes(group, command, now)]
+    if event.listed and group.enabled and not event.status.over:
+        verbs.append(Verb.READY)
+    if not isinstance(may_be_postponed_by(group, event), Refused):
+        verbs.append(Verb.POSTPONE)
+    return tuple(verb for verb in Verb if verb in verbs)
+
+
+def _changes(group: Group, command: c.Command, now: Now) -> bool:
+    decision = decide(group, command, now)
+    return not isinstance(decision, Refused) and bool(decision.items)
 
 
 def _for_started(event: Event, groups: Mapping[str, Group], now: Now) -> Iterable[Advice]:

@@ -100,6 +100,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[str, ...]
     message: str
     plans: tuple[HostPlan, ...] = ()
+    others: tuple[Event, ...] = ()  # of machines on it, and not about the host
 
 
 class Hosts:
@@ -495,9 +496,13 @@ class Hosts:
             lead = next((event for event in events if event.attempt is not None), events[0])
             holds = self._platform.holds(lead)
             plans.append(HostPlan(tuple(events), holds, summary(lead, holds)))
+        names = {machine.name for machine in machines}
+        about = {event.id for plan in plans for event in plan.events}
+        others = (e for e in self._platform.active() if e.id not in about)
         return HostReport(
             host=host,
             machines=tuple(machine.name for machine in machines),
+            others=tuple(event for event in others if names.intersection(event.resources)),
             message=_state_of(
                 host,
                 self.node_of(host),

@@ -55,6 +55,7 @@ from forewarn.service.platform.explain import (
     summary,
     under_way,
     unheard,
+    verbs_for,
 )
 from forewarn.service.platform.host_state import (
     host_of_gone,
@@ -458,6 +459,7 @@ class Platform:
             message=summary(event, holds),
             seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
             advice=() if self._store.problem() else advice_for(event, holds, groups, now),
+            verbs=verbs_for(event, group, now),
             not_listening=self.not_listening(event.resources) if visible else {},
             unheard=visible and not self._heard(group),
         )

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
-from forewarn.core import Now, Refused, Status
+from forewarn.core import Event, Now, Policy, Refused, Status
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import HOUR, MINUTE, UntrustedClock
+from forewarn.core.windows.may_postpone import parse_may_postpone
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration, Span
 from forewarn.drivers.port import (
     Again,
@@ -25,7 +27,7 @@ from forewarn.drivers.port import (
     Task,
 )
 from forewarn.service.platform.configurations import Configurations
-from forewarn.service.platform.explain import Advice, AdviceKind, EventExplanation
+from forewarn.service.platform.explain import Advice, AdviceKind, EventExplanation, Verb
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
@@ -86,11 +88,17 @@ def driver() -> Scripted:
     return Scripted()
 
 
-@pytest.fixture
-def service(driver: Scripted) -> Iterator[Service]:
+@contextmanager
+def polled(driver: Scripted) -> Iterator[Service]:
     with Service(FLEET, store=Fragile(Disk()), driver=driver) as made:
         for name in ("web_0", "web_1", "web_2", "db-0"):
             made.get(name)
+        yield made
+
+
+@pytest.fixture
+def service(driver: Scripted) -> Iterator[Service]:
+    with polled(driver) as made:
         yield made
 
 
@@ -302,6 +310,38 @@ def test_what_is_advised_works_and_what_would_not_work_is_not_advised(
     else:
         run(service, service._session.node.platform.approve(id, "operator"))
         assert explain(service, id).event.status is Status.SCHEDULED
+
+
+def carry_out(service: Service, verb: Verb, event: Event) -> Any:
+    """Return what a verb is answered with: the event, or a refusal."""
+    platform, id, by = service._session.node.platform, event.id, "operator"
+    work: dict[Verb, Callable[[], Any]] = {
+        Verb.APPROVE: lambda: platform.approve(id, by),
+        Verb.POSTPONE: lambda: platform.postpone(id, by, duration=MINUTE),
+        Verb.READY: lambda: platform.report_ready(id, by, event.resources[0], ready=True, note=""),
+        Verb.CANCEL: lambda: platform.cancel(id, by),
+        Verb.RETRY: lambda: platform.retry(id, by),
+        Verb.FINISH: lambda: platform.finish(id, by, "it happened"),
+    }
+    return service._session.run(work[verb]())
+
+
+def postponable(policy: Policy) -> Policy:
+    return msgspec.structs.replace(policy, may_postpone=parse_may_postpone("4h, twice"))
+
+
+@pytest.mark.parametrize("situation", HELD, ids=lambda situation: situation.__name__)
+def test_a_verb_is_named_if_the_state_of_the_event_does_not_refuse_it(
+    driver: Scripted, situation: Situation
+) -> None:
+    for verb in Verb:
+        with polled(driver) as service:
+            run(service, service._session.node.platform.set_policy("web", postponable, "operator"))
+            id = situation(service, driver)
+            explanation = explain(service, id)
+            outcome = carry_out(service, verb, explanation.event)
+            possible = not isinstance(outcome, Refused) and "already" not in str(outcome.notes)
+            assert possible == (verb in explanation.verbs), verb
 
 
 def test_advice_on_a_host_leaves_the_maintenance_of_others_out_of_account(

@@ -171,6 +171,17 @@ def test_what_came_later_is_named_as_not_told(service: Service) -> None:
     assert "not announced to machines added later: c0" in report.message
 
 
+def test_what_else_is_announced_to_machines_on_a_host_is_explained_with_it(
+    service: Service,
+) -> None:
+    maintain(service, "h1")
+    restart = service.schedule("Reboot", "a0", source="User")
+    service.schedule("Reboot", "c0")  # on another host
+    report = service._session.node.hosts.explain("h1")
+    assert not isinstance(report, Refused)
+    assert [event.id for event in report.others] == [restart.id]
+
+
 def test_who_came_later_and_is_being_deleted_holds_nothing_back() -> None:
     driver = Hesitant()
     with Service(FLEET, driver=driver) as service:

@@ -141,7 +141,7 @@ class Admission:
 
     def _check_leading(self) -> None:
         leadership, health = self._context.store.leadership, self._context.health
-        if leadership is None or health.deciding:
+        if leadership is None or self._context.decides:
             return
         if health.taking_over():
             raise ProblemError(

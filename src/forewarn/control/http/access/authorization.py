@@ -146,13 +146,18 @@ async def require_requested_event(call: CallContext, id: str) -> str:
     if not call.limited:
         return id
     event = await _event_within_limit(call, id)
-    deleted = event.type is EventType.TERMINATE and event.by == call.by
-    if event.source is not Source.USER and not deleted:
+    if not may_end(call, event):
         raise PermissionDeniedException(
             f"event {event.id} is the platform's, and token '{call.by}' is limited to"
             f" {limit_text(call.caller.limit)}; ask an operator"
         )
     return event.id
+
+
+def may_end(call: CallContext, event: Event) -> bool:
+    """Whether the caller may cancel, retry and finish an event that it sees."""
+    deleted = event.type is EventType.TERMINATE and event.by == call.by
+    return not call.limited or event.source is Source.USER or deleted
 
 
 async def _event_within_limit(call: CallContext, id: str) -> Event:
