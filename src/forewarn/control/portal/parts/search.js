@@ -1,5 +1,5 @@
 // The search: what the service finds while one types, to be chosen with the arrow keys or the mouse.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import { get, withQuery } from "../api.js";
 import { address, go } from "../router.js";
@@ -34,7 +34,7 @@ export function Search() {
   const [chosen, setChosen] = useState(0);
   const input = useRef(null);
   const hits = useHits(text);
-  useEffect(() => {
+  useLayoutEffect(() => { // before it is seen, so that no key is lost
     const focus = (event) => {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) || document.querySelector("dialog[open]");
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
