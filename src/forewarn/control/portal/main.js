@@ -1,6 +1,6 @@
 // Where a browser begins: who is asking, which page, and the frame around it.
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { get, request } from "./api.js";
 import { useConnection } from "./hooks.js";
@@ -18,6 +18,7 @@ import { Machine } from "./pages/machine.js";
 import { Rollout } from "./pages/rollout.js";
 import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
+import { Empty, Page } from "./parts/basics.js";
 import { Clock } from "./parts/clock.js";
 import { Halts, StopAll } from "./parts/halts.js";
 import { Search } from "./parts/search.js";
@@ -38,7 +39,7 @@ function pageFor({ path, query }) {
   const [kind, ...rest] = path.slice(1).split("/");
   const name = rest.join("/");
   const pages = name ? DETAILS : LISTS;
-  if (!Object.hasOwn(pages, kind)) return html`<p class="empty">There is no such page. <${Link} to="/">Status<//></p>`;
+  if (!Object.hasOwn(pages, kind)) return html`<${Page} title="No such page"><${Empty}>Nothing is at this address. Go to <${Link} to="/">Status<//>, or search with /.<//><//>`;
   return html`<${pages[kind]} key=${path} name=${name} query=${query} />`;
 }
 
@@ -50,6 +51,12 @@ const Connection = () => {
 
 function Portal({ session, onEnded }) {
   const address = useAddress();
+  const content = useRef(null);
+  const shown = useRef(address.path);
+  useEffect(() => {
+    if (shown.current !== address.path) content.current.focus({ preventScroll: true }); // and not on a link that is gone
+    shown.current = address.path;
+  }, [address.path]);
   useEffect(() => {
     connect();
     const unsubscribe = onChange(async (change) => {
@@ -80,7 +87,7 @@ function Portal({ session, onEnded }) {
     </nav>
     <${Clock} />
     <${Halts} />
-    <main id="content">${pageFor(address)}</main>
+    <main id="content" tabindex="-1" ref=${content}>${pageFor(address)}</main>
     <${Tasks} />
   `;
 }

@@ -5,8 +5,17 @@ import { html } from "./html.js";
 export const ROOT = "/ui";
 const listeners = new Set();
 
+// What is not percent-encoded correctly stays as it is: the page then says that there is no such thing.
+function decoded(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
 function current() {
-  const path = decodeURIComponent(location.pathname.slice(ROOT.length)) || "/";
+  const path = decoded(location.pathname.slice(ROOT.length)) || "/";
   return { path, query: new URLSearchParams(location.search) };
 }
 

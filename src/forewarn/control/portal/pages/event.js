@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useResource } from "../hooks.js";
 import { Badge, Facts, Loaded, Page } from "../parts/basics.js";
 import { stateOf } from "../parts/event-table.js";
-import { Explanation, Hold } from "../parts/explanation.js";
+import { Details, Explanation, Hold } from "../parts/explanation.js";
 import { Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
 import { at, duration } from "../parts/text.js";
@@ -20,7 +20,7 @@ const Machines = ({ event, seen, silent }) => {
           (name) => html`
             <tr key=${name}>
               <td><${MachineLink} name=${name} /></td>
-              <td>${seen[name] ? at(seen[name]) : name in silent ? "not yet; it does not ask for its events" : event.ended_at ? "never" : "not yet"}</td>
+              <td>${Object.hasOwn(seen, name) ? at(seen[name]) : Object.hasOwn(silent, name) ? "not yet; it does not ask for its events" : event.ended_at ? "never" : "not yet"}</td>
               <td>${event.ready.includes(name) ? "yes" : ""}</td>
             </tr>
           `,
@@ -34,17 +34,22 @@ const Machines = ({ event, seen, silent }) => {
 const seenIn = (records) =>
   Object.fromEntries(records.filter(({ what, by }) => what === "seen" && by).map(({ by, at: instant }) => [by, instant]));
 
+// The reasons follow, so they are not said twice.
+const severalReasons = ({ event, holds }) => `${event.approved ? "Approved, but waiting" : "Waiting"} for ${holds.length} reasons:`;
+
 export function Event({ name: id }) {
   const explained = useResource(`/v1/events/${encodeURIComponent(id)}/explain`);
   const history = useResource(`/v1/history?event=${encodeURIComponent(id)}&oldest_first=true&limit=200`);
   return html`
-    <${Loaded} of=${explained}>${(of) => {
+    <${Loaded} of=${explained} title="Event">${(of) => {
       const { event } = of;
       const seen = { ...seenIn(history.data?.records ?? []), ...of.seen_by };
       return html`
         <${Page} title=${`${event.type} of ${event.machines.length === 1 ? event.machines[0] : `${event.machines.length} machines`}`}
           aside=${html`<${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>`}>
-          <${Explanation} message=${of.message}><ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul><//>
+          <${Explanation} message=${of.holds.length > 1 && event.status === "Scheduled" ? severalReasons(of) : of.message}>
+            ${of.holds.length === 1 ? html`<${Details} of=${of.holds[0]} />` : html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>`}
+          <//>
           <${Verbs} kind="event" of=${event} />
           <${Timeline} event=${event} seenBy=${seen} />
           <${Facts} of=${[

@@ -88,7 +88,7 @@ export function Rollout({ name: id, query }) {
   const lane = { group: query.get("group") ?? "", host: query.get("host") ?? "" };
   const [state, after] = [query.get("state") ?? "", query.get("after") ?? ""];
   return html`
-    <${Loaded} of=${rollout}>${(of) => html`
+    <${Loaded} of=${rollout} title="Rollout">${(of) => html`
       <${Page} title=${`Rollout: ${of.type} of ${of.selection}`} aside=${html`<${RolloutState} of=${of} />`}>
         <${Explained} path=${path} lane=${lane} />
         <${Verbs} kind="rollout" of=${of} />

@@ -23,9 +23,9 @@ const Row = ({ of }) => html`
       ${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")}
       <${Bar} counts=${{ done: of.steps_done, waiting: of.steps_total - of.steps_done }} states=${["done", "waiting"]} />
     </td>
-    <td class="number">${of.machines.toLocaleString("en")}</td>
-    <td><${When} instant=${of.created_at} /> <span class="quiet">by ${of.by}</span></td>
-    <td>${of.ended_at && html`<${When} instant=${of.ended_at} />`}</td>
+    <td class="number" data-label="Machines">${of.machines.toLocaleString("en")}</td>
+    <td data-label="Started"><${When} instant=${of.created_at} /> <span class="quiet">by ${of.by}</span></td>
+    <td data-label="Ended">${of.ended_at && html`<${When} instant=${of.ended_at} />`}</td>
   </tr>
 `;
 
@@ -42,7 +42,7 @@ export function Rollouts({ query }) {
       <${Loaded} of=${rollouts}>${(list) => html`
         ${list.length
           ? html`
-              <table class="rows">
+              <table class="rows stacked">
                 <caption>Those in progress first, each the latest first</caption>
                 <thead><tr><th>Rollout</th><th>Of</th><th>State</th><th>Progress</th><th class="number">Machines</th><th>Started</th><th>Ended</th></tr></thead>
                 <tbody>${list.map((rollout) => html`<${Row} key=${rollout.id} of=${rollout} />`)}</tbody>

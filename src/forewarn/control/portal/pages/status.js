@@ -1,46 +1,117 @@
-// What runs, what is next, what is unwell.
+// What is under way, what is next and what it waits for, who did what last, and what is unwell.
 import { html } from "../html.js";
+import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
-import { Link } from "../router.js";
-import { Empty, Facts, Loaded, Page } from "../parts/basics.js";
+import { address, Link } from "../router.js";
+import { Bar } from "../parts/bar.js";
+import { Empty, Facts, Loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
+import { Explained } from "../parts/explanation.js";
+import { RolloutLink } from "../parts/links.js";
+import { Records } from "../parts/records.js";
 import { at, plural } from "../parts/text.js";
+import { RolloutState } from "./rollouts.js";
 
-const Unwell = () => {
+const MOST = 10; // events in a table
+const ROLLOUTS = 5;
+const DECIDED = 5; // rows
+const RECORDS = 50; // that are read for them
+// What people and machines decide, and not what follows from it.
+const DECISIONS = [
+  ...["approved", "postponed", "started", "finished", "withdrawn", "halt-placed", "halt-released"],
+  ...["rollout-started", "rollout-paused", "rollout-resumed", "rollout-aborted", "rollout-ended"],
+].join(",");
+
+const Health = () => {
   const ready = useResource("/readyz");
   const report = ready.data ?? ready.error?.body;
   if (!report?.parts) return null;
   const wrong = [...Object.entries(report.parts).filter(([, said]) => said !== "ok"), ...Object.entries(report.warnings ?? {})];
-  if (!wrong.length) return html`<p class="well">Everything works.</p>`;
+  if (!wrong.length) return html`<span class="well">Everything works.</span>`;
   return html`<ul class="unwell">${wrong.map(([part, said]) => html`<li><strong>${part}</strong> ${said}</li>`)}</ul>`;
 };
+
+const Events = ({ events, caption, all }) => html`
+  <${EventTable} events=${events.slice(0, MOST)} caption=${caption} explained />
+  ${events.length > MOST && html`<p><${Link} to=${all}>${plural(events.length, "event")} in all<//></p>`}
+`;
+
+function Rollouts() {
+  const rollouts = useResource(withQuery("/v1/rollouts", { limit: ROLLOUTS }));
+  const running = (rollouts.data ?? []).filter((rollout) => !rollout.ended_at);
+  if (!running.length) return null;
+  return html`
+    <table class="rows stacked">
+      <caption>Rollouts in progress</caption>
+      <thead><tr><th>Rollout</th><th>Of</th><th>State</th><th>Progress</th><th>What it waits for</th></tr></thead>
+      <tbody>
+        ${running.map((of) => html`
+          <tr key=${of.id}>
+            <td><${RolloutLink} id=${of.id}>${of.type} <code>${of.id.slice(0, 8)}</code><//></td>
+            <td>${of.selection}${of.description && html` <span class="quiet">${of.description}</span>`}</td>
+            <td><${RolloutState} of=${of} /></td>
+            <td>
+              ${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")}
+              <${Bar} counts=${{ done: of.steps_done, waiting: of.steps_total - of.steps_done }} states=${["done", "waiting"]} />
+            </td>
+            <td class="reason"><${Explained} of=${address("v1", "rollouts", of.id)} /></td>
+          </tr>`)}
+      </tbody>
+    </table>
+    ${rollouts.next && html`<p><${Link} to="/rollouts">All rollouts<//></p>`}
+  `;
+}
+
+const alike = (a, b) => a.at === b.at && a.what === b.what && a.by === b.by && a.note === b.note;
+
+// One record for those that one decision has caused, such as the withdrawal of several events.
+function merged(records) {
+  const rows = [];
+  for (const record of records) {
+    const last = rows.at(-1);
+    if (!last || !alike(last, record)) rows.push(record);
+    else {
+      const same = (name) => (last[name] === record[name] ? last[name] : "");
+      rows[rows.length - 1] = { ...last, event: "", group: same("group"), host: same("host"), cause: same("cause"), machines: [...new Set([...last.machines, ...record.machines])] };
+    }
+  }
+  return rows;
+}
+
+function Decisions() {
+  const { data } = useResource(withQuery("/v1/history", { what: DECISIONS, limit: RECORDS }));
+  if (!data?.records.length) return null;
+  return html`
+    <${Records} of=${merged(data.records).slice(0, DECIDED)} caption="Who did what last" />
+    <p><${Link} to="/history">All of the history<//></p>
+  `;
+}
 
 export function Status() {
   const status = useResource("/v1/status");
   const events = useResource("/v1/events");
   return html`
-    <${Page} title="Status">
-      <${Unwell} />
+    <${Page} title="Status" aside=${html`<${Health} />`}>
       <${Loaded} of=${events}>${(list) => {
         const started = list.filter((event) => event.status === "Started");
         const next = list.filter((event) => event.status === "Scheduled").sort((a, b) => a.not_before.localeCompare(b.not_before));
         return html`
-          ${started.length > 0 && html`<${EventTable} events=${started} caption="Under way" />`}
+          ${started.length > 0 && html`<${Events} events=${started} caption="Under way" all="/events?status=Started" />`}
           ${next.length > 0
-            ? html`<${EventTable} events=${next.slice(0, 10)} caption="Next" />`
-            : html`<${Empty}>Nothing is announced.<//>`}
-          ${next.length > 10 && html`<p><${Link} to="/events?status=Scheduled">${plural(next.length, "event")} in all<//></p>`}
+            ? html`<${Events} events=${next} caption="Starts next" all="/events?status=Scheduled" />`
+            : html`<${Empty}>Nothing is announced. Start a <${Link} to="/rollouts">rollout<//>, or choose a host or machine of the <${Link} to="/fleet">fleet<//> to maintain it.<//>`}
         `;
       }}<//>
+      <${Rollouts} />
+      <${Decisions} />
       <${Loaded} of=${status}>${(of) => html`
         <${Facts} of=${[
-          ["Machines", of.machines.toLocaleString("en")],
-          ["Groups", of.groups.toLocaleString("en")],
-          ["Ask for their events", of.coverage.listening.toLocaleString("en")],
-          ["Silent", (of.coverage.silent + of.coverage.never_polled).toLocaleString("en")],
+          ["Machines", `${of.machines.toLocaleString("en")} in ${plural(of.groups, "group")}`],
+          ["Ask for their events", plural(of.coverage.listening, "machine")],
+          ["Do not ask for them", plural(of.coverage.silent + of.coverage.never_polled, "machine")],
           ["Unknown callers", of.unknown_callers || ""],
           ["Service's time", `${at(of.clock.now)}${of.clock.virtual ? ", a virtual clock" : ""}`],
-          ["Next", of.clock.next_due && at(of.clock.next_due)],
+          ["Next due", of.clock.next_due && html`${at(of.clock.next_due)}, <${When} instant=${of.clock.next_due} />`],
           ["Control node", `${of.control_node.name} (${of.control_node.role})`],
           ["Version", of.version],
         ]} />`}<//>

@@ -17,9 +17,12 @@ export function Page({ title, children, aside }) {
   `;
 }
 
-// What a page shows while data is on its way, or cannot be had.
-export function Loaded({ of, children }) {
-  if (of.error && !of.data) return html`<p class="problem" role="alert">${of.error.message}</p>`;
+// What a page shows while data is on its way, or cannot be had. `title`: of the page, if that comes with the data.
+export function Loaded({ of, title, children }) {
+  if (of.error && !of.data) {
+    const problem = html`<p class="problem" role="alert">${of.error.message}</p>`;
+    return title ? html`<${Page} title=${title}>${problem}<//>` : problem;
+  }
   if (!of.data) return html`<p class="quiet" aria-busy="true">Loading…</p>`;
   return html`
     ${of.error && html`<p class="problem" role="alert">${of.error.message} This is how it was before.</p>`}
@@ -29,7 +32,7 @@ export function Loaded({ of, children }) {
 
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
-export const Badge = ({ kind, children }) => html`<span class=${`badge ${kind}`}>${children}</span>`;
+export const Badge = ({ kind, children }) => html`<span class=${`badge ${kind}`} title=${typeof children === "string" ? children : undefined}>${children}</span>`;
 
 // A time, with what it is from now. Screen readers get the time itself, not every second.
 export function When({ instant }) {

@@ -1,8 +1,10 @@
 // Events as a table: what, whom, in which state, and when.
 import { html } from "../html.js";
 import { useNow } from "../hooks.js";
+import { address } from "../router.js";
 import { Badge, When } from "./basics.js";
-import { Cause, EventLink, GroupLink, MachineLink, Several } from "./links.js";
+import { Explained } from "./explanation.js";
+import { Actor, Cause, EventLink, GroupLink, MachineLink, Several } from "./links.js";
 import { listed } from "./text.js";
 
 export const STATES = { Scheduled: "scheduled", Started: "started" };
@@ -20,25 +22,33 @@ function Notice({ event }) {
   return html`<meter class="notice" min="0" max="1" value=${part} aria-label="part of the notice that has passed" />`;
 }
 
-export const EventTable = ({ events, caption }) => html`
-  <table class="rows">
+// `explained`: whether each row also says what the event waits for.
+const together = (event, other) => Boolean(event.host && other?.host === event.host && other.cause === event.cause);
+
+export const EventTable = ({ events, caption, explained }) => html`
+  <table class="rows stacked">
     <caption>${caption}</caption>
     <thead>
-      <tr><th>Event</th><th>Machines</th><th>Group</th><th>State</th><th>When</th><th>Why</th></tr>
+      <tr><th>Event</th><th>Machines</th><th>Group</th><th>State</th><th>When</th><th>Why</th>${explained && html`<th>What it waits for</th>`}</tr>
     </thead>
     <tbody>
       ${events.map(
-        (event) => html`
+        (event, n) => html`
           <tr key=${event.id}>
             <td><${EventLink} id=${event.id}>${event.type} <code>${event.id.slice(0, 8)}</code><//></td>
             <td><${Several} of=${event.machines} as=${MachineLink} /></td>
             <td><${GroupLink} name=${event.group} /></td>
-            <td><${Badge} kind=${stateOf(event)}>${event.held || event.status}<//></td>
+            <td>
+              <${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>
+              ${event.approved && html` <small>approved by <${Actor} name=${event.approved.by} /></small>`}
+            </td>
             <td>
               <${When} instant=${event.ended_at ?? (event.status === "Started" ? event.started_at : event.not_before)} />
               <${Notice} event=${event} />
             </td>
             <td>${event.description || event.ticket || html`<${Cause} of=${event.cause} />`}</td>
+            ${explained &&
+            html`<td class="reason">${together(event, events[n - 1]) ? "starts together with the one above" : html`<${Explained} of=${address("v1", "events", event.id)} />`}</td>`}
           </tr>
         `,
       )}

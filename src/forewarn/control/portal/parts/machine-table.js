@@ -21,7 +21,7 @@ export const Coverage = ({ of }) =>
 
 // `events`: those that are known already, by their ids. `without`: a column that would be the same in all rows.
 export const MachineTable = ({ machines, events = {}, caption, without }) => html`
-  <table class="rows">
+  <table class="rows stacked">
     <caption>${caption}</caption>
     <thead>
       <tr>
@@ -35,9 +35,9 @@ export const MachineTable = ({ machines, events = {}, caption, without }) => htm
           <tr key=${machine.name}>
             <td><${MachineLink} name=${machine.name} />${machine.spot && html` <span class="quiet">spot</span>`}</td>
             ${without !== "group" && html`<td><${GroupLink} name=${machine.group} /></td>`}
-            <td>${machine.update_domain}</td>
+            <td data-label="Domain">${machine.update_domain}</td>
             ${without !== "host" && html`<td><${HostLink} name=${machine.host} /></td>`}
-            <td><${Coverage} of=${machine} /></td>
+            <td data-label="Polled"><${Coverage} of=${machine} /></td>
             <td>
               ${machine.gone && html`<${Badge} kind="over">${machine.gone}<//>`}
               ${machine.events.map((id) => html`<div key=${id}>${events[id] ? html`<${Labelled} event=${events[id]} />` : html`<${Fetched} id=${id} />`}</div>`)}

@@ -9,12 +9,12 @@ import { at } from "./text.js";
 
 const LATEST = 15;
 
-const Why = ({ of }) => {
-  if (!of.cause) return null;
-  return html`<span class="quiet">${of.what.startsWith("rollout-") ? html`rollout <${RolloutLink} id=${of.cause} />` : html`<${Cause} of=${of.cause} />`}</span>`;
-};
+const ofRollout = (record) => record.what.startsWith("rollout-");
+
+const Why = ({ of }) => (of.cause && !ofRollout(of) ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
 
 const About = ({ of }) => html`
+  ${ofRollout(of) && of.cause && html`rollout <${RolloutLink} id=${of.cause} /> `}
   ${of.event && html`<${EventLink} id=${of.event}>${of.type || "event"} <code>${of.event.slice(0, 8)}</code><//> `}
   ${of.machines.length > 0 && html`<${Several} of=${of.machines} as=${MachineLink} />`}
   ${of.group && html` <span class="quiet">${of.machines.length ? "in" : "group"} <${GroupLink} name=${of.group} /></span>`}

@@ -6,15 +6,22 @@ import { at, duration } from "./text.js";
 
 const EDGE = 5; // percent that is left free on both sides, so that marks are not cut off
 
+// What NotBefore means for an event, depending on what has happened since.
+function byItself(event) {
+  const started = event.started_at && Date.parse(event.started_at) >= Date.parse(event.not_before);
+  if (started) return "it started by itself";
+  return event.started_at || event.ended_at ? "it would have started by itself" : "it starts by itself, if nothing holds it";
+}
+
 function momentsOf(event, seenBy) {
   const seen = Object.entries(seenBy).sort(([, a], [, b]) => Date.parse(a) - Date.parse(b));
   const moments = [
     ["Announced", event.raised_at, html`by <${Actor} name=${event.raised_by} />`],
     ["First seen", seen[0]?.[1], html`by <${MachineLink} name=${seen[0]?.[0]} />`],
-    ["Seen by all of its machines", event.machines.length > 1 && event.machines.every((name) => name in seenBy) && seen.filter(([name]) => event.machines.includes(name)).at(-1)[1]],
+    ["Seen by all of its machines", event.machines.length > 1 && event.machines.every((name) => Object.hasOwn(seenBy, name)) && seen.filter(([name]) => event.machines.includes(name)).at(-1)[1]],
     ...event.postponed.map((step) => ["Postponed", step.at, html`by ${step.by || "another group"}, to ${at(step.after)}`]),
     ["Approved", event.approved?.at, event.approved && html`by <${Actor} name=${event.approved.by} />`],
-    ["NotBefore", event.not_before, "it starts by itself"],
+    ["NotBefore", event.not_before, byItself(event)],
     ["Started", event.started_at, ""],
     event.ended_at ? ["Ended", event.ended_at, event.ending] : ["Expected to end", event.expected_end, "at the latest"],
   ];
@@ -35,9 +42,9 @@ export function Timeline({ event, seenBy }) {
   const [started, ended] = [event.started_at, event.ended_at].map((instant) => instant && Date.parse(instant));
   const over = ended ?? Math.max(now, event.expected_end ? Date.parse(event.expected_end) : 0);
   return html`
-    <table class="rows timeline">
-      <caption>Timeline</caption>
-      <thead><tr><th>What</th><td aria-hidden="true"></td><th>When</th><th>After</th><th>How</th></tr></thead>
+    <table class="rows stacked timeline">
+      <caption>Timeline${current !== null && html` <span class="aside">The dashed line is now.</span>`}</caption>
+      <thead><tr><th>What</th><td aria-hidden="true"></td><th>When</th><th>After</th><th>By whom, or why</th></tr></thead>
       <tbody>
         ${moments.map(
           ({ name, instant, note, time }) => html`
