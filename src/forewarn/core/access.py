@@ -74,6 +74,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     revoked_by: str = ""
     # In the order in which they began; they end with it. Not stored if there were never any.
     begun: tuple[Session, ...] | msgspec.UnsetType = msgspec.UNSET
+    # With which access tokens that were made with its secret are verified, in hexadecimal digits.
+    # Not stored if there were never any.
+    public_key: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def sessions(self) -> tuple[Session, ...]:

@@ -84,6 +84,7 @@ class UserMaintenance(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     machine: str
     by: str
+    cause: str = ""
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):

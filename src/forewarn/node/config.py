@@ -64,6 +64,13 @@ class NodeLines(msgspec.Struct, frozen=True):
     authority: Path  # of the nodes' certificates, as PEM
 
 
+class ArmListener(msgspec.Struct, frozen=True):
+    """Where clients of Azure Resource Manager connect to, which insist on TLS."""
+
+    address: Address
+    tls: Tls
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # applied at the start; None: the inventory stays as it is
     fleet_file: str = ""  # the path that `fleet` was read from, for messages
@@ -90,6 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     control: Address | None = None  # for operators; None: no socket is opened at the start
     control_names: tuple[str, ...] = ()  # host names of the control API, beside its address
     tls: Tls | None = None  # of the control API
+    arm: ArmListener | None = None  # for clients of Azure Resource Manager; None: no socket
     allow_plain_control: bool = False  # allow plain HTTP beyond loopback
     oidc: Oidc | None = None  # whose tokens the control API accepts beside its own
     workers: int = 0  # processes that answer guests, beside the control process; 0: all in one

@@ -29,7 +29,7 @@ from forewarn.metadata.publishing.hub import Hub
 from forewarn.metadata.publishing.publisher import Publisher
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.node.component import Component
-from forewarn.node.config import Address, Config
+from forewarn.node.config import Address, ArmListener, Config
 from forewarn.node.dev import on_loopback
 from forewarn.node.listening.exposure import check_exposure, keep_checking_admin_tokens
 from forewarn.node.listening.machine_sockets import MachinePorts, MachineSockets
@@ -54,6 +54,7 @@ from forewarn.node.wiring import (
     warn_of_closed_windows,
     warn_of_database,
 )
+from forewarn.service.access.access_tokens import AccessTokens
 from forewarn.service.access.oidc import Oidc
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import Tokens
@@ -102,6 +103,7 @@ from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
 
 if TYPE_CHECKING:
+    from forewarn.control.http.context import Context as OperatorsContext
     from forewarn.control.notify.notifications import Notifications
     from forewarn.metadata.http.front import Front
 
@@ -112,6 +114,7 @@ LOOPBACK_HOST = "127.0.0.1"  # has a socket even if each machine has its own
 log = logger("forewarn")
 
 _CONTROL_API = "the control API"
+_ARM = "Azure Resource Manager's API"
 
 
 class Node(Component):
@@ -148,10 +151,13 @@ class Node(Component):
         self.nodes_address: Address | None = None  # to which they connect
         self.metadata_urls: list[str] = []
         self.control_url = ""
+        self.arm_url = ""  # of Azure Resource Manager's API
         self.control_names = config.control_names  # changed by a reload
         self.certificates: Certificates | None = None  # of the control API
         self.node_certificates: Certificates | None = None  # for nodes on hosts
+        self.arm_certificates: Certificates | None = None  # unless it has that of the control API
         self.control_app: Any = None
+        self._context: OperatorsContext | None = None  # of the control API, once it is needed
         self.notifications: Notifications | None = None  # once something is to be notified
 
     async def advance(self, to: Time) -> None:
@@ -419,11 +425,17 @@ class Node(Component):
         await self._listen_to_guests_if_asked(tasks)
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
+        await self._listen_to_arm_if_asked(tasks)
 
     async def _listen_to_operators_if_asked(self, tasks: guard.Tasks) -> None:
         if self.config.control is not None:
             listener = self._operators_socket(tasks)
             await self._listen_to_operators(self.config.control, listener, tasks)
+        await self._listen_to_arm_if_asked(tasks)
+
+    async def _listen_to_arm_if_asked(self, tasks: guard.Tasks) -> None:
+        if self.config.arm is not None:
+            await self._listen_to_arm(self.config.arm, tasks)
 
     async def _listen_to_guests_if_asked(self, tasks: guard.Tasks) -> None:
         if self.hub is not None:
@@ -496,13 +508,50 @@ class Node(Component):
         # The import takes longer than everything before it; in a thread, polls are answered.
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import Api
-        from forewarn.control.http.context import Context
         from forewarn.control.server.acceptor import acceptors
         from forewarn.control.server.protocol import OperatorsProtocol
 
         tls_wanted = self.certificates is not None
         self.control_url = url(address.host, listener, "https" if tls_wanted else "http")
-        context = Context(
+        certificates = self.certificates
+        tls = (lambda: certificates.context) if certificates else None
+        self.control_app = Api(self._operators_context())
+        acceptor = acceptors(tasks, self.config.operator_connections, tls)
+        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
+
+    async def open_arm(self, arm: ArmListener) -> None:
+        """Open Azure Resource Manager's API after the start, beside the control API."""
+        async with self._opening:
+            if not self.arm_url:
+                await self._listen_to_arm(arm, self._tasks)
+                self._stack.callback(self._begin_stop)  # must run before its server is stopped
+
+    async def _listen_to_arm(self, arm: ArmListener, tasks: guard.Tasks) -> None:
+        extras.need("server", _ARM)
+        listener = open_socket(arm.address)
+        self._stack.callback(listener.close)
+        check_exposure(listener, self.config, self.tokens)
+        certificates = self.certificates
+        if certificates is None or arm.tls != self.config.tls:
+            certificates = self.arm_certificates = Certificates(arm.tls)
+            tasks.start(certificates.watch(), "certificates of Azure Resource Manager's API")
+        await asyncio.to_thread(import_module, "forewarn.arm.app")
+        from forewarn.arm.app import ArmApp
+        from forewarn.control.server.acceptor import acceptors
+        from forewarn.control.server.protocol import OperatorsProtocol
+
+        self.arm_url = url(arm.address.host, listener, "https")
+        acceptor = acceptors(tasks, self.config.operator_connections, lambda: certificates.context)
+        app = ArmApp(self._operators_context())
+        await serve(app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
+
+    def _operators_context(self) -> OperatorsContext:
+        """Return what the control API and Azure Resource Manager's work with."""
+        from forewarn.control.http.context import Context
+
+        if self._context is not None:
+            return self._context
+        self._context = Context(
             store=self.store,
             platform=self.platform,
             hosts=self.hosts,
@@ -516,6 +565,7 @@ class Node(Component):
             fleet_apply=self.fleet_apply,
             tokens=self.tokens,
             sessions=self.sessions,
+            access_tokens=AccessTokens(self.store, self.writer),
             faults=self.faults,
             observer=self.observer,
             feed=self.feed,
@@ -534,11 +584,7 @@ class Node(Component):
             started=guard.wall_us(),
             portal=self.config.ui,
         )
-        certificates = self.certificates
-        tls = (lambda: certificates.context) if certificates else None
-        self.control_app = Api(context)
-        acceptor = acceptors(tasks, self.config.operator_connections, tls)
-        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
+        return self._context
 
     def _samples(self) -> Iterable[Sample | Histograms]:
         """Yield the metrics of the service and of the endpoint, which may be workers."""

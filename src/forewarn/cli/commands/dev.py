@@ -28,6 +28,7 @@ from forewarn.support.text import in_words, parse_duration
 
 DEV_METADATA = "127.0.0.1:8169"
 DEV_CONTROL = "127.0.0.1:8170"
+DEV_ARM = "127.0.0.1:8171"
 
 
 def dev(
@@ -86,6 +87,14 @@ def dev(
         ),
     ] = True,
     no_front: NoFront = False,
+    arm: Annotated[
+        bool,
+        typer.Option(
+            "--arm",
+            help="Also answer az and Azure's SDKs, as Azure Resource Manager does, at"
+            f" {DEV_ARM}. A certificate is made for that.",
+        ),
+    ] = False,
 ) -> None:
     """Run a development service on loopback with a sample fleet."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
@@ -128,6 +137,7 @@ def dev(
             gates=gate or [],
             observe=observe,
             front=not no_front,
+            arm=DEV_ARM if arm else None,
         )
         if speed != 1.0:
             _print_warnings(speed)

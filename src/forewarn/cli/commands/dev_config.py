@@ -18,8 +18,9 @@ from forewarn.drivers.registry import COMMAND, DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Address, Config, Node, settings
-from forewarn.node.config import Addresses
+from forewarn.node.config import Addresses, ArmListener
 from forewarn.node.dev import on_loopback, sample_fleet
+from forewarn.node.listening.make_certificate import make_certificate
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.wiring import has_machine_ports
 from forewarn.service.fleet import read
@@ -48,6 +49,7 @@ def configure(
     gates: Sequence[str],
     observe: bool,
     front: bool,
+    arm: str | None,
 ) -> Config:
     try:
         machines = on_loopback(read.load(fleet) if fleet else sample_fleet())
@@ -73,6 +75,7 @@ def configure(
         observe=observe,
         faults=True,
         front=front,
+        arm=None if arm is None else _arm(_address("--arm", arm, local), state.parent),
     )
 
 
@@ -99,10 +102,32 @@ def print_welcome(node: Node) -> None:
         _other_addresses(node, example.name),
         f"watch it in a browser: {node.control_url}/ui/",
     ]
+    if node.arm_url:
+        lines += _arm_lines(node)
     for line in lines:
         typer.echo(line, err=True)
     if node.trace is not None:
         node.trace.add_sink(RefusedRequestLog().add)
+
+
+def _arm(address: Address, directory: Path) -> ArmListener:
+    """Return where clients of Azure Resource Manager connect to, with a new certificate."""
+    pair = make_certificate(directory, [address.host, "localhost"])
+    return ArmListener(address, pair)
+
+
+def _arm_lines(node: Node) -> list[str]:
+    """Return the lines to paste for az and Python."""
+    assert node.config.arm is not None
+    certificate = node.config.arm.tls.certificate
+    return [
+        "restart machines with az, in a shell of its own (your profile is not touched):",
+        f"  export REQUESTS_CA_BUNDLE={certificate} AZURE_CONFIG_DIR=$(mktemp -d)",
+        f"  export IDENTITY_ENDPOINT={node.arm_url}/identity IDENTITY_HEADER=dev",
+        f"  az cloud register -n forewarn --endpoint-resource-manager {node.arm_url}",
+        "  az cloud set -n forewarn && az login --identity",
+        "  az vm restart -g forewarn -n jumpbox",
+    ]
 
 
 def _other_addresses(node: Node, default: str) -> str:

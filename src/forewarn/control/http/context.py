@@ -16,9 +16,11 @@ from typing import TypeAlias
 import msgspec
 from litestar.di import NamedDependency
 
+from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.notify.notifications import Notifications
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role, Session
+from forewarn.service.access.access_tokens import AccessTokens
 from forewarn.service.access.oidc import Identity
 from forewarn.service.access.sessions import Sessions
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
@@ -75,6 +77,7 @@ class Context(msgspec.Struct, frozen=True):
     fleet_apply: FleetApply
     tokens: Tokens
     sessions: Sessions
+    access_tokens: AccessTokens
     host_names: Callable[
         [], Collection[str]
     ]  # accepted in Host headers, in addition to the address
@@ -94,6 +97,7 @@ class Context(msgspec.Struct, frozen=True):
     node: Member  # this control node
     started: Time  # of this control node, by the wall clock
     portal: bool = True  # is it served?
+    attempts: TokenAttempts = msgspec.field(default_factory=TokenAttempts)
     open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long-polls, by token
     backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one backup at a time
 

@@ -229,6 +229,7 @@ def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Chan
         now,
         source=Source.USER,
         description=command.type.traits.user_description,
+        cause=command.cause,
         **terms,
     )
     if event.unannounced:

@@ -167,12 +167,14 @@ class Platform:
         return await self.announce(group, command)
 
     async def user_maintenance_of_each(
-        self, machines: Sequence[str], type: EventType, by: str
+        self, machines: Sequence[str], type: EventType, by: str, cause: str = ""
     ) -> Outcomes | Refused:
         """Announce restarts or redeploys of several machines, all in one commit or none."""
         return await self.announce_each(
             machines,
-            lambda id, machine: c.UserMaintenance(id=id, type=type, machine=machine, by=by),
+            lambda id, machine: c.UserMaintenance(
+                id=id, type=type, machine=machine, by=by, cause=cause
+            ),
         )
 
     async def user_maintenance(self, machine: str, type: EventType, by: str) -> Outcome | Refused:

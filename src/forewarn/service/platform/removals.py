@@ -27,16 +27,20 @@ class Removals:
     async def delete(self, machine: str, by: str) -> Outcome | Refused:
         return await self._announce(machine, lambda id: c.Delete(id=id, machine=machine, by=by))
 
-    async def evict_each(self, machines: Sequence[str], by: str) -> Outcomes | Refused:
+    async def evict_each(
+        self, machines: Sequence[str], by: str, cause: str = ""
+    ) -> Outcomes | Refused:
         """Evict several spot machines, all in one commit or none."""
         return await self._platform.announce_each(
-            machines, lambda id, machine: c.Evict(id=id, machine=machine, by=by)
+            machines, lambda id, machine: c.Evict(id=id, machine=machine, by=by, cause=cause)
         )
 
-    async def delete_each(self, machines: Sequence[str], by: str) -> Outcomes | Refused:
+    async def delete_each(
+        self, machines: Sequence[str], by: str, cause: str = ""
+    ) -> Outcomes | Refused:
         """Delete several machines, all in one commit or none."""
         return await self._platform.announce_each(
-            machines, lambda id, machine: c.Delete(id=id, machine=machine, by=by)
+            machines, lambda id, machine: c.Delete(id=id, machine=machine, by=by, cause=cause)
         )
 
     async def fail(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
@@ -68,7 +72,13 @@ class Removals:
         )
 
     async def scale_in(
-        self, name: str, by: str, *, count: int | None = None, to: int | None = None
+        self,
+        name: str,
+        by: str,
+        *,
+        count: int | None = None,
+        to: int | None = None,
+        cause: str = "",
     ) -> Outcomes | Refused:
         """Delete members of a scale set, those with the highest numbers first: `count` of them, or
         as many as leave `to`."""
@@ -99,7 +109,7 @@ class Removals:
         if wanted == 0:
             return Outcomes((), (f"'{name}' already has {counted(len(staying), 'machine')}",))
         staying.sort(key=lambda member: int(member[1].rpartition("_")[2]))
-        cause = f"scale-in/{self._platform.new_id()}"
+        cause = cause or f"scale-in/{self._platform.new_id()}"
         return await self._platform.announce_all(
             [
                 (group, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))

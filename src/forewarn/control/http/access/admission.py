@@ -14,18 +14,18 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from forewarn.control.http.access.authentication import Authentication, Refusal
 from forewarn.control.http.access.authorization import TokenEnded
 from forewarn.control.http.access.session_cookie import cookie_in, without_session
-from forewarn.control.http.access.token_attempts import TokenAttempts
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.errors import ProblemError, not_leading
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.problems import CALENDAR_PATH, DOCUMENT_PATH, PAGE
 from forewarn.control.http.responses import ResponseWriter
-from forewarn.core.access import Session, Token, local
+from forewarn.core.access import local
 from forewarn.service.access import secret
-from forewarn.service.access.issuer_keys import FETCH_PAUSE, IssuerUnavailable
-from forewarn.service.access.oidc import Identity, NoAccess, TokenRefused
+from forewarn.service.access.issuer_keys import IssuerUnavailable
+from forewarn.service.access.oidc import NoAccess, TokenRefused
 from forewarn.store.port import NotLeading
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -58,15 +58,6 @@ Headers = dict[bytes, list[bytes]]
 log = logger("forewarn.control")
 
 
-class Refusal(Exception):
-    """Raised for a request that is not admitted, with the status and detail of its problem."""
-
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
 class Admission:
     """ASGI middleware that passes a request on to the handlers, or refuses it."""
 
@@ -74,7 +65,7 @@ class Admission:
         self._app = app
         self._context = context
         self._keys = IdempotencyKeys(context)
-        self._attempts = TokenAttempts()
+        self._authentication = Authentication(context)
         self._watchers = guard.Tasks()  # each ends with its request
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -130,7 +121,7 @@ class Admission:
             headers.setdefault(name.lower(), []).append(value)
         _check_secrets(scope, headers)
         _check_path(scope)
-        _check_host(scope, headers, self._context.host_names())
+        check_host(scope, headers, self._context.host_names())
         _check_origin(scope, headers)
         _check_content_type(scope, headers)
         caller = await self._caller(scope, headers)
@@ -169,62 +160,23 @@ class Admission:
             return None
         value = values[0].decode("latin-1") if len(values) == 1 else ""
         text = _token_in(value, basic=_is_calendar(scope))
-        if token := tokens.of(text):
-            return self._with_token(token)
-        problem = _token_problem(text)
         try:
-            if identity := await tokens.identity(text):
-                return self._identified(identity)
-        except NoAccess as error:
-            raise Refusal(403, str(error)) from error
-        except IssuerUnavailable as error:
-            raise Refusal(
-                503,
-                f"the token cannot be verified, because the keys of its issuer are not known:"
-                f" {error}",
-                retry_after=str(int(FETCH_PAUSE)),
-            ) from error
-        except TokenRefused as error:
-            problem = f"this token of the OIDC issuer is refused: {error}"
-        if wait := self._attempts.wait(address):
-            raise Refusal(
-                429,
-                f"too many attempts with wrong tokens from {address}; wait {wait:.0f} s",
-                retry_after=str(int(wait) + 1),
-            )
-        self._attempts.failed(address, secret.id_of(text))
-        raise Refusal(401, problem, **(BASIC if _is_calendar(scope) else {}))
-
-    def _with_token(self, token: Token, session: Session | None = None) -> Caller:
-        self._context.tokens.used(token)
-        return Caller(
-            name=token.name, role=token.role, limit=token.limit, token=token.id, session=session
-        )
+            return await self._authentication.caller(text, address)
+        except Refusal as refusal:
+            if refusal.status == 401 and _is_calendar(scope):
+                raise Refusal(401, refusal.detail, **BASIC) from refusal
+            raise
 
     async def _with_session(self, cookie: str, path: str) -> Caller | None:
         """Return the caller of a request from our own page, in a browser with a session."""
         if found := self._context.sessions.find(cookie):
-            return self._with_token(*found)
+            return self._authentication.with_token(*found)
         with contextlib.suppress(NoAccess, IssuerUnavailable, TokenRefused):
             if identity := await self._context.tokens.identity(cookie):
-                return self._identified(identity)
+                return self._authentication.identified(identity)
         if path == SESSION_PATH:  # which says so itself
             return None
         raise Refusal(401, "the session has ended; log in again")
-
-    def _identified(self, identity: Identity) -> Caller:
-        if self._context.platform.machine_index.machine(identity.name) is not None:
-            raise NoAccess(
-                f"a machine is called '{identity.name}', and its approvals are in the history under"
-                " that name; use another claim for names"
-            )
-        return Caller(
-            name=identity.name,
-            role=identity.role,
-            limit=identity.limit,
-            token=identity.subject,
-            identity=identity,
-        )
 
 
 def _token_in(authorization: str, *, basic: bool) -> str:
@@ -253,15 +205,6 @@ def _token_ended(error: Exception) -> BaseException | None:
             return ended.exceptions[0]
         cause = cause.__cause__
     return None
-
-
-def _token_problem(text: str) -> str:
-    if not text:
-        return "the Authorization header is not 'Bearer …' with a token"
-    return (
-        "this token is unknown, wrong, expired or revoked; an admin can create another one"
-        " (forewarn token create)"
-    )
 
 
 def _check_secrets(scope: Any, headers: Headers) -> None:
@@ -297,7 +240,7 @@ def _is_page(scope: Any) -> bool:
     return scope["method"] in ("GET", "HEAD") and (path in PAGES or path.startswith(PORTAL))
 
 
-def _check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:
+def check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:
     """Refuse unknown Host names: after DNS rebinding, a browser sends the attacker's name."""
     values = headers.get(b"host", [])
     if not values:

@@ -1,0 +1,87 @@
+"""Who sends a request: the bearer is an access token that was issued here, a token of this service
+itself, or one of the OIDC issuer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forewarn.arm.errors import CODE_OF_STATUS, ArmError
+from forewarn.arm.routing import Route
+from forewarn.control.http.access.authentication import Authentication, Refusal
+from forewarn.control.http.access.authorization import limit_text
+from forewarn.control.http.context import LOCAL, Caller, Context
+from forewarn.core.access import local
+from forewarn.service.access.access_tokens import AccessTokenExpired
+
+TENANT = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # there is one
+
+
+class ArmAdmission:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._authentication = Authentication(context)
+
+    async def caller(self, scope: Any, route: Route, authorization: str, base_url: str) -> Caller:
+        """Return the caller, if it may use an operation. Raises ArmError."""
+        caller = await self._authenticated(scope, authorization, base_url)
+        assert route.role is not None
+        if not caller.role.includes(route.role):
+            raise _denied(
+                caller,
+                f"this needs the role {route.role.value}, and the token has {caller.role.value}",
+            )
+        if not caller.limit.none and not route.limited:
+            raise _denied(
+                caller,
+                "this is for the platform's operators, and the token is limited to"
+                f" {limit_text(caller.limit)}",
+            )
+        return caller
+
+    async def _authenticated(self, scope: Any, authorization: str, base_url: str) -> Caller:
+        scheme, _, text = authorization.partition(" ")
+        text = text.strip()
+        if scheme.lower() != "bearer" or not text:
+            raise _unauthenticated(
+                base_url,
+                "AuthenticationFailed",
+                "Authentication failed. The 'Authorization' header is missing.",
+            )
+        address = str((scope.get("client") or ("", 0))[0])
+        if not self._context.tokens.needed:
+            if local(address):
+                return LOCAL
+            raise _unauthenticated(base_url, "AuthenticationFailed", "This service has no tokens.")
+        try:
+            if (token := self._context.access_tokens.find(text)) is not None:
+                return self._authentication.with_token(token)
+            return await self._authentication.caller(text, address)
+        except AccessTokenExpired as error:
+            raise _unauthenticated(
+                base_url, "ExpiredAuthenticationToken", "The access token has expired."
+            ) from error
+        except Refusal as refused:
+            raise from_refusal(refused, base_url) from refused
+
+
+def from_refusal(refused: Refusal, base_url: str) -> ArmError:
+    if refused.status == 401:
+        return _unauthenticated(base_url, CODE_OF_STATUS[401], refused.detail)
+    code = CODE_OF_STATUS.get(refused.status, "BadRequest")
+    return ArmError(refused.status, code, refused.detail, headers=refused.headers)
+
+
+def _unauthenticated(base_url: str, code: str, message: str) -> ArmError:
+    challenge = (
+        f'Bearer authorization_uri="{base_url}/{TENANT}", error="invalid_token",'
+        ' error_description="The authentication failed"'
+    )
+    return ArmError(401, code, message, headers={"WWW-Authenticate": challenge})
+
+
+def _denied(caller: Caller, why: str) -> ArmError:
+    return ArmError(
+        403,
+        "AuthorizationFailed",
+        f"The client '{caller.name}' does not have authorization to perform this action: {why}.",
+    )

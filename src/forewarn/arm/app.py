@@ -1,0 +1,240 @@
+"""The ASGI application: reads a request, finds its operation, checks who asks, and sends the answer
+with the headers that clients of Azure Resource Manager expect.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import uuid
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar.exceptions import HTTPException
+
+from forewarn.arm import routing
+from forewarn.arm.admission import ArmAdmission, from_refusal
+from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
+from forewarn.arm.operations import Operations
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routes import (  # each declares its operations
+    login,
+    operations,
+    subscriptions,
+    virtual_machines,
+)
+from forewarn.control.http.access.admission import check_host
+from forewarn.control.http.access.authentication import Refusal
+from forewarn.control.http.access_log import AccessLog
+from forewarn.control.http.context import Context, current_context
+from forewarn.control.http.errors import RefusedError
+from forewarn.service.access.secret import hidden
+from forewarn.store.port import NotLeading, StoreFailed
+from forewarn.support.logs import logger
+
+MAX_BODY = 1024 * 1024  # bytes
+ROUTES = (login, subscriptions, virtual_machines, operations)
+
+_VERSION = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(-(preview|alpha|beta|rc|privatepreview|canary))?",
+    re.ASCII | re.IGNORECASE,
+)
+_CLIENT_ID = re.compile(r"[\x21-\x7e]{1,100}", re.ASCII)
+
+log = logger("forewarn.arm")
+
+
+class ArmApp:
+    """Azure Resource Manager's API for one service."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._admission = ArmAdmission(context)
+        self._operations = Operations()
+        self._app = AccessLog(self._answer, context)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        current_context.set(self._context)
+        await self._app(scope, receive, send)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        base_url = f"https://{headers.get('host', '')}"
+        try:
+            answer = await self._answer_to(scope, receive, headers, base_url)
+        except Exception as error:
+            answer = _answer_of(_error_of(error, base_url, scope))
+        await _send(scope, send, answer, headers)
+
+    async def _answer_to(
+        self, scope: Any, receive: Any, headers: dict[str, str], base_url: str
+    ) -> Answer:
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            values.setdefault(name.lower(), []).append(value)
+        check_host(scope, values, self._context.host_names())
+        path = re.sub(r"/{2,}", "/", scope["path"])
+        path = path.rstrip("/") or "/"
+        query = scope["query_string"].decode("latin-1")
+        parameters = {
+            name.lower(): value for name, value in parse_qsl(query, keep_blank_values=True)
+        }
+        found = routing.find(scope["method"], path)
+        if isinstance(found, list):
+            _check_version(parameters)
+            raise _nothing_there(scope["method"], path, found)
+        route, names = found
+        scope["path_template"] = route.template
+        if route.versioned:
+            _check_version(parameters)
+        bound = None
+        if route.role is not None:
+            authorization = headers.get("authorization", "")
+            caller = await self._admission.caller(scope, route, authorization, base_url)
+            scope["state"]["caller"] = caller
+            bound = self._context.call(caller, {})
+        request = Request(
+            method=scope["method"],
+            path=path,
+            names=names,
+            parameters=parameters,
+            query_string=query,
+            headers=headers,
+            content=await _content(receive),
+            base_url=base_url,
+            address=str((scope.get("client") or ("", 0))[0]),
+            context=self._context,
+            operations=self._operations,
+            bound=bound,
+        )
+        return await route.handler(request)
+
+
+def _check_version(parameters: dict[str, str]) -> None:
+    version = parameters.get("api-version", "")
+    if not version:
+        raise ArmError(
+            400,
+            "MissingApiVersionParameter",
+            "The api-version query parameter (?api-version=) is required for all requests.",
+        )
+    match = _VERSION.fullmatch(version)
+    try:
+        datetime.date.fromisoformat(match[1] if match else "")
+    except ValueError as error:
+        raise ArmError(
+            400,
+            "InvalidApiVersionParameter",
+            f"The api-version '{hidden(version[:40])}' is invalid. It must be a date, such as"
+            " 2024-07-01.",
+        ) from error
+
+
+def _nothing_there(method: str, path: str, methods: list[str]) -> ArmError:
+    if methods:
+        allowed = ", ".join(sorted(set(methods)))
+        return ArmError(
+            405,
+            "MethodNotAllowed",
+            f"The requested resource does not support http method '{method}'.",
+            headers={"Allow": allowed},
+        )
+    return ArmError(
+        404,
+        "InvalidResourceType",
+        f"forewarn has no operation at '{hidden(path[:200])}'. The operations of Azure Resource"
+        " Manager that it has are listed in its documentation.",
+    )
+
+
+async def _content(receive: Any) -> bytes:
+    content = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ArmError(400, "BadRequest", "The connection ended before the end of the body.")
+        content += message.get("body", b"")
+        if len(content) > MAX_BODY:
+            raise ArmError(
+                413,
+                "RequestEntityTooLarge",
+                f"The request content may have at most {MAX_BODY:,} bytes.",
+            )
+        if not message.get("more_body", False):
+            return bytes(content)
+
+
+def _error_of(error: Exception, base_url: str, scope: Any) -> ArmError:
+    match error:
+        case ArmError():
+            return error
+        case Refusal():
+            return from_refusal(error, base_url)
+        case RefusedError(refused=refused):
+            return refusal(refused)
+        case HTTPException() if error.status_code < 500:
+            code = CODE_OF_STATUS.get(error.status_code, "BadRequest")
+            return ArmError(error.status_code, code, error.detail)
+        case NotLeading():
+            return ArmError(503, "ServiceUnavailable", f"{error}.", headers={"Retry-After": "1"})
+        case StoreFailed():
+            return ArmError(
+                503,
+                "ServiceUnavailable",
+                f"The change could not be stored and has not happened: {error}.",
+                headers={"Retry-After": "1"},
+            )
+    log.error(
+        "a request could not be answered",
+        method=scope["method"],
+        path=hidden(scope["path"][:200]),
+        request_id=scope["state"]["request_id"],
+        exc_info=error,
+    )
+    return ArmError(
+        500,
+        "InternalServerError",
+        "The service failed; its log has the details under the x-ms-request-id.",
+    )
+
+
+def _answer_of(error: ArmError) -> Answer:
+    return Answer(status=error.status, body=error.body, headers=error.headers)
+
+
+async def _send(scope: Any, send: Any, answer: Answer, asked: dict[str, str]) -> None:
+    content = b"" if answer.body is None else msgspec.json.encode(answer.body)
+    id = scope["state"]["request_id"]
+    correlation = asked.get("x-ms-correlation-request-id", "")
+    headers = {
+        "Content-Length": str(len(content)),
+        "Cache-Control": "no-cache",
+        "Pragma": "no-cache",
+        "X-Content-Type-Options": "nosniff",
+        "x-ms-request-id": id,
+        "x-ms-correlation-request-id": correlation if _CLIENT_ID.fullmatch(correlation) else id,
+        "x-ms-routing-request-id": f"LOCAL:{uuid.uuid4()}",
+        **answer.headers,
+    }
+    if content:
+        headers["Content-Type"] = "application/json; charset=utf-8"
+    client_id = asked.get("x-ms-client-request-id", "")
+    wanted = asked.get("x-ms-return-client-request-id", "").lower() == "true"
+    if wanted and _CLIENT_ID.fullmatch(client_id):
+        headers["x-ms-client-request-id"] = client_id
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [
+                (n.lower().encode(), v.encode("latin-1", "replace")) for n, v in headers.items()
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})

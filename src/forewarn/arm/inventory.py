@@ -1,0 +1,242 @@
+"""The fleet as resources of Azure Resource Manager: where each has its place, and what its id is.
+
+Subscriptions and resource groups are those in the fleet file; what names none is in the default
+ones. Names are compared in any letter case. What a token is limited from does not exist for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from forewarn.arm.errors import ArmError, not_found
+from forewarn.control.http.context import CallContext
+from forewarn.core import Group, GroupKind, Machine
+from forewarn.core.fleet import Host
+
+DEFAULT_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+DEFAULT_RESOURCE_GROUP = "forewarn"
+DEFAULT_LOCATION = "local"
+HOST_GROUP = "hosts"  # that all hosts are in
+MACHINES = "Microsoft.Compute/virtualMachines"
+SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+AVAILABILITY_SETS = "Microsoft.Compute/availabilitySets"
+HOST_GROUPS = "Microsoft.Compute/hostGroups"
+
+
+class ScaleSet(msgspec.Struct, frozen=True):
+    """A scale set, which is one group, or all placement groups that name it."""
+
+    name: str
+    groups: tuple[Group, ...]
+
+    @property
+    def place(self) -> Group:
+        """The group that says where it is."""
+        return self.groups[0]
+
+    def instances(self) -> Iterator[tuple[Group, Machine]]:
+        """Yield its members that exist, in the order of their numbers."""
+        members = [(g, m) for g in self.groups for m in g.machines if m.alive]
+        members.sort(key=lambda member: instance_key(instance_id(*member)))
+        return iter(members)
+
+
+def subscription_of(group: Group) -> str:
+    return group.place.subscription or DEFAULT_SUBSCRIPTION
+
+
+def resource_group_of(group: Group) -> str:
+    return group.place.resource_group or DEFAULT_RESOURCE_GROUP
+
+
+def location_of(group: Group) -> str:
+    return group.place.location or DEFAULT_LOCATION
+
+
+def scale_set_of(group: Group) -> str:
+    """Return the name of the scale set that a group is, or is part of; empty if it is none."""
+    if group.kind is not GroupKind.SCALE_SET:
+        return ""
+    return group.place.scale_set or group.name
+
+
+def instance_id(group: Group, machine: Machine) -> str:
+    """Return by what a machine is addressed in its scale set: its number, or its name if that has
+    no number, as in flexible scale sets."""
+    match = re.fullmatch(re.escape(scale_set_of(group)) + r"_(\d+)", machine.name, re.IGNORECASE)
+    return match[1] if match else machine.name
+
+
+def instance_key(id: str) -> tuple[bool, int, str]:
+    return not id.isdecimal(), int(id) if id.isdecimal() else 0, id
+
+
+def is_instance(group: Group, machine: Machine) -> bool:
+    """Is a machine a numbered member of a scale set, which is not a resource of its own?"""
+    return bool(scale_set_of(group)) and instance_id(group, machine) != machine.name
+
+
+def group_id(group: Group) -> str:
+    return f"/subscriptions/{subscription_of(group)}/resourceGroups/{resource_group_of(group)}"
+
+
+def machine_id(group: Group, machine: Machine) -> str:
+    if is_instance(group, machine):
+        return f"{scale_set_id(group)}/virtualMachines/{instance_id(group, machine)}"
+    return f"{group_id(group)}/providers/{MACHINES}/{machine.name}"
+
+
+def scale_set_id(group: Group) -> str:
+    return f"{group_id(group)}/providers/{SCALE_SETS}/{scale_set_of(group)}"
+
+
+def availability_set_id(group: Group) -> str:
+    return f"{group_id(group)}/providers/{AVAILABILITY_SETS}/{group.name}"
+
+
+def host_group_id() -> str:
+    return (
+        f"/subscriptions/{DEFAULT_SUBSCRIPTION}/resourceGroups/{DEFAULT_RESOURCE_GROUP}"
+        f"/providers/{HOST_GROUPS}/{HOST_GROUP}"
+    )
+
+
+def host_id(name: str) -> str:
+    return f"{host_group_id()}/hosts/{name}"
+
+
+class Inventory:
+    """The resources that one caller sees."""
+
+    def __init__(self, call: CallContext) -> None:
+        self._call = call
+        self._index = call.platform.machine_index
+
+    def groups(self, subscription: str, resource_group: str | None = None) -> list[Group]:
+        """Return the groups in a subscription, or in a resource group of it. Raises ArmError if
+        there is none of that name."""
+        of_subscription = [
+            group
+            for group in self._visible()
+            if subscription_of(group).lower() == subscription.lower()
+        ]
+        if not of_subscription and subscription.lower() != DEFAULT_SUBSCRIPTION:
+            raise ArmError(
+                404,
+                "SubscriptionNotFound",
+                f"The subscription '{subscription}' could not be found.",
+            )
+        if resource_group is None:
+            return of_subscription
+        found = [
+            group
+            for group in of_subscription
+            if resource_group_of(group).lower() == resource_group.lower()
+        ]
+        if not found and not _is_default(subscription, resource_group):
+            raise ArmError(
+                404,
+                "ResourceGroupNotFound",
+                f"Resource group '{resource_group}' could not be found.",
+            )
+        return found
+
+    def _visible(self) -> Iterator[Group]:
+        return (group for group in self._index.groups() if self._call.sees(group.name))
+
+    def subscriptions(self) -> list[str]:
+        """Return all subscriptions; there is always the default one."""
+        found = {
+            subscription_of(group).lower(): subscription_of(group) for group in self._visible()
+        }
+        return sorted({**found, DEFAULT_SUBSCRIPTION: DEFAULT_SUBSCRIPTION}.values())
+
+    def resource_groups(self, subscription: str) -> dict[str, str]:
+        """Return the resource groups of a subscription, and the location of each."""
+        found: dict[str, tuple[str, str]] = {}
+        if subscription.lower() == DEFAULT_SUBSCRIPTION:
+            found[DEFAULT_RESOURCE_GROUP] = (DEFAULT_RESOURCE_GROUP, DEFAULT_LOCATION)
+        for group in self.groups(subscription):
+            name = resource_group_of(group)
+            found.setdefault(name.lower(), (name, location_of(group)))
+        return dict(sorted(found.values()))
+
+    def machine(self, subscription: str, resource_group: str, name: str) -> tuple[Group, Machine]:
+        """Return a machine that is a resource of its own. Raises ArmError."""
+        groups = self.groups(subscription, resource_group)
+        for group in groups:
+            found = group.machine(name)
+            if found is not None and found.alive and not is_instance(group, found):
+                return group, found
+        for group in groups:
+            for machine in group.machines:
+                if (
+                    machine.alive
+                    and machine.name.lower() == name.lower()
+                    and not is_instance(group, machine)
+                ):
+                    return group, machine
+        raise not_found(MACHINES, name, resource_group)
+
+    def scale_sets(self, subscription: str, resource_group: str | None = None) -> list[ScaleSet]:
+        found: dict[str, list[Group]] = {}
+        for group in self.groups(subscription, resource_group):
+            if scale_set_of(group):
+                found.setdefault(f"{group_id(group)}/{scale_set_of(group)}".lower(), []).append(
+                    group
+                )
+        return [ScaleSet(scale_set_of(groups[0]), tuple(groups)) for groups in found.values()]
+
+    def scale_set(self, subscription: str, resource_group: str, name: str) -> ScaleSet:
+        for scale_set in self.scale_sets(subscription, resource_group):
+            if scale_set.name.lower() == name.lower():
+                return scale_set
+        raise not_found(SCALE_SETS, name, resource_group)
+
+    def instances(
+        self, scale_set: ScaleSet, ids: Sequence[str] | None
+    ) -> list[tuple[Group, Machine]]:
+        """Return the members of a scale set with these ids; None or `*`: all. Raises ArmError."""
+        members = list(scale_set.instances())
+        if ids is None or list(ids) == ["*"]:
+            return members
+        by_id = {instance_id(*member).lower(): member for member in members}
+        unknown = [id for id in ids if id.lower() not in by_id]
+        if unknown:
+            raise ArmError(
+                400,
+                "InvalidParameter",
+                f"Scale set '{scale_set.name}' has no instance {', '.join(unknown)}.",
+            )
+        return [by_id[id] for id in dict.fromkeys(id.lower() for id in ids)]
+
+    def availability_set(self, subscription: str, resource_group: str, name: str) -> Group:
+        for group in self.groups(subscription, resource_group):
+            if group.kind is GroupKind.AVAILABILITY_SET and group.name.lower() == name.lower():
+                return group
+        raise not_found(AVAILABILITY_SETS, name, resource_group)
+
+    def hosts(self) -> list[Host]:
+        return self._call.hosts.hosts()
+
+    def host(self, name: str) -> Host:
+        for host in self.hosts():
+            if host.name.lower() == name.lower():
+                return host
+        raise not_found(f"{HOST_GROUPS}/hosts", f"{HOST_GROUP}/{name}", DEFAULT_RESOURCE_GROUP)
+
+    def require_host_group(self, subscription: str, resource_group: str, name: str) -> None:
+        """Raise ArmError unless this is the host group that all hosts are in."""
+        self.groups(subscription, resource_group)
+        if not _is_default(subscription, resource_group) or name.lower() != HOST_GROUP:
+            raise not_found(HOST_GROUPS, name, resource_group)
+
+
+def _is_default(subscription: str, resource_group: str) -> bool:
+    return (
+        subscription.lower() == DEFAULT_SUBSCRIPTION
+        and resource_group.lower() == DEFAULT_RESOURCE_GROUP
+    )

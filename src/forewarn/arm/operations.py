@@ -1,0 +1,139 @@
+"""Long-running operations. Nothing is stored about them: the events that a call has raised carry
+its id as their cause, and what has become of the operation is read off these events. So a client
+that asks again after a restart, or at another control node, gets the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode
+from weakref import WeakValueDictionary
+
+from forewarn.arm.errors import ArmError, error_body, unwrap
+from forewarn.arm.inventory import DEFAULT_LOCATION
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.times import moment
+from forewarn.control.http.access.authorization import hide_other_groups
+from forewarn.core import Event, Refused, Status
+from forewarn.service.platform.platform import Outcome, Outcomes
+
+CAUSE = "arm/"  # before the id of an operation, in the cause of its events
+MAX_OTHERS = 4_000  # characters that name other causes in the URL of an operation
+MAX_EXPLAINED = 5  # events of one operation
+RETRY_AFTER = {"Retry-After": "1"}
+
+Work: TypeAlias = Callable[[str], Awaitable[Outcome | Outcomes | Refused]]
+
+
+class Operations:
+    """The operations that are being started."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def carry_out(self, request: Request, work: Work) -> tuple[str, list[Event]]:
+        """Carry a request out, unless that was done before. `work` is given the cause for its
+        events. Returns the id of the operation, and the events that it is about."""
+        id = request.operation_id()
+        lock = self._locks.setdefault(id, asyncio.Lock())
+        async with lock:
+            events = list(await request.context.store.events_by_cause(CAUSE + id))
+            if not events:
+                outcome = unwrap(await work(CAUSE + id))
+                events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
+        return id, events
+
+    async def start(self, request: Request, work: Work) -> Answer:
+        """Carry a request out, and answer where its caller learns what becomes of it."""
+        id, events = await self.carry_out(request, work)
+        return accepted(request, id, events) if events else Answer()
+
+
+def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
+    """Answer that an operation goes on. The events that it has raised are found by its id; those
+    that had been announced before are named in its URL."""
+    others = dict.fromkeys(
+        event.cause if event.cause.startswith(CAUSE) else event.id
+        for event in events
+        if event.cause != CAUSE + id
+    )
+    query = {"api-version": request.api_version}
+    if others:
+        query["also"] = ",".join(others)
+    if len(query.get("also", "")) > MAX_OTHERS:
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            f"this was requested for {len(events)} machines, and most of them have an event that"
+            " was announced before; wait until these are over",
+        )
+    place = (
+        f"{request.base_url}/subscriptions/{quote(request.names['subscription'])}"
+        f"/providers/Microsoft.Compute/locations/{DEFAULT_LOCATION}"
+    )
+    return Answer(
+        status=202,
+        headers={
+            "Azure-AsyncOperation": f"{place}/operations/{id}?{urlencode(query)}",
+            "Location": f"{place}/operationResults/{id}?{urlencode(query)}",
+            **RETRY_AFTER,
+        },
+    )
+
+
+async def events_of(request: Request, id: str) -> list[Event]:
+    """Return the events of an operation. Raises ArmError if there are none that the caller sees."""
+    store, platform = request.context.store, request.context.platform
+    events: dict[str, Event] = {}
+    for other in (CAUSE + id, *filter(None, request.parameters.get("also", "").split(","))):
+        if other.startswith(CAUSE):
+            found = await store.events_by_cause(other)
+        else:
+            found = await platform.events([other.upper()])
+        events |= {event.id: event for event in found}
+    if not events or not all(request.call.sees(event.group) for event in events.values()):
+        raise ArmError(
+            404, "NotFound", f"The operation '{id}' was not found; it may be over since long."
+        )
+    return list(events.values())
+
+
+async def status_of(request: Request, id: str, events: Sequence[Event]) -> dict[str, Any]:
+    """Return an operation as its Azure-AsyncOperation URL shows it."""
+    status = "Succeeded"
+    if any(not event.status.over for event in events):
+        status = "InProgress"
+    elif any(event.status is Status.WITHDRAWN for event in events):
+        withdrawn = [event for event in events if event.status is Status.WITHDRAWN]
+        status = "Canceled" if any(event.cancelled_by for event in withdrawn) else "Failed"
+    body: dict[str, Any] = {
+        "name": id,
+        "status": status,
+        "startTime": moment(min(event.raised_at for event in events)),
+    }
+    ends = [event.ended_at for event in events if event.ended_at is not None]
+    if status != "InProgress":
+        body["endTime"] = moment(max(ends))
+    message = await _message(request, events, status)
+    if status in ("Canceled", "Failed"):
+        code = "OperationCanceled" if status == "Canceled" else "OperationFailed"
+        body["error"] = error_body(code, message)
+    body["properties"] = {"message": message, "events": [event.id for event in events]}
+    return body
+
+
+async def _message(request: Request, events: Sequence[Event], status: str) -> str:
+    """Return what an operation waits for, or how it has ended, in sentences."""
+    concerned = [event for event in events if not event.status.over]
+    if status in ("Canceled", "Failed"):
+        concerned = [event for event in events if event.status is Status.WITHDRAWN]
+    texts = []
+    for event in (concerned or list(events))[:MAX_EXPLAINED]:
+        explanation = await request.context.platform.explain(event.id)
+        if not isinstance(explanation, Refused):
+            shown = hide_other_groups(request.call, explanation)
+            texts.append(f"{event.type.value} {event.id}: {shown.message}")
+    more = len(concerned or events) - MAX_EXPLAINED
+    return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,45 @@
+"""Lists in pages. A page names the URL of the next one (`nextLink`), which contains the last item
+of this page, so that items may be added and removed in between.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from forewarn.arm.errors import ArmError
+from forewarn.arm.request import Answer, Request
+
+PAGE = 500  # items
+SKIP = "$skiptoken"
+SEPARATOR = "~"  # not allowed in names
+
+T = TypeVar("T")
+
+
+def page(
+    request: Request,
+    items: Iterable[T],
+    key: Callable[[T], tuple[str, ...]],
+    view: Callable[[T], Any],
+) -> Answer:
+    """Answer with the next items in the order of their keys."""
+    after = _after(request)
+    later = (item for item in items if after is None or key(item) > after)
+    found = heapq.nsmallest(PAGE + 1, later, key=key)
+    body: dict[str, Any] = {"value": [view(item) for item in found[:PAGE]]}
+    if len(found) > PAGE:
+        query = {**request.parameters, SKIP: SEPARATOR.join(key(found[PAGE - 1]))}
+        body["nextLink"] = f"{request.base_url}{request.path}?{urlencode(query)}"
+    return Answer(body=body)
+
+
+def _after(request: Request) -> tuple[str, ...] | None:
+    text = request.parameters.get(SKIP)
+    if text is None:
+        return None
+    if not text:
+        raise ArmError(400, "InvalidParameter", f"The {SKIP} is not one from a nextLink.")
+    return tuple(text.split(SEPARATOR))

@@ -1,0 +1,84 @@
+"""A request to the Azure Resource Manager API, and the answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forewarn.arm.errors import ArmError
+from forewarn.control.http.context import CallContext, Context
+from forewarn.core import Time
+
+if TYPE_CHECKING:
+    from forewarn.arm.operations import Operations
+
+_OPERATIONS = uuid.UUID("5b7a4bd5-5e2c-5d2b-9c0c-2b6f2f1f3a77")  # namespace of operation ids
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    status: int = 200
+    body: Any = None  # None: there is none
+    headers: Mapping[str, str] = {}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    path: str
+    names: Mapping[str, str]  # in the path
+    parameters: Mapping[str, str]  # of the query, by name in lower case
+    query_string: str
+    headers: Mapping[str, str]  # by name in lower case
+    content: bytes
+    base_url: str  # of this API, as the client has addressed it
+    address: str  # of the client
+    context: Context
+    operations: Operations
+    bound: CallContext | None  # None: the operation needs no caller
+
+    @property
+    def call(self) -> CallContext:
+        """The operations of the platform, bound to the caller."""
+        assert self.bound is not None, "an operation that is open to anybody asks for its caller"
+        return self.bound
+
+    @property
+    def now(self) -> Time:
+        """The service's time."""
+        return self.context.platform.writer.now().at
+
+    @property
+    def api_version(self) -> str:
+        return self.parameters.get("api-version", "")
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON object in the body; empty if there is no body. Raises ArmError."""
+        if not self.content.strip():
+            return {}
+        try:
+            decoded = msgspec.json.decode(self.content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ArmError(
+                400, "InvalidRequestContent", f"The request content is not valid JSON: {error}"
+            ) from error
+        if not isinstance(decoded, dict):
+            raise ArmError(
+                400, "InvalidRequestContent", "The request content must be a JSON object."
+            )
+        return decoded
+
+    def operation_id(self) -> str:
+        """Return the id of the long-running operation that this request asks for. An SDK repeats a
+        request under the same x-ms-client-request-id; az uses one for all requests of a command, so
+        that what is requested counts as well."""
+        client_id = self.headers.get("x-ms-client-request-id", "")
+        if not client_id:
+            return str(uuid.uuid4())
+        digest = hashlib.sha256()
+        parts = (self.call.caller.token, client_id, self.method, self.path.lower())
+        for part in (*(part.encode() for part in parts), self.content):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return str(uuid.uuid5(_OPERATIONS, digest.hexdigest()))

@@ -1,0 +1,1 @@
+"""The operations, by subject. Each is declared with `arm.routing.route`."""

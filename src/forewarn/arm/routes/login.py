@@ -1,0 +1,186 @@
+"""How clients log in: the endpoints of this cloud, OpenID discovery, client credentials, and
+managed identity. The secret is a token of this service, or one of the OIDC issuer."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import parse_qsl
+
+from forewarn.arm.admission import TENANT, from_refusal
+from forewarn.arm.errors import ArmError
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routing import route
+from forewarn.control.http.access.authentication import Authentication, Refusal
+from forewarn.core import Refused
+from forewarn.core.access import local
+from forewarn.core.time import SECOND
+from forewarn.service.access.access_tokens import ACCESS_LIFE, unverified
+from forewarn.support import guard
+
+ADFS = "adfs"  # an authority of this name is not looked up at Microsoft
+NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+
+class OAuthError(ArmError):
+    """A refusal by the token endpoint, which has the form of OAuth."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": self.code, "error_description": self.message}
+
+
+@route("GET", "/metadata/endpoints", role=None)
+async def endpoints(request: Request) -> Answer:
+    url = request.base_url
+    cloud: dict[str, Any] = {
+        "name": "forewarn",
+        "portal": url,
+        "resourceManager": url,
+        "authentication": {
+            "loginEndpoint": f"{url}/{ADFS}",
+            "audiences": [url],
+            "tenant": TENANT,
+            "identityProvider": "ADFS",
+        },
+        "suffixes": {},
+        "graphAudience": url,
+        "graph": url,
+        "gallery": url,
+    }
+    # The first versions described one cloud in other words, and later ones a list of clouds.
+    if request.api_version < "2016":
+        return Answer(
+            body={
+                "galleryEndpoint": url,
+                "graphEndpoint": url,
+                "portalEndpoint": url,
+                "authentication": {"loginEndpoint": f"{url}/{ADFS}", "audiences": [url]},
+            }
+        )
+    return Answer(body=[cloud] if request.api_version < "2022" else cloud)
+
+
+@route("GET", "/{tenant}/v2.0/.well-known/openid-configuration", role=None, versioned=False)
+@route("GET", "/{tenant}/.well-known/openid-configuration", role=None, versioned=False)
+async def discovery(request: Request) -> Answer:
+    authority = f"{request.base_url}/{request.names['tenant']}"
+    return Answer(
+        body={
+            "issuer": f"{authority}/v2.0",
+            "authorization_endpoint": f"{authority}/oauth2/v2.0/authorize",
+            "token_endpoint": f"{authority}/oauth2/v2.0/token",
+            "jwks_uri": f"{authority}/discovery/v2.0/keys",
+            "response_types_supported": ["token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["EdDSA"],
+            "token_endpoint_auth_methods_supported": ["client_secret_post"],
+            "tenant_region_scope": None,
+        }
+    )
+
+
+@route("GET", "/{tenant}/discovery/v2.0/keys", role=None, versioned=False)
+async def keys(request: Request) -> Answer:
+    """Only this service verifies its access tokens, so nobody needs their keys."""
+    del request
+    return Answer(body={"keys": []})
+
+
+@route("GET", "/common/discovery/instance", role=None, versioned=False)
+async def instance_discovery(request: Request) -> Answer:
+    authority = f"{request.base_url}/{TENANT}"
+    return Answer(
+        body={
+            "tenant_discovery_endpoint": f"{authority}/v2.0/.well-known/openid-configuration",
+            "api-version": "1.1",
+            "metadata": [],
+        }
+    )
+
+
+@route("POST", "/{tenant}/oauth2/v2.0/token", role=None, versioned=False)
+@route("POST", "/{tenant}/oauth2/token", role=None, versioned=False)
+async def token(request: Request) -> Answer:
+    """Client credentials: the secret, or the assertion, is a token."""
+    form = dict(parse_qsl(request.content.decode("utf-8", "replace"), keep_blank_values=True))
+    if form.get("grant_type") != "client_credentials":
+        raise OAuthError(
+            400,
+            "unsupported_grant_type",
+            "log in with client credentials: the secret is a token of forewarn",
+            headers=NO_STORE,
+        )
+    secret = form.get("client_secret") or form.get("client_assertion") or ""
+    audience = (form.get("scope") or form.get("resource") or request.base_url).split(" ")[0]
+    audience = audience.removesuffix("/.default")
+    try:
+        issued, lasts = await _issue(request, secret, audience)
+    except Refusal as refused:
+        raise OAuthError(
+            refused.status,
+            "invalid_client",
+            refused.detail,
+            headers={**NO_STORE, **refused.headers},
+        ) from refused
+    body = {
+        "token_type": "Bearer",
+        "expires_in": lasts,
+        "ext_expires_in": lasts,
+        "expires_on": str(guard.wall_us() // SECOND + lasts),
+        "resource": audience,
+        "access_token": issued,
+    }
+    return Answer(body=body, headers=NO_STORE)
+
+
+@route("GET", "/identity", role=None, versioned=False)
+async def identity(request: Request) -> Answer:
+    """Managed identity as in an App Service: IDENTITY_HEADER is a token."""
+    secret = request.headers.get("x-identity-header") or request.headers.get("secret") or ""
+    audience = request.parameters.get("resource", request.base_url)
+    try:
+        issued, lasts = await _issue(request, secret, audience)
+    except Refusal as refused:
+        error = from_refusal(refused, request.base_url)
+        body = {"statusCode": error.status, "message": error.message}
+        return Answer(status=error.status, body=body, headers=NO_STORE)
+    body = {
+        "access_token": issued,
+        "client_id": request.parameters.get("client_id", ""),
+        "expires_on": str(guard.wall_us() // SECOND + lasts),
+        "resource": audience,
+        "token_type": "Bearer",
+    }
+    return Answer(body=body, headers=NO_STORE)
+
+
+async def _issue(request: Request, secret: str, audience: str) -> tuple[str, int]:
+    """Return an access token, and for how many seconds it lasts. Raises Refusal."""
+    context = request.context
+    claims: dict[str, Any] = {
+        "aud": audience,
+        "iss": f"{request.base_url}/{TENANT}/v2.0",
+        "tid": TENANT,
+        "idtyp": "app",
+        "ver": "2.0",
+    }
+    if not context.tokens.needed:
+        if not local(request.address):
+            raise Refusal(401, "this service has no tokens, and takes requests from itself alone")
+        return unverified({**claims, **_subject("local")}), ACCESS_LIFE
+    caller = await Authentication(context).caller(secret, request.address)
+    if caller.identity is not None:  # a token of the issuer, which is short-lived itself
+        return secret, max(0, int(caller.identity.expires_at - guard.wall_us() / SECOND))
+    found = context.tokens.of(secret)
+    assert found is not None, "the caller was identified by it"
+    claims |= {**_subject(found.id), "name": found.name}
+    issued = await context.access_tokens.issue(found, secret, claims)
+    if isinstance(issued, Refused):
+        raise Refusal(401, issued.message)
+    return issued, ACCESS_LIFE
+
+
+def _subject(id: str) -> dict[str, str]:
+    subject = str(uuid.uuid5(uuid.NAMESPACE_OID, f"forewarn/{id}"))
+    return {"sub": subject, "oid": subject}

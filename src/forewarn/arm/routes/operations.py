@@ -1,0 +1,30 @@
+"""What becomes of a long-running operation: polled by its caller."""
+
+from __future__ import annotations
+
+from forewarn.arm.errors import ArmError
+from forewarn.arm.operations import RETRY_AFTER, events_of, status_of
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routing import COMPUTE, SUBSCRIPTION, route
+
+LOCATION = SUBSCRIPTION + COMPUTE + "/locations/{location}"
+
+
+@route("GET", LOCATION + "/operations/{operation}")
+async def get_operation(request: Request) -> Answer:
+    id = request.names["operation"]
+    status = await status_of(request, id, await events_of(request, id))
+    return Answer(body=status, headers=RETRY_AFTER if status["status"] == "InProgress" else {})
+
+
+@route("GET", LOCATION + "/operationResults/{operation}")
+async def get_operation_result(request: Request) -> Answer:
+    id = request.names["operation"]
+    status = await status_of(request, id, await events_of(request, id))
+    if status["status"] == "InProgress":
+        query = request.query_string
+        url = f"{request.base_url}{request.path}?{query}"
+        return Answer(status=202, headers={"Location": url, **RETRY_AFTER})
+    if error := status.get("error"):
+        raise ArmError(409, error["code"], error["message"])
+    return Answer(status=200)

@@ -1,0 +1,131 @@
+"""Tenants, subscriptions and resource groups, which can only be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forewarn.arm.admission import TENANT
+from forewarn.arm.errors import ArmError
+from forewarn.arm.inventory import DEFAULT_SUBSCRIPTION, Inventory
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routing import RESOURCE_GROUP, SUBSCRIPTION, route
+
+NAMESPACES = ("Microsoft.Compute", "Microsoft.Maintenance", "Microsoft.Resources")
+
+
+@route("GET", "/tenants")
+async def list_tenants(request: Request) -> Answer:
+    del request
+    tenant = {
+        "id": f"/tenants/{TENANT}",
+        "tenantId": TENANT,
+        "displayName": "forewarn",
+        "tenantCategory": "Home",
+    }
+    return Answer(body={"value": [tenant]})
+
+
+@route("GET", "/subscriptions")
+async def list_subscriptions(request: Request) -> Answer:
+    found = Inventory(request.call).subscriptions()
+    return Answer(body={"value": [_subscription(id) for id in found]})
+
+
+@route("GET", SUBSCRIPTION)
+async def get_subscription(request: Request) -> Answer:
+    wanted = request.names["subscription"]
+    Inventory(request.call).groups(wanted)
+    return Answer(body=_subscription(wanted))
+
+
+@route("GET", SUBSCRIPTION + "/locations")
+async def list_locations(request: Request) -> Answer:
+    inventory, subscription = Inventory(request.call), request.names["subscription"]
+    names = dict.fromkeys(inventory.resource_groups(subscription).values())
+    return Answer(
+        body={
+            "value": [
+                {
+                    "id": f"/subscriptions/{subscription}/locations/{name}",
+                    "name": name,
+                    "displayName": name,
+                    "regionalDisplayName": name,
+                    "type": "Region",
+                    "metadata": {"regionType": "Physical"},
+                }
+                for name in names
+            ]
+        }
+    )
+
+
+@route("GET", SUBSCRIPTION + "/resourceGroups")
+async def list_resource_groups(request: Request) -> Answer:
+    subscription = request.names["subscription"]
+    found = Inventory(request.call).resource_groups(subscription)
+    groups = [_resource_group(subscription, name, place) for name, place in found.items()]
+    return Answer(body={"value": groups})
+
+
+@route("GET", RESOURCE_GROUP)
+@route("HEAD", RESOURCE_GROUP)
+async def get_resource_group(request: Request) -> Answer:
+    subscription, wanted = request.names["subscription"], request.names["resource_group"]
+    for name, location in Inventory(request.call).resource_groups(subscription).items():
+        if name.lower() == wanted.lower():
+            if request.method == "HEAD":
+                return Answer(status=204)
+            return Answer(body=_resource_group(subscription, name, location))
+    raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{wanted}' could not be found.")
+
+
+@route("GET", SUBSCRIPTION + "/providers")
+async def list_providers(request: Request) -> Answer:
+    Inventory(request.call).groups(request.names["subscription"])
+    return Answer(body={"value": [_provider(request, name) for name in NAMESPACES]})
+
+
+@route("GET", SUBSCRIPTION + "/providers/{namespace}")
+@route("POST", SUBSCRIPTION + "/providers/{namespace}/register")
+async def get_provider(request: Request) -> Answer:
+    Inventory(request.call).groups(request.names["subscription"])
+    wanted = request.names["namespace"]
+    for name in NAMESPACES:
+        if name.lower() == wanted.lower():
+            return Answer(body=_provider(request, name))
+    raise ArmError(
+        404, "InvalidResourceNamespace", f"The resource namespace '{wanted}' is invalid."
+    )
+
+
+def _provider(request: Request, namespace: str) -> dict[str, Any]:
+    return {
+        "id": f"/subscriptions/{request.names['subscription']}/providers/{namespace}",
+        "namespace": namespace,
+        "registrationState": "Registered",
+        "registrationPolicy": "RegistrationRequired",
+        "resourceTypes": [],
+    }
+
+
+def _subscription(id: str) -> dict[str, Any]:
+    return {
+        "id": f"/subscriptions/{id}",
+        "subscriptionId": id,
+        "tenantId": TENANT,
+        "displayName": "forewarn" if id == DEFAULT_SUBSCRIPTION else id,
+        "state": "Enabled",
+        "authorizationSource": "RoleBased",
+        "managedByTenants": [],
+    }
+
+
+def _resource_group(subscription: str, name: str, location: str) -> dict[str, Any]:
+    return {
+        "id": f"/subscriptions/{subscription}/resourceGroups/{name}",
+        "name": name,
+        "type": "Microsoft.Resources/resourceGroups",
+        "location": location,
+        "tags": {},
+        "properties": {"provisioningState": "Succeeded"},
+    }

@@ -1,0 +1,171 @@
+"""Virtual machines: machines that are not numbered members of a scale set."""
+
+from __future__ import annotations
+
+import asyncio
+
+from forewarn.arm import views
+from forewarn.arm.errors import ArmError, unwrap
+from forewarn.arm.inventory import Inventory, is_instance
+from forewarn.arm.operations import accepted
+from forewarn.arm.paging import page
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
+from forewarn.core import EventType, Group, Machine
+from forewarn.core.access import Role
+
+MACHINES = COMPUTE + "/virtualMachines"
+MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
+# What the platform does not do to machines, by the action's name.
+NOT_OFFERED = (
+    *("powerOff", "deallocate", "start", "reimage", "reapply", "convertToManagedDisks"),
+    *("generalize", "capture", "runCommand", "assessPatches", "installPatches"),
+)
+
+
+@route("GET", SUBSCRIPTION + MACHINES)
+@route("GET", RESOURCE_GROUP + MACHINES)
+async def list_machines(request: Request) -> Answer:
+    groups = Inventory(request.call).groups(
+        request.names["subscription"], request.names.get("resource_group")
+    )
+    now, expand = request.now, expands(request)
+
+    def build() -> Answer:
+        return page(
+            request,
+            ((g, m) for g in groups for m in g.machines if m.alive and not is_instance(g, m)),
+            machine_key,
+            lambda member: views.virtual_machine(*member, now, expand=expand),
+        )
+
+    return await asyncio.to_thread(build)
+
+
+@route("GET", MACHINE)
+async def get_machine(request: Request) -> Answer:
+    member = machine_of(request)
+    return Answer(body=views.virtual_machine(*member, request.now, expand=expands(request)))
+
+
+@route("GET", MACHINE + "/instanceView")
+async def get_instance_view(request: Request) -> Answer:
+    group, machine = machine_of(request)
+    return Answer(body=views.instance_view(machine, views.events_of(group, machine), request.now))
+
+
+@route("POST", MACHINE + "/restart", role=Role.TENANT)
+async def restart_machine(request: Request) -> Answer:
+    return await user_maintenance(request, [machine_of(request)], EventType.REBOOT)
+
+
+@route("POST", MACHINE + "/redeploy", role=Role.TENANT)
+async def redeploy_machine(request: Request) -> Answer:
+    return await user_maintenance(request, [machine_of(request)], EventType.REDEPLOY)
+
+
+@route("POST", MACHINE + "/performMaintenance", role=Role.TENANT)
+async def perform_maintenance(request: Request) -> Answer:
+    return await maintain_now(request, [machine_of(request)])
+
+
+@route("POST", MACHINE + "/simulateEviction", role=Role.OPERATOR, limited=False)
+async def evict_machine(request: Request) -> Answer:
+    return await evict(request, [machine_of(request)])
+
+
+@route("DELETE", MACHINE, role=Role.OPERATOR)
+async def delete_machine(request: Request) -> Answer:
+    try:
+        member = machine_of(request)
+    except ArmError as error:
+        if error.code != "ResourceNotFound":
+            raise
+        return Answer(status=204)
+    return await delete(request, [member])
+
+
+def machine_of(request: Request) -> tuple[Group, Machine]:
+    names = request.names
+    return Inventory(request.call).machine(
+        names["subscription"], names["resource_group"], names["name"]
+    )
+
+
+def machine_key(member: tuple[Group, Machine]) -> tuple[str, str]:
+    return member[0].name, member[1].name
+
+
+def expands(request: Request) -> bool:
+    return request.parameters.get("$expand", "").lower() == "instanceview"
+
+
+# Verbs, also for members of scale sets.
+
+
+async def user_maintenance(
+    request: Request, members: list[tuple[Group, Machine]], type: EventType
+) -> Answer:
+    """Announce restarts or redeploys, all in one commit or none."""
+    call, machines = request.call, [machine.name for _, machine in members]
+    return await request.operations.start(
+        request,
+        lambda cause: call.platform.user_maintenance_of_each(machines, type, call.by, cause),
+    )
+
+
+async def maintain_now(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
+    """Approve the planned maintenance of machines, so that it begins now."""
+    call = request.call
+    planned = {
+        event.id: event
+        for group, machine in members
+        if (event := views.maintenance_of(views.events_of(group, machine))) is not None
+    }
+    if not planned:
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            "No maintenance is planned for this machine that could be done now.",
+        )
+    for id in planned:
+        unwrap(await call.platform.approve(id, call.by))
+    events = await call.platform.events(list(planned))
+    return accepted(request, request.operation_id(), events)
+
+
+async def evict(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
+    """Evict spot machines. Clients do not wait until they are gone."""
+    call, machines = request.call, [machine.name for _, machine in members]
+    await request.operations.carry_out(
+        request, lambda cause: call.removals.evict_each(machines, call.by, cause)
+    )
+    return Answer(status=204)
+
+
+async def delete(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
+    """Delete machines, all in one commit or none."""
+    call, machines = request.call, [machine.name for _, machine in members]
+    return await request.operations.start(
+        request, lambda cause: call.removals.delete_each(machines, call.by, cause)
+    )
+
+
+def refuse(path: str, action: str) -> None:
+    """Declare an action that the platform does not offer."""
+
+    async def refused(request: Request) -> Answer:
+        del request
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            f"forewarn does not offer '{action}': it announces maintenance, and carries it out."
+            " Restart, redeploy or delete the machine instead.",
+        )
+
+    handler: Handler = refused
+    route("POST", f"{path}/{action}", role=Role.TENANT)(handler)
+
+
+for _action in NOT_OFFERED:
+    refuse(MACHINE, _action)

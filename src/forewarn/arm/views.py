@@ -1,0 +1,244 @@
+"""Machines, scale sets, availability sets and hosts as resources of Azure Resource Manager."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from forewarn.arm import inventory as i
+from forewarn.arm.times import iso_duration, moment
+from forewarn.core import Event, EventType, Group, Machine, Source, Status
+from forewarn.core.events import UNKNOWN_DURATION
+from forewarn.core.fleet import Health, Host
+from forewarn.core.time import SECOND, Time
+
+SUCCEEDED = {"code": "ProvisioningState/succeeded", "level": "Info"}
+SIZE = "Standard_D2s_v5"  # machines have no size; clients expect one
+
+
+def vm_id(machine: Machine) -> str:
+    """Return the id of a machine; if it has none, one that is always the same."""
+    return machine.vm_id or str(uuid.uuid5(uuid.NAMESPACE_DNS, machine.name))
+
+
+def events_of(group: Group, machine: Machine) -> list[Event]:
+    return [event for event in group.events if machine.name in event.resources]
+
+
+def maintenance_of(events: Iterable[Event]) -> Event | None:
+    """Return the planned maintenance of a machine that its user can have done early."""
+    for event in events:
+        if (
+            event.status is Status.SCHEDULED
+            and event.source is Source.PLATFORM
+            and not event.unannounced
+            and not event.traits.deletes
+        ):
+            return event
+    return None
+
+
+def virtual_machine(
+    group: Group, machine: Machine, now: Time, *, expand: bool = False
+) -> dict[str, Any]:
+    events = events_of(group, machine)
+    properties: dict[str, Any] = {
+        "vmId": vm_id(machine),
+        "provisioningState": _provisioning_state(events),
+        "hardwareProfile": {"vmSize": SIZE},
+        "storageProfile": {
+            "osDisk": {
+                "osType": "Linux",
+                "createOption": "FromImage",
+                "name": f"{machine.name}-os",
+            },
+            "dataDisks": [],
+        },
+        "osProfile": {"computerName": machine.computer_name or machine.name},
+        "networkProfile": {"networkInterfaces": []},
+    }
+    if machine.spot:
+        properties |= {"priority": "Spot", "evictionPolicy": "Delete"}
+    if i.scale_set_of(group):
+        properties["virtualMachineScaleSet"] = {"id": i.scale_set_id(group)}
+    elif group.kind.value == "availability-set":
+        properties["availabilitySet"] = {"id": i.availability_set_id(group)}
+    if machine.host:
+        properties["host"] = {"id": i.host_id(machine.host)}
+    if expand:
+        properties["instanceView"] = instance_view(machine, events, now)
+    body: dict[str, Any] = {
+        "id": i.machine_id(group, machine),
+        "name": machine.name,
+        "type": i.MACHINES,
+        "location": i.location_of(group),
+        "tags": machine.tags,
+        "properties": properties,
+    }
+    if group.place.zone:
+        body["zones"] = [group.place.zone]
+    return body
+
+
+def instance(group: Group, machine: Machine, now: Time, *, expand: bool = False) -> dict[str, Any]:
+    """Return a member of a scale set."""
+    body = virtual_machine(group, machine, now, expand=expand)
+    number = i.instance_id(group, machine)
+    body |= {"type": f"{i.SCALE_SETS}/virtualMachines", "instanceId": number}
+    body["sku"] = {"name": SIZE, "tier": "Standard"}
+    properties = body["properties"]
+    properties.pop("virtualMachineScaleSet", None)
+    properties |= {"latestModelApplied": True, "modelDefinitionApplied": "VirtualMachineScaleSet"}
+    return body
+
+
+def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "platformUpdateDomain": machine.update_domain,
+        "platformFaultDomain": machine.fault_domain,
+        "computerName": machine.computer_name or machine.name,
+        "hyperVGeneration": "V2",
+        "statuses": [
+            {**SUCCEEDED, "displayStatus": "Provisioning succeeded", "time": moment(now)},
+            _power_state(events),
+        ],
+    }
+    if machine.host:
+        view["assignedHost"] = i.host_id(machine.host)
+    if (status := maintenance_status(events)) is not None:
+        view["maintenanceRedeployStatus"] = status
+    return view
+
+
+def maintenance_status(events: Iterable[Event]) -> dict[str, Any] | None:
+    """Return the planned maintenance of a machine, which its user can have done early."""
+    event = maintenance_of(events)
+    if event is None:
+        return None
+    end = event.not_before + max(event.duration, 0) * SECOND
+    return {
+        "isCustomerInitiatedMaintenanceAllowed": event.approved is None,
+        "preMaintenanceWindowStartTime": moment(event.raised_at),
+        "preMaintenanceWindowEndTime": moment(event.not_before),
+        "maintenanceWindowStartTime": moment(event.not_before),
+        "maintenanceWindowEndTime": moment(end),
+        "lastOperationResultCode": "None",
+        "lastOperationMessage": event.description,
+    }
+
+
+def _provisioning_state(events: Iterable[Event]) -> str:
+    started = [event for event in events if event.status is Status.STARTED]
+    if any(event.traits.deletes for event in started):
+        return "Deleting"
+    return "Updating" if started else "Succeeded"
+
+
+def _power_state(events: Iterable[Event]) -> dict[str, Any]:
+    state = "running"
+    for event in events:
+        if event.status is Status.STARTED and event.traits.deletes:
+            state = "deallocating"
+        elif event.status is Status.STARTED and event.traits.restarts:
+            state = "starting"
+    return {"code": f"PowerState/{state}", "level": "Info", "displayStatus": f"VM {state}"}
+
+
+def availability_set(group: Group) -> dict[str, Any]:
+    alive = [machine for machine in group.machines if machine.alive]
+    return {
+        "id": i.availability_set_id(group),
+        "name": group.name,
+        "type": i.AVAILABILITY_SETS,
+        "location": i.location_of(group),
+        "tags": {},
+        "sku": {"name": "Aligned"},
+        "properties": {
+            "platformUpdateDomainCount": len({machine.update_domain for machine in alive}),
+            "platformFaultDomainCount": len({machine.fault_domain for machine in alive}),
+            "virtualMachines": [{"id": i.machine_id(group, machine)} for machine in alive],
+        },
+    }
+
+
+def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
+    group, policy = scale_set.place, scale_set.place.policy
+    members = list(scale_set.instances())
+    flexible = bool(members) and not any(i.is_instance(*member) for member in members)
+    profile: dict[str, Any] = {
+        "storageProfile": {"osDisk": {"osType": "Linux", "createOption": "FromImage"}},
+        "osProfile": {"computerNamePrefix": scale_set.name},
+        "scheduledEventsProfile": {
+            "terminateNotificationProfile": {
+                "enable": policy.terminate_notice is not None,
+                **(
+                    {"notBeforeTimeout": iso_duration(policy.terminate_notice)}
+                    if policy.terminate_notice is not None
+                    else {}
+                ),
+            }
+        },
+    }
+    if members and all(machine.spot for _, machine in members):
+        profile |= {"priority": "Spot", "evictionPolicy": "Delete"}
+    return {
+        "id": i.scale_set_id(group),
+        "name": scale_set.name,
+        "type": i.SCALE_SETS,
+        "location": i.location_of(group),
+        "tags": {},
+        **({"zones": [group.place.zone]} if group.place.zone else {}),
+        "sku": {"name": SIZE, "tier": "Standard", "capacity": len(members)},
+        "properties": {
+            "provisioningState": "Succeeded",
+            "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.scale_set_id(group).lower())),
+            "orchestrationMode": "Flexible" if flexible else "Uniform",
+            "singlePlacementGroup": len(scale_set.groups) == 1,
+            "platformFaultDomainCount": len({m.fault_domain for _, m in members}) or 1,
+            "overprovision": False,
+            "upgradePolicy": {"mode": "Manual"},
+            "scheduledEventsPolicy": {
+                "userInitiatedRedeploy": {
+                    "automaticallyApprove": EventType.REDEPLOY in policy.auto_approve
+                },
+                "userInitiatedReboot": {
+                    "automaticallyApprove": EventType.REBOOT in policy.auto_approve
+                },
+                "allInstancesDown": {"automaticallyApprove": policy.all_instances_down},
+            },
+            "virtualMachineProfile": profile,
+        },
+    }
+
+
+def host(host: Host, machines: Iterable[tuple[Group, Machine]]) -> dict[str, Any]:
+    return {
+        "id": i.host_id(host.name),
+        "name": host.name,
+        "type": f"{i.HOST_GROUPS}/hosts",
+        "location": i.DEFAULT_LOCATION,
+        "tags": host.labels,
+        "sku": {"name": "Host"},
+        "properties": {
+            "hostId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.host_id(host.name))),
+            "platformFaultDomain": 0,
+            "autoReplaceOnFailure": False,
+            "provisioningState": "Succeeded",
+            "virtualMachines": [{"id": i.machine_id(group, m)} for group, m in machines if m.alive],
+        },
+    }
+
+
+def host_status(host: Host) -> dict[str, Any]:
+    state = {Health.HEALTHY: "available", Health.DEGRADED: "degraded", Health.FAILED: "unavailable"}
+    health = state[host.health]
+    return {
+        "code": f"HealthState/{health}",
+        "level": "Info" if host.healthy else "Warning",
+        "displayStatus": f"Host {health}",
+    }
+
+
+def duration_of(event: Event) -> int | None:
+    return None if event.duration == UNKNOWN_DURATION else event.duration
