@@ -19,6 +19,7 @@ from forewarn.arm.errors import CODE_OF_STATUS, ArmError, refusal
 from forewarn.arm.operations import Operations
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes import (  # each declares its operations
+    availability_sets,
     login,
     operations,
     subscriptions,
@@ -34,7 +35,7 @@ from forewarn.store.port import NotLeading, StoreFailed
 from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
-ROUTES = (login, subscriptions, virtual_machines, operations)
+ROUTES = (login, subscriptions, virtual_machines, availability_sets, operations)
 
 _VERSION = re.compile(
     r"(\d{4}-\d{2}-\d{2})(-(preview|alpha|beta|rc|privatepreview|canary))?",
