@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
-from helpers.browser import portal, serious
+from helpers.browser import portal
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -182,15 +182,3 @@ def test_nobody_is_offered_what_they_may_not_do(browser: Browser, service: Servi
             page.goto(f"{service.control_url}/ui/machines/web_0")
             expect(page.locator(".facts").first).to_be_visible()
             expect(page.locator(".verbs button")).to_have_text(of_machine)
-
-
-def test_dialogs_are_accessible(browser: Browser, service: Service) -> None:
-    with portal(browser, service, "/hosts/host-a", bypass_csp=True) as page:
-        for verb in ("Maintain", "Fail"):
-            dialog = ask(page, verb)
-            expect(dialog.locator(".concerned")).to_be_visible()
-            assert serious(page) == [], verb
-            page.emulate_media(color_scheme="dark")
-            assert serious(page, "color-contrast") == [], verb
-            page.emulate_media(color_scheme="light")
-            page.keyboard.press("Escape")
