@@ -12,6 +12,7 @@ import pytest
 from forewarn.core.access import Role
 from forewarn.service.access.sessions import MAX_SESSIONS
 from forewarn.testing import Service
+from helpers.certificates import Authority
 from helpers.token_api import Answer, Api, api_with_token, token
 
 FLEET = """
@@ -74,6 +75,19 @@ def test_a_browser_that_has_logged_in_may_what_its_token_may(service: Service, a
     assert browser.call("POST", "/v1/machines/web-0/restart").status == 200
     (record,) = admin.get("/v1/history?what=raised").json()["records"]
     assert record["by"] == "alice"
+
+
+def test_over_tls_the_cookie_is_for_tls_and_this_host_alone(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with Service(FLEET, sockets=True, tls=authority.issue("127.0.0.1")) as service:
+        secret = token(service, "alice", Role.ADMIN).secret.text
+        api = Api(service.control_url, secret, tls=authority.trusted())
+        name, _, rest = (
+            api.call("POST", "/v1/session", headers=OURS).headers["set-cookie"].partition("=")
+        )
+    assert name == "__Host-forewarn"
+    attributes = {part.strip() for part in rest.split(";")[1:]}
+    assert attributes == {"Path=/", "Max-Age=43200", "HttpOnly", "SameSite=Strict", "Secure"}
 
 
 def test_a_cookie_is_limited_like_its_token(service: Service, admin: Api) -> None:

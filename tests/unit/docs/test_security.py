@@ -30,6 +30,7 @@ CLASSES = (
     "Malicious fleet files",
     "Slow or many connections",
     "Browsers",
+    "The portal",
     "Local users of the host",
     "The socket between the processes",
     "Nodes on hosts",
