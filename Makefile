@@ -20,6 +20,7 @@ PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 CLIENTS := .venv-clients
 BENCHES := .venv-bench
+AZURE := .venv-azure
 BIN := $(VENV)/bin
 AGENT_WHEELS := $(VENV)/agent-wheels/lock
 DEV_ARGS ?=
@@ -44,7 +45,7 @@ TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
 	@$(TOGETHER) 5 tests portable-beside-tests
 
-tests: packages $(CLIENTS)/.ready $(AGENT_WHEELS) collected
+tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) collected
 	+tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
@@ -144,6 +145,13 @@ $(CLIENTS)/.ready: requirements/clients.lock $(MAKES_VENV) tools/client-packages
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
+# az and Azure's SDKs, likewise; an old SDK apart from the current one.
+$(AZURE)/.ready: requirements/azure.lock requirements/azure-old.lock $(MAKES_VENV)
+	tools/make-venv $(PYTHON) $(AZURE) requirements/azure.lock
+	$(AZURE)/bin/pip install --quiet --require-hashes --no-compile --no-deps \
+		--target $(AZURE)/old --requirement requirements/azure-old.lock
+	@touch $@
+
 # What is measured runs on the distribution's Python: one that was built without profile-guided
 # optimisation is a fifth slower. The peers: a Go toolchain here, nginx and wrk from Debian.
 $(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml $(MAKES_VENV)
@@ -171,6 +179,11 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/clients.in \
 		--output-file requirements/clients.lock
+	for lock in azure azure-old; do \
+		uv pip compile --quiet --universal --no-deps --generate-hashes --no-emit-index-url \
+			--no-header --python-version 3.11 requirements/$$lock.in \
+			--output-file requirements/$$lock.lock || exit 1; \
+	done
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/bench.in \
 		--output-file requirements/bench.lock
@@ -178,4 +191,4 @@ lock:
 		--python-version 3.11 --upgrade requirements/pip.in --output-file requirements/pip.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site
+	rm -rf $(VENV) $(CLIENTS) $(AZURE) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site

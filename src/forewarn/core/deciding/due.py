@@ -57,8 +57,13 @@ def _start_times(
 ) -> list[Time]:
     """Return when the event starts if only time holds it; never, if its window has closed.
     `grace_ends` is until when it does not because a host of its was apart."""
-    waits = awaits_approval(event, now) or earlier_deletes(event, now, deletes)
-    at = notice_over_at(event, now) if waits else event.raised_at
+    at = event.raised_at
+    if awaits_approval(event, now):
+        at = notice_over_at(event, now)
+    elif earlier_deletes(event, now, deletes):
+        # Until the notice of the last of them has passed, which need not start then.
+        earlier = [delete for delete in deletes if delete.not_before <= event.not_before]
+        at = notice_over_at(earlier[-1], now)
     if now.grace_ends is not None and in_restore_grace(event, now):
         at = max(at, now.grace_ends)
     if grace_ends is not None:

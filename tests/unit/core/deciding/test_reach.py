@@ -253,3 +253,15 @@ def test_silence_counts_while_one_machine_of_the_group_could_be_heard() -> None:
     made.cut_off("h0")
     made.run(DAY)
     assert not made.view.enabled
+
+
+def test_an_approved_delete_waits_for_an_earlier_one_no_longer_than_its_notice() -> None:
+    """Even if the earlier one does not start then, because its host cannot be told."""
+    made = world()
+    early = made.raised(EventType.TERMINATE, "m0", notice=5 * MINUTE)
+    late = made.raised(EventType.TERMINATE, "m2", notice=8 * MINUTE)
+    made.cut_off("h0")
+    made.approve(late)
+    assert due(made.group, made.now) == made.event(early).not_before
+    made.run(6 * MINUTE)
+    assert (made.status(early), made.status(late)) == (Status.SCHEDULED, Status.STARTED)
