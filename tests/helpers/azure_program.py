@@ -78,7 +78,8 @@ def shown(result: Any) -> Any:
 def main() -> None:
     program = Program()
     for line in sys.stdin:
-        print(json.dumps(program.answer(line), default=str), flush=True)
+        sys.stdout.write(json.dumps(program.answer(line), default=str) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
