@@ -67,6 +67,7 @@ def test_nobody_gets_in_without_a_token_and_a_revoked_one_is_out(
     token(service, "alice", Role.ADMIN)
     bob = token(service, "bob", Role.VIEWER).secret.text
     with portal(browser, service, refused=(401,)) as page:
+        expect(page.get_by_text("This connection is not encrypted")).to_be_visible()
         page.get_by_label("Token").fill("fw_wrong")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_contain_text("this token is unknown, wrong")
