@@ -1,10 +1,11 @@
 // Requests to the control API. A refusal becomes a Problem, whose message is the service's own sentence.
 
 export class Problem extends Error {
-  constructor(status, message, body) {
+  constructor(status, message, body, leader) {
     super(message);
     this.status = status;
     this.body = body;
+    this.leader = leader; // the address of the control node that decides, if this one does not
   }
 }
 
@@ -54,7 +55,7 @@ export async function request(method, path, { body, token, etag, key, signal } =
   noteClock(response.headers.get("Forewarn-Clock"));
   const text = await response.text();
   const data = text && /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
-  if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data);
+  if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data, response.headers.get("Forewarn-Leader"));
   return { data, etag: response.headers.get("ETag"), next: cursor(response.headers.get("Link")) };
 }
 

@@ -3,8 +3,8 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { get, request } from "./api.js";
-import { useConnection } from "./hooks.js";
-import { connect, disconnect, onChange } from "./live.js";
+import { useConnection, useResource } from "./hooks.js";
+import { connect, disconnect } from "./live.js";
 import { Link, useAddress } from "./router.js";
 import { SessionContext } from "./session.js";
 import { Event } from "./pages/event.js";
@@ -13,6 +13,7 @@ import { Fleet } from "./pages/fleet.js";
 import { Group } from "./pages/group.js";
 import { History } from "./pages/history.js";
 import { Host } from "./pages/host.js";
+import { Groups, Hosts, Machines } from "./pages/lists.js";
 import { Login } from "./pages/login.js";
 import { Machine } from "./pages/machine.js";
 import { Rollout } from "./pages/rollout.js";
@@ -20,6 +21,7 @@ import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
 import { Empty, Page } from "./parts/basics.js";
 import { Clock } from "./parts/clock.js";
+import { Follows } from "./parts/elsewhere.js";
 import { Halts, StopAll } from "./parts/halts.js";
 import { Search } from "./parts/search.js";
 import { forgetTasks, Tasks } from "./parts/tasks.js";
@@ -32,7 +34,8 @@ const PAGES = [
   ["/history", "History"],
 ];
 
-const LISTS = { "": Status, fleet: Fleet, events: Events, rollouts: Rollouts, history: History };
+const LISTS = { "": Status, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, events: Events, rollouts: Rollouts, history: History };
+const OF_FLEET = ["hosts", "groups", "machines"];
 const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };
 
 function pageFor({ path, query }) {
@@ -49,7 +52,7 @@ const Connection = () => {
   return html`<span class=${`connection ${state}`} role="status">${said}</span>`;
 };
 
-function Portal({ session, onEnded }) {
+function Portal({ session: first, onEnded }) {
   const address = useAddress();
   const content = useRef(null);
   const shown = useRef(address.path);
@@ -57,24 +60,22 @@ function Portal({ session, onEnded }) {
     if (shown.current !== address.path) content.current.focus({ preventScroll: true }); // and not on a link that is gone
     shown.current = address.path;
   }, [address.path]);
+  const { data: session = first } = useResource("/v1/session"); // roles, limits and control nodes change
   useEffect(() => {
     connect();
-    const unsubscribe = onChange(async (change) => {
-      if (change !== null) return;
-      const { data } = await get("/v1/session").catch(() => ({}));
-      if (data && !data.name) onEnded("The session has ended. Log in again.");
-    });
-    return () => {
-      unsubscribe();
-      disconnect();
-    };
+    return disconnect;
   }, []);
+  useEffect(() => {
+    if (!session.name) onEnded("The session has ended. Log in again.");
+  }, [session.name]);
+  if (!session.name) return null;
   const logOut = async () => {
     await request("DELETE", "/v1/session");
     onEnded("You have logged out.");
   };
-  const here = `/${address.path.slice(1).split("/")[0]}`;
-  return html`
+  const kind = address.path.slice(1).split("/")[0];
+  const here = `/${OF_FLEET.includes(kind) ? "fleet" : kind}`;
+  return html`<${SessionContext.Provider} value=${session}>
     <a class="skip" href="#content">Skip to the content</a>
     <nav class="bar" aria-label="Pages">
       <${Link} to="/" class="brand">forewarn<//>
@@ -83,13 +84,14 @@ function Portal({ session, onEnded }) {
       <${StopAll} />
       <${Connection} />
       <span class="who">${session.name} (${session.role})</span>
-      ${session.needs_token && html`<button class="plain" onClick=${logOut}>Log out</button>`}
+      ${session.needs_token && session.operations.includes("endSession") && html`<button class="plain" onClick=${logOut}>Log out</button>`}
     </nav>
     <${Clock} />
+    <${Follows} session=${session} />
     <${Halts} />
     <main id="content" tabindex="-1" ref=${content}>${pageFor(address)}</main>
     <${Tasks} />
-  `;
+  <//>`;
 }
 
 function Root() {
@@ -97,7 +99,7 @@ function Root() {
   const [why, setWhy] = useState("");
   useEffect(() => {
     get("/v1/session").then(
-      ({ data }) => (data.name ? setSession(data) : setWhy("This service needs a token.")),
+      ({ data }) => (data.name ? setSession(data) : setWhy(data.decides ? "This service needs a token." : "This control node follows another one. Log in at the one that decides.")),
       (error) => setWhy(error.message),
     );
   }, []);
@@ -106,7 +108,7 @@ function Root() {
     setWhy(message);
     setSession(null);
   };
-  if (session) return html`<${SessionContext.Provider} value=${session}><${Portal} session=${session} onEnded=${ended} /><//>`;
+  if (session) return html`<${Portal} session=${session} onEnded=${ended} />`;
   if (why) return html`<${Login} why=${why} onDone=${setSession} />`;
   return html`<p class="quiet" aria-busy="true">Loading…</p>`;
 }

@@ -22,6 +22,7 @@ from forewarn.core.deciding.postpone import may_be_postponed_by
 from forewarn.core.deciding.reach import not_called
 from forewarn.core.deciding.start import carried_out_jointly
 
+BY_IGNORING_WINDOWS = (HoldKind.WINDOW, HoldKind.BLACKOUT)  # holds that an operator can lift
 BY_APPROVAL = (HoldKind.NOTICE, HoldKind.GRACE)  # holds that any machine of the group can lift
 
 
@@ -189,10 +190,12 @@ def _approvals(
     return tuple(Advice(AdviceKind.APPROVE, id) for id in ids)
 
 
-def verbs_for(event: Event, group: Group, now: Now) -> tuple[Verb, ...]:
-    """Return the verbs that would change something about an event as it is now."""
+def verbs_for(event: Event, holds: Iterable[Hold], group: Group, now: Now) -> tuple[Verb, ...]:
+    """Return the verbs that would change something about an event as it is now. An event that was
+    approved can be approved once more if that lets it ignore windows."""
+    ignores = any(hold.kind in BY_IGNORING_WINDOWS for hold in holds)
     commands: dict[Verb, c.Command] = {
-        Verb.APPROVE: c.OperatorApprove(id=event.id, by=""),
+        Verb.APPROVE: c.OperatorApprove(id=event.id, by="", ignore_windows=ignores),
         Verb.CANCEL: c.Cancel(id=event.id, by="", jointly=True),
         Verb.RETRY: c.Retry(id=event.id, by=""),
         Verb.FINISH: c.Finish(id=event.id, by="", reason="a trial"),

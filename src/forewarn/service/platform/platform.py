@@ -461,7 +461,7 @@ class Platform:
             message=summary(event, holds),
             seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
             advice=() if self._store.problem() else advice_for(event, holds, groups, now),
-            verbs=verbs_for(event, group, now),
+            verbs=verbs_for(event, holds, group, now),
             not_listening=self.not_listening(event.resources) if visible else {},
             unheard=visible and not self._heard(group),
         )

@@ -50,7 +50,7 @@ export function Event({ name: id }) {
           <${Explanation} message=${of.holds.length > 1 && event.status === "Scheduled" ? severalReasons(of) : of.message}>
             ${of.holds.length === 1 ? html`<${Details} of=${of.holds[0]} />` : html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>`}
           <//>
-          <${Verbs} kind="event" of=${event} />
+          <${Verbs} kind="event" of=${event} more=${of} />
           <${Timeline} event=${event} seenBy=${seen} />
           <${Facts} of=${[
             ["Id", html`<code>${event.id}</code>`],

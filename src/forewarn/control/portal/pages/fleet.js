@@ -5,6 +5,7 @@ import { address, go, Link, setQuery } from "../router.js";
 import { Empty, Loaded, Page } from "../parts/basics.js";
 import { columns, FleetMap, Legend, STATES, total } from "../parts/fleet-map.js";
 import { plural } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
 
 const sums = (row) =>
   Object.fromEntries(STATES.map((state) => [state, (row.domains ?? []).reduce((sum, d) => sum + (d[state] ?? 0), 0)]));
@@ -37,7 +38,7 @@ export function Fleet({ query }) {
   const [label, state] = [query.get("label") ?? "", query.get("state") ?? ""];
   const overview = useResource(`/v1/overview?by=${by}${label ? `&label=${encodeURIComponent(label)}` : ""}`);
   return html`
-    <${Page} title="Fleet" aside=${html`<${Legend} />`}>
+    <${Page} title="Fleet" aside=${html`<${Legend} /><${Verbs} kind="part" />`}>
       <form class="filters" onSubmit=${(event) => event.preventDefault()}>
         <label>Rows <select value=${by} onChange=${(event) => setQuery({ by: event.target.value })}>
           <option value="host">hosts</option><option value="group">groups</option>
@@ -52,7 +53,7 @@ export function Fleet({ query }) {
         const machines = shown.reduce((sum, row) => sum + (row.domains ?? []).reduce((n, d) => n + total(d), 0), 0);
         if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
         return html`
-          <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}</p>
+          <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//></p>
           <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
           <${Numbers} rows=${shown} by=${by} />
         `;

@@ -10,6 +10,7 @@ import { Legend, STATES, total } from "../parts/fleet-map.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { Latest } from "../parts/records.js";
 import { at, duration, plural } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
 
 const PAGE = 100;
 
@@ -93,6 +94,7 @@ export function Group({ name, query }) {
     <${Page} title=${`Group ${name}`} aside=${group.data && html`
       <div class="badges"><${Badge} kind=${group.data.enabled ? "quiet" : "over"}>${group.data.enabled ? "enabled: its machines poll" : "not enabled: no machine polls"}<//></div>`}>
       <${Loaded} of=${group}>${(of) => html`
+        <${Verbs} kind="group" of=${of} />
         ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group when one of its machines asks for them for the first time.</p>`}
         <${Facts} of=${[
           ["Kind", of.kind],

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
+import { address, Link } from "../router.js";
 import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { Explanation, Hold } from "../parts/explanation.js";
@@ -26,11 +27,30 @@ const node = (of) =>
     heard: of.heard && html`<${When} instant=${of.heard} />`,
   };
 
-export function Host({ name }) {
+const PAGE = 100;
+
+function Machines({ name, events, after }) {
+  const machines = useResource(withQuery("/v1/machines", { host: name, limit: PAGE, after }));
+  const page = address("hosts", name);
+  return html`
+    <${Loaded} of=${machines}>${(list) => html`
+      ${list.length
+        ? html`<${MachineTable} machines=${list} events=${events} without="host" caption=${machines.next || after ? `${plural(list.length, "machine")} on this page` : plural(list.length, "machine")} />`
+        : html`<${Empty}>${after ? "There is no machine on this page." : "No machine is on this host."}<//>`}
+      <p class="pages">
+        ${after && html`<${Link} to=${page}>First machines<//>`}
+        ${machines.next && html`<${Link} to=${withQuery(page, { after: machines.next })} rel="next">Next machines<//>`}
+      </p>`}<//>
+  `;
+}
+
+// All events of machines on the host that its explanation names, by their ids.
+const eventsIn = ({ plans = [], others = [] } = {}) => Object.fromEntries([...plans.flatMap((plan) => plan.events), ...others].map((event) => [event.id, event]));
+
+export function Host({ name, query }) {
   const path = `/v1/hosts/${encodeURIComponent(name)}`;
   const explained = useResource(`${path}/explain`);
   const host = useResource(path);
-  const machines = useResource(withQuery("/v1/machines", { host: name, limit: 500 }));
   const badges = host.data && html`
     <div class="badges">
       <${Badge} kind=${HEALTH[host.data.health]}>${host.data.health}<//>
@@ -54,10 +74,7 @@ export function Host({ name }) {
           ["Node last heard", node(of.node)?.heard],
           ["Labels", html`<${Labels} of=${of.labels} />`],
         ]} />`}<//>
-      <${Loaded} of=${machines}>${(list) =>
-        list.length
-          ? html`<${MachineTable} machines=${list} without="host" caption=${plural(list.length, "machine")} />`
-          : html`<${Empty}>No machine is on this host.<//>`}<//>
+      <${Machines} name=${name} events=${eventsIn(explained.data)} after=${query.get("after") ?? ""} />
       <${Latest} of=${{ host: name }} />
     <//>
   `;

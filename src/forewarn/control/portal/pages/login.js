@@ -2,9 +2,10 @@
 import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { request } from "../api.js";
+import { Elsewhere } from "../parts/elsewhere.js";
 
 export function Login({ why, onDone }) {
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const submit = async (event) => {
     event.preventDefault();
     const token = new FormData(event.target).get("token").trim();
@@ -12,7 +13,7 @@ export function Login({ why, onDone }) {
       const { data } = await request("POST", "/v1/session", { token });
       onDone(data);
     } catch (error) {
-      setProblem(error.message);
+      setProblem(error);
     }
   };
   return html`
@@ -22,7 +23,8 @@ export function Login({ why, onDone }) {
         <label>Token <input name="token" type="password" autocomplete="off" required autofocus placeholder="fw_…" /></label>
         <button>Log in</button>
       </form>
-      <p class=${problem ? "problem" : "quiet"} role=${problem ? "alert" : undefined}>${problem || why}</p>
+      <p class=${problem ? "problem" : "quiet"} role=${problem ? "alert" : undefined}>${problem?.message ?? why}</p>
+      <${Elsewhere} leader=${problem?.leader} />
       ${location.protocol === "http:" && html`<p class="quiet">This connection is not encrypted; it does not leave this computer.</p>`}
     </main>
   `;

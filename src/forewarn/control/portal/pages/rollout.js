@@ -91,7 +91,7 @@ export function Rollout({ name: id, query }) {
     <${Loaded} of=${rollout} title="Rollout">${(of) => html`
       <${Page} title=${`Rollout: ${of.type} of ${of.selection}`} aside=${html`<${RolloutState} of=${of} />`}>
         <${Explained} path=${path} lane=${lane} />
-        <${Verbs} kind="rollout" of=${of} />
+        <${Verbs} kind="rollout" of=${{ ...of, lane: lane.group || lane.host }} />
         <p class="quiet">${of.steps_done.toLocaleString("en")} of ${plural(of.steps_total, "step")} done${of.waves > 1 && !of.ended_at && `, wave ${of.wave} of ${of.waves}`}</p>
         <${Sums} counts=${of.steps_by_state} state=${state} to=${(name) => withQuery(page, { ...lane, state: name })} />
         <${Facts} of=${[

@@ -4,10 +4,11 @@
 // Its Idempotency-Key stays the same for as long as the answer is not known, so that sending it again is safe.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
-import { get, request } from "../api.js";
+import { get, Problem, request } from "../api.js";
 import { address } from "../router.js";
 import { useSession } from "../session.js";
 import { nameOf } from "./event-table.js";
+import { Elsewhere } from "./elsewhere.js";
 import { Field, valuesOf } from "./fields.js";
 import { beginTask } from "./tasks.js";
 import { plural } from "./text.js";
@@ -17,7 +18,8 @@ const TOO_LATE = "In this state, it is no longer possible.";
 const STALE = 412; // the resource does not have the ETag that was sent
 const LOST = "Whether it was done is not known. You can send it again: it is done once at most.";
 
-const isUnknown = (error) => error.status === 0 || error.status >= 500 || /under-way$/.test(error.body?.type ?? "");
+const kindOf = (error) => /problem-(.*)$/.exec(error.body?.type ?? "")?.[1] ?? "";
+const isUnknown = (error) => error.status === 0 || kindOf(error) === "under-way" || (error.status >= 500 && kindOf(error) !== "not-leading");
 
 const NOUNS = { machines: "machine", groups: "group", hosts: "host", events: "event" };
 
@@ -42,12 +44,30 @@ function Concerned({ of }) {
 // The box in the form that does what the service suggests.
 const suggestedBox = (hint, fields) => fields.find((field) => field.type === "check" && field.name === hint?.kind.replaceAll("-", "_"));
 
+// The fields in the order of their sections; those without one come first.
+function sectionsOf(fields) {
+  const sections = new Map([["", []]]);
+  for (const field of fields) {
+    const section = field.section ?? "";
+    if (!sections.has(section)) sections.set(section, []);
+    sections.get(section).push(field);
+  }
+  return [...sections];
+}
+
+// Whether something can be done in the state that is shown, as far as is known. The service has the last word.
+export function possible(verb, resource, more, session) {
+  if (more.operations && !more.operations.includes(verb.operation)) return false;
+  return !verb.offered || Boolean(verb.offered(resource, more, session));
+}
+
 // A refusal in the service's own words, and what it suggests.
 const Refusal = ({ of, box }) => html`
   <div class="problem" role="alert" ref=${(element) => element?.scrollIntoView({ block: "nearest" })}>
     <p>${of.message}</p>
     ${(of.body?.errors ?? []).length > 1 && html`<ul>${of.body.errors.map((mistake) => html`<li><code>${mistake.pointer}</code> ${mistake.detail}</li>`)}</ul>`}
     ${of.body?.did_you_mean && !of.message.includes(of.body.did_you_mean) && html`<p>Did you mean ${of.body.did_you_mean}?</p>`}
+    <${Elsewhere} leader=${of.leader} />
     ${of.body?.hint && html`<p>${box ? `Tick “${box.label}” to override.` : of.body.hint.detail}</p>`}
     ${isUnknown(of) && html`<p>${LOST}</p>`}
   </div>
@@ -82,7 +102,7 @@ export function Dialog({ kind, verb, of, onClose }) {
 
   const read = async () => {
     const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
-    const more = await kind.more?.(data);
+    const more = (await kind.more?.(data, of)) ?? {};
     key.current = crypto.randomUUID();
     setShown({ resource: data, etag, more });
     return etag;
@@ -97,8 +117,8 @@ export function Dialog({ kind, verb, of, onClose }) {
   const resource = shown?.resource ?? of;
   const title = verb.title?.(resource) ?? `${verb.label} ${kind.name(resource)}`;
   const name = verb.typed && shown && kind.name(resource);
-  const possible = !shown || !verb.offered || verb.offered(resource);
-  const permitted = shown && possible && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
+  const allowed = !shown || possible(verb, resource, shown.more, session);
+  const permitted = shown && allowed && (!verb.typed || entered.typed === name) && (!verb.sure || entered.sure);
   const fields = (shown && verb.fields?.(resource, shown.more, session)) || [];
   const unknown = problem && isUnknown(problem);
   const box = suggestedBox(problem?.body?.hint, fields);
@@ -106,14 +126,19 @@ export function Dialog({ kind, verb, of, onClose }) {
   const submit = async (event) => {
     event.preventDefault();
     if (!permitted || sending) return;
-    const { body, query } = valuesOf(form.current, fields);
-    const path = [kind.path(resource), verb.action].filter(Boolean).join("/");
+    const { body: entries, query } = valuesOf(form.current, fields);
+    const body = verb.body ? { ...verb.body(resource, session), ...entries } : entries;
+    const path = verb.path?.(resource) ?? [kind.path(resource), verb.action].filter(Boolean).join("/");
     setProblem(null);
     setChanged(false);
+    if (verb.needs && !verb.needs.oneOf.some((name) => body[name])) {
+      setProblem(new Problem(400, verb.needs.message));
+      return;
+    }
     setSending(true);
     try {
       if (verb.plan && !plan) {
-        const { data } = await request("POST", verb.plan.path, { body });
+        const { data } = await request("POST", verb.plan.path, { body: { ...body, ...verb.plan.body } });
         setPlan(data);
         back.current?.focus();
       } else {
@@ -121,7 +146,7 @@ export function Dialog({ kind, verb, of, onClose }) {
       }
     } catch (error) {
       if (error.status !== STALE) setProblem(error);
-      if (!isUnknown(error)) setChanged((await read().catch(() => shown.etag)) !== shown.etag);
+      if (!isUnknown(error)) setChanged((await read().catch(() => shown.etag)) !== shown.etag || error.status === STALE);
     }
     setSending(false);
   };
@@ -129,8 +154,8 @@ export function Dialog({ kind, verb, of, onClose }) {
   const send = async (path, body) => {
     const end = beginTask(title, kind.page(resource));
     try {
-      const keyed = verb.keyed !== false;
-      const { data } = await request("POST", path, { body, etag: shown.etag, key: keyed ? key.current : undefined });
+      const [etag, keyed] = [verb.path ? undefined : shown.etag, verb.keyed !== false];
+      const { data } = await request(verb.method ?? "POST", path, { body, etag, key: keyed ? key.current : undefined });
       const { text, page } = outcome(data);
       end("done", text, page);
       if (data?.notes?.length) setNotes(data.notes);
@@ -151,22 +176,29 @@ export function Dialog({ kind, verb, of, onClose }) {
     `;
   }
   const label = verb.plan && !plan ? verb.plan.label : unknown ? "Send again" : (verb.confirm ?? verb.label);
-  const [usual, rare] = [fields.filter((field) => !field.rare), fields.filter((field) => field.rare)];
+  const [[, usual], ...folded] = sectionsOf(fields);
+  const unfold = (event) => event.target.closest("details")?.setAttribute("open", ""); // or nobody sees what is wrong
   const onClick = (event) => event.detail > 1 && event.preventDefault(); // a double click confirms nothing
   return html`
     <dialog ref=${dialog} onClose=${onClose} aria-labelledby="dialog-title">
-      <form ref=${form} onSubmit=${submit}>
+      <form ref=${form} onSubmit=${submit} onInvalidCapture=${unfold}>
         <h2 id="dialog-title">${title}</h2>
         ${changed && html`<p class="problem" role="alert">${CHANGED}</p>`}
         ${shown && kind.state && html`<p class="now">${kind.state(resource)}</p>`}
         ${shown
           ? html`
-              <p>${possible ? verb.effect(resource, shown.more) : TOO_LATE}</p>
+              <p>${allowed ? verb.effect(resource, shown.more, session) : TOO_LATE}</p>
               <${Concerned} of=${(verb.concerned ?? kind.concerned)?.(resource, shown.more) ?? {}} />
               <fieldset disabled=${unknown} hidden=${plan}>
                 ${usual.map((field) => html`<${Field} key=${field.name} of=${field} />`)}
-                ${rare.length > 0 &&
-                html`<details open=${Boolean(box?.rare)}><summary>More</summary><div class="fields">${rare.map((field) => html`<${Field} key=${field.name} of=${field} />`)}</div></details>`}
+                ${folded.map(
+                  ([section, ofSection]) => html`
+                    <details key=${section} open=${ofSection.includes(box) || undefined}>
+                      <summary>${section}</summary>
+                      <div class="fields">${ofSection.map((field) => html`<${Field} key=${field.name} of=${field} />`)}</div>
+                    </details>
+                  `,
+                )}
                 ${verb.typed &&
                 html`<label>Type <strong>${name}</strong> to confirm
                   <input autocomplete="off" value=${entered.typed} onInput=${(event) => setEntered({ ...entered, typed: event.target.value })} /></label>`}

@@ -9,8 +9,9 @@ const check = (event) => {
   event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
 };
 
-// A field: { name, label, type, help, required, choices, value, query, rare, within, key }. Types: text, duration, number,
-// check, choice, list (separated by commas, or by another separator).
+// A field: { name, label, type, help, required, choices, value, byDefault, cleared, means, query, section, within, key }.
+// Types: text, duration, instant, number, check, choice, list and numbers (separated by commas, or by another separator).
+// One that says what an empty value means (`cleared`) is about something that exists, and is left out if it is not changed.
 export function Field({ of }) {
   const help = of.help && `help-${of.name}`;
   return html`
@@ -21,32 +22,46 @@ export function Field({ of }) {
   `;
 }
 
+const INPUT_TYPES = { number: "number", instant: "datetime-local" };
+
 function Input({ of, help }) {
   const { name, label, type = "text", required, choices, value } = of;
   const common = { name, "aria-describedby": help || undefined };
-  if (type === "check") return html`<input type="checkbox" ...${common} /> ${label}`;
+  if (type === "check") return html`<input type="checkbox" ...${common} defaultChecked=${Boolean(value)} /> ${label}`;
   if (type === "choice") return html`${label} <select ...${common}>${choices.map((choice) => html`<option>${choice}</option>`)}</select>`;
   const list = choices && `choices-${name}`;
   return html`
     ${label}${required && html` <span class="quiet">(required)</span>`}
     <input ...${common} required=${required} defaultValue=${value} autocomplete="off" list=${list}
-      type=${type === "number" ? "number" : "text"} min=${type === "number" ? of.min ?? 0 : undefined}
+      type=${INPUT_TYPES[type] ?? "text"} min=${type === "number" ? of.min ?? 0 : undefined}
       onInput=${type === "duration" ? check : undefined} placeholder=${type === "duration" ? "30m" : undefined} />
     ${choices && html`<datalist id=${list}>${choices.map((choice) => html`<option value=${choice} />`)}</datalist>`}
   `;
 }
 
+const parts = (input, { separator = "," }) => {
+  const found = input.value.split(separator).map((part) => part.trim()).filter(Boolean);
+  return found.length ? found : undefined;
+};
+
 const READ = {
   text: (input) => input.value.trim() || undefined,
-  choice: (input) => input.value,
-  check: (input) => input.checked || undefined,
+  choice: (input, { byDefault }) => (input.value === byDefault ? undefined : input.value),
+  check: (input, { means = true }) => (input.checked ? means : undefined),
   number: (input) => (input.value === "" ? undefined : Number(input.value)),
   duration: (input) => (input.value.trim() ? seconds(input.value) : undefined),
-  list: (input, { separator = "," }) => {
-    const names = input.value.split(separator).map((part) => part.trim()).filter(Boolean);
-    return names.length ? names : undefined;
-  },
+  instant: (input) => (input.value ? new Date(`${input.value}Z`).toISOString() : undefined),
+  list: parts,
+  numbers: (input, field) => parts(input, field)?.map(Number),
 };
+
+const changed = (input) => (input.type === "checkbox" ? input.checked !== input.defaultChecked : input.value !== input.defaultValue);
+
+function valueOf(input, field) {
+  const value = READ[field.type ?? "text"](input, field);
+  if (field.cleared === undefined) return value;
+  return changed(input) ? value ?? field.cleared : undefined;
+}
 
 // Fields that are left empty are left out, and without fields for the body there is none. A field `within` another one is
 // its `key` there.
@@ -55,7 +70,7 @@ export function valuesOf(form, fields) {
   let body;
   for (const field of fields) {
     if (!field.query) body ??= {};
-    const value = READ[field.type ?? "text"](form.elements[field.name], field);
+    const value = valueOf(form.elements[field.name], field);
     if (value === undefined) continue;
     if (field.query) query.set(field.name, value);
     else if (field.within) (body[field.within] ??= {})[field.key] = value;

@@ -1,6 +1,5 @@
 // Machines as a table: where they are, whether they ask for their events, and what happens to them.
 import { html } from "../html.js";
-import { useResource } from "../hooks.js";
 import { Badge, When } from "./basics.js";
 import { stateOf } from "./event-table.js";
 import { EventLink, GroupLink, HostLink, MachineLink } from "./links.js";
@@ -9,17 +8,12 @@ const Labelled = ({ event }) => html`
   <${EventLink} id=${event.id}>${event.type}<//> <${Badge} kind=${stateOf(event)}>${event.held ? "held" : event.status}<//>
 `;
 
-function Fetched({ id }) {
-  const { data } = useResource(`/v1/events/${id}`);
-  return data ? html`<${Labelled} event=${data} />` : html`<${EventLink} id=${id} />`;
-}
-
 export const Coverage = ({ of }) =>
   of.coverage === "never-polled"
     ? html`<span class="quiet">has never polled</span>`
     : html`${of.coverage === "silent" ? "silent, last" : ""} <${When} instant=${of.last_poll} />`;
 
-// `events`: those that are known already, by their ids. `without`: a column that would be the same in all rows.
+// `events`: those that are known, by their ids. `without`: a column that would be the same in all rows.
 export const MachineTable = ({ machines, events = {}, caption, without }) => html`
   <table class="rows stacked">
     <caption>${caption}</caption>
@@ -36,11 +30,11 @@ export const MachineTable = ({ machines, events = {}, caption, without }) => htm
             <td><${MachineLink} name=${machine.name} />${machine.spot && html` <span class="quiet">spot</span>`}</td>
             ${without !== "group" && html`<td><${GroupLink} name=${machine.group} /></td>`}
             <td data-label="Domain">${machine.update_domain}</td>
-            ${without !== "host" && html`<td><${HostLink} name=${machine.host} /></td>`}
+            ${without !== "host" && html`<td class="whole"><${HostLink} name=${machine.host} /></td>`}
             <td data-label="Polled"><${Coverage} of=${machine} /></td>
             <td>
               ${machine.gone && html`<${Badge} kind="over">${machine.gone}<//>`}
-              ${machine.events.map((id) => html`<div key=${id}>${events[id] ? html`<${Labelled} event=${events[id]} />` : html`<${Fetched} id=${id} />`}</div>`)}
+              ${machine.events.map((id) => html`<div key=${id}>${events[id] ? html`<${Labelled} event=${events[id]} />` : html`<${EventLink} id=${id} />`}</div>`)}
             </td>
           </tr>
         `,

@@ -34,3 +34,15 @@ export function seconds(text) {
   const sizes = { d: 86_400, h: 3_600, min: 60, m: 60, s: 1 };
   return [...compact.matchAll(/([\d.]+)(d|h|min|m|s)/g)].reduce((sum, [, count, unit]) => sum + count * sizes[unit], 0);
 }
+
+// 5400 → "1h30m", as one writes it.
+export function compact(count) {
+  let left = count;
+  return [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]]
+    .map(([unit, size]) => {
+      const units = Math.floor(left / size);
+      left -= units * size;
+      return units ? `${units}${unit}` : "";
+    })
+    .join("");
+}

@@ -1,0 +1,108 @@
+// Hosts, groups and machines as lists, with filters. The page about the fleet shows the same as sums.
+import { html } from "../html.js";
+import { withQuery } from "../api.js";
+import { useResource } from "../hooks.js";
+import { Link, setQuery } from "../router.js";
+import { Badge, Empty, Labels, Loaded, Page } from "../parts/basics.js";
+import { GroupLink, HostLink } from "../parts/links.js";
+import { MachineTable } from "../parts/machine-table.js";
+import { plural } from "../parts/text.js";
+
+const PAGE = 100;
+const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
+const LABEL = { name: "label", title: "Label", example: "tier=web" };
+
+function Filter({ of, query }) {
+  const value = query.get(of.name) ?? "";
+  const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "" });
+  if (!of.choices) return html`<label>${of.title} <input value=${value} placeholder=${of.example} onChange=${change} /></label>`;
+  return html`
+    <label>${of.title} <select value=${value} onChange=${change}>
+      <option value="">any</option>${Object.entries(of.choices).map(([choice, words]) => html`<option value=${choice}>${words}</option>`)}
+    </select></label>
+  `;
+}
+
+// A page of what the service lists, and the filters and the place in the list, which are in the address.
+function List({ title, path, page, filters, query, noun, children }) {
+  const chosen = Object.fromEntries(filters.map(({ name }) => [name, query.get(name) ?? ""]));
+  const after = query.get("after") ?? "";
+  const items = useResource(withQuery(path, { ...chosen, after, limit: PAGE }));
+  const filtered = Object.values(chosen).some(Boolean);
+  return html`
+    <${Page} title=${title}>
+      <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+        ${filters.map((filter) => html`<${Filter} key=${filter.name} of=${filter} query=${query} />`)}
+        ${filtered && html`<${Link} to=${page}>Clear<//>`}
+      </form>
+      <${Loaded} of=${items}>${(list) => html`
+        ${list.length
+          ? children(list, items.next || after ? `${plural(list.length, noun)} on this page` : plural(list.length, noun))
+          : html`<${Empty}>${filtered || after ? `No ${noun} matches. Change the filters above.` : `There is no ${noun}. Add some with 'forewarn apply'.`}<//>`}
+        <p class="pages">
+          ${after && html`<${Link} to=${withQuery(page, chosen)}>First page<//>`}
+          ${items.next && html`<${Link} to=${withQuery(page, { ...chosen, after: items.next })} rel="next">Next page<//>`}
+        </p>`}<//>
+    <//>
+  `;
+}
+
+const hostFilters = [LABEL, { name: "health", title: "Health", choices: { healthy: "healthy", degraded: "degraded", failed: "failed" } }];
+
+export const Hosts = ({ query }) => html`
+  <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(list, caption) => html`
+    <table class="rows">
+      <caption>${caption}</caption>
+      <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events</th><th>Node</th><th>Labels</th></tr></thead>
+      <tbody>
+        ${list.map((host) => html`
+          <tr key=${host.name}>
+            <td class="whole"><${HostLink} name=${host.name} /></td>
+            <td><span class="badges"><${Badge} kind=${HEALTH[host.health]}>${host.health}<//>${host.cordoned && html`<${Badge} kind="started">cordoned<//>`}</span></td>
+            <td class="number"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
+            <td class="number">${host.events.length || ""}</td>
+            <td>${host.node?.state}</td>
+            <td>${Object.keys(host.labels).length > 0 && html`<${Labels} of=${host.labels} />`}</td>
+          </tr>`)}
+      </tbody>
+    </table>`}<//>
+`;
+
+const groupFilters = [
+  LABEL,
+  { name: "kind", title: "Kind", choices: { "scale-set": "scale-set", "availability-set": "availability-set", "availability-zone": "availability-zone", "cloud-service": "cloud-service", standalone: "standalone" } },
+  { name: "enabled", title: "Enabled", choices: { true: "yes", false: "no" } },
+];
+
+export const Groups = ({ query }) => html`
+  <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} query=${query} noun="group">${(list, caption) => html`
+    <table class="rows">
+      <caption>${caption}</caption>
+      <thead><tr><th>Group</th><th>Kind</th><th class="number">Machines</th><th class="number">of which ask</th><th class="number">Events</th><th>Enabled</th><th>Labels</th></tr></thead>
+      <tbody>
+        ${list.map((group) => html`
+          <tr key=${group.name}>
+            <td class="whole"><${GroupLink} name=${group.name} /></td>
+            <td>${group.kind}</td>
+            <td class="number"><${Link} to=${withQuery("/machines", { group: group.name })}>${group.machines.length.toLocaleString("en")}<//></td>
+            <td class="number">${group.coverage.listening.toLocaleString("en")}</td>
+            <td class="number">${group.events.length || ""}</td>
+            <td>${group.enabled ? "yes" : "no"}</td>
+            <td>${Object.keys(group.labels).length > 0 && html`<${Labels} of=${group.labels} />`}</td>
+          </tr>`)}
+      </tbody>
+    </table>`}<//>
+`;
+
+const machineFilters = [
+  { name: "group", title: "Group", example: "web" },
+  { name: "host", title: "Host", example: "host-a" },
+  LABEL,
+  { name: "coverage", title: "Polls", choices: { listening: "in the last hour", silent: "before that", "never-polled": "never", "never-approves": "but never approves" } },
+  { name: "gone", title: "Gone", choices: { false: "no", true: "yes" } },
+];
+
+export const Machines = ({ query }) => html`
+  <${List} title="Machines" path="/v1/machines" page="/machines" filters=${machineFilters} query=${query} noun="machine">${(list, caption) => html`
+    <${MachineTable} machines=${list} caption=${caption} />`}<//>
+`;

@@ -1,0 +1,43 @@
+// What the verbs of several kinds have in common: fields of their forms, and what is read for their confirmations.
+import { get, withQuery } from "../api.js";
+
+const MOST_NAMES = 500; // that a field proposes
+
+export const NOTE = { name: "note", label: "Note", help: "It is recorded in the history." };
+export const REASON = { name: "reason", label: "Reason", help: "It is recorded in the history." };
+export const NOTICE = { name: "notice", label: "Notice", type: "duration", help: "From the announcement to the start; by default, the minimum notice of the type." };
+export const NOT_BEFORE = { name: "not_before", label: "Not before (UTC)", type: "instant", help: "Instead of a notice." };
+export const SHORT_NOTICE = { name: "short_notice", label: "Allow less than the minimum notice", type: "check" };
+export const IGNORE_WINDOWS = { name: "ignore_windows", label: "Ignore maintenance windows and blackouts", type: "check" };
+export const DESCRIPTION = { name: "description", label: "Description", help: "Guests see it." };
+export const DURATION = { name: "duration", label: "Seconds that the impact lasts", type: "number", min: -1, help: "0 for no impact, -1 if it is not known. Guests see it." };
+export const TICKET = { name: "ticket", label: "Ticket", help: "Your reference, such as a change request. Guests do not see it." };
+export const WINDOWS_HELP = "Such as sat,sun 22:00-04:00 Europe/Berlin; separated by semicolons.";
+
+export const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
+
+export const unique = (names) => [...new Set(names)].sort();
+
+export const rare = (...fields) => fields.map((field) => ({ ...field, section: "More" }));
+
+export const within = (section, ...fields) => fields.map((field) => ({ ...field, section }));
+
+// Names to choose from; whoever may not see them, or has more of them, writes the name.
+export async function names(list, filters = {}) {
+  try {
+    return (await get(withQuery(list, { ...filters, limit: MOST_NAMES }))).data.map(({ name }) => name);
+  } catch {
+    return [];
+  }
+}
+
+// The form that announces any event, for some machines.
+export const announce = (machines, choices, session) => [
+  { name: "type", label: "Type", type: "choice", choices: TYPES },
+  { name: "machines", label: "Machines", type: "list", required: true, value: machines.join(", "), choices, help: "Machines of one group, separated by commas." },
+  NOTICE,
+  DESCRIPTION,
+  { name: "source", label: "Source", type: "choice", choices: session.limited ? ["User"] : ["Platform", "User"], help: "User if a user of the machine has requested it." },
+  ...rare(NOT_BEFORE, DURATION, TICKET, SHORT_NOTICE),
+  ...(session.limited ? [] : rare(IGNORE_WINDOWS)),
+];
