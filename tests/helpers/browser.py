@@ -24,6 +24,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from forewarn.node import Node
 from forewarn.testing import Service
 from helpers.netns import require
 
@@ -45,7 +46,7 @@ def browser() -> Iterator[Browser]:
 @contextmanager
 def portal(
     browser: Browser,
-    service: Service,
+    service: Service | Node,
     path: str = "/",
     *,
     width: int = 1200,

@@ -51,7 +51,7 @@ const hostFilters = [LABEL, { name: "health", title: "Health", choices: { health
 
 export const Hosts = ({ query }) => html`
   <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(list, caption) => html`
-    <table class="rows">
+    <table class="rows stacked">
       <caption>${caption}</caption>
       <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events</th><th>Node</th><th>Labels</th></tr></thead>
       <tbody>
@@ -59,9 +59,9 @@ export const Hosts = ({ query }) => html`
           <tr key=${host.name}>
             <td class="whole"><${HostLink} name=${host.name} /></td>
             <td><span class="badges"><${Badge} kind=${HEALTH[host.health]}>${host.health}<//>${host.cordoned && html`<${Badge} kind="started">cordoned<//>`}</span></td>
-            <td class="number"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
-            <td class="number">${host.events.length || ""}</td>
-            <td>${host.node?.state}</td>
+            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
+            <td class="number" data-label="Events">${host.events.length || "0"}</td>
+            <td data-label="Node">${host.node?.state ?? "none"}</td>
             <td>${Object.keys(host.labels).length > 0 && html`<${Labels} of=${host.labels} />`}</td>
           </tr>`)}
       </tbody>
@@ -76,7 +76,7 @@ const groupFilters = [
 
 export const Groups = ({ query }) => html`
   <${List} title="Groups" path="/v1/groups" page="/groups" filters=${groupFilters} query=${query} noun="group">${(list, caption) => html`
-    <table class="rows">
+    <table class="rows stacked">
       <caption>${caption}</caption>
       <thead><tr><th>Group</th><th>Kind</th><th class="number">Machines</th><th class="number">of which ask</th><th class="number">Events</th><th>Enabled</th><th>Labels</th></tr></thead>
       <tbody>
@@ -84,10 +84,10 @@ export const Groups = ({ query }) => html`
           <tr key=${group.name}>
             <td class="whole"><${GroupLink} name=${group.name} /></td>
             <td>${group.kind}</td>
-            <td class="number"><${Link} to=${withQuery("/machines", { group: group.name })}>${group.machines.length.toLocaleString("en")}<//></td>
-            <td class="number">${group.coverage.listening.toLocaleString("en")}</td>
-            <td class="number">${group.events.length || ""}</td>
-            <td>${group.enabled ? "yes" : "no"}</td>
+            <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { group: group.name })}>${group.machines.length.toLocaleString("en")}<//></td>
+            <td class="number" data-label="of which ask">${group.coverage.listening.toLocaleString("en")}</td>
+            <td class="number" data-label="Events">${group.events.length || "0"}</td>
+            <td data-label="Enabled">${group.enabled ? "yes" : "no"}</td>
             <td>${Object.keys(group.labels).length > 0 && html`<${Labels} of=${group.labels} />`}</td>
           </tr>`)}
       </tbody>
