@@ -32,6 +32,7 @@ groups:
 PAGES = (
     *("/", "/fleet", "/fleet?by=group", "/events?past=true", "/events/{event}", "/history"),
     *("/hosts/host-a", "/groups/web", "/machines/web_0", "/rollouts", "/rollouts/{rollout}"),
+    *("/hosts", "/groups", "/machines"),
 )
 EMPTY = ("/events?type=Preempt", "/fleet?label=none", "/history?what=finished", "/nowhere")
 DIALOGS = (

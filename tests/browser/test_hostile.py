@@ -63,6 +63,7 @@ FLEET = {
 }
 PAGES = (
     *("/", "/fleet", "/fleet?by=group", "/events?past=true", "/rollouts", "/history"),
+    *("/hosts", "/groups", "/machines"),
     *("/events/{held}", "/events/{waiting}", "/events/{over}", "/rollouts/{rollout}"),
     *(f"/groups/{GROUP}", f"/groups/{LONG_NAME}", f"/hosts/{LONG_NAME}", "/hosts/hasOwnProperty"),
     *(f"/machines/{name}" for name in (*SPECIAL, LONG_NAME)),
@@ -146,7 +147,7 @@ def check(page: Page, where: str) -> None:
     for address, text in links.evaluate_all("links => links.map(a => [a.href, a.textContent])"):
         assert re.match(r"http://127\.0\.0\.1:\d+/ui/", address), (where, address)
         kind, _, name = address.partition("/ui/")[2].partition("/")
-        if kind in ("machines", "groups", "hosts") and "?" not in name:
+        if kind in ("machines", "groups", "hosts") and name and "?" not in name:
             assert name == quote(text, safe=""), where  # letters, digits and a few more
     width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert width[0] <= width[1], where
@@ -187,7 +188,7 @@ def test_dialogs_and_the_search_show_text_too(
     browser: Browser, service: Service, names: dict[str, str]
 ) -> None:
     with portal(browser, service, f"/events/{names['waiting']}", refused=(400,)) as page:
-        for verb, label in (("Cancel", "Reason"), ("Postpone", "By how much")):
+        for verb, label in (("Cancel", "Reason"), ("Report ready", "Note")):
             page.get_by_role("button", name=f"{verb}…", exact=True).first.click()
             dialog = page.get_by_role("dialog")
             dialog.get_by_label(label).fill(HOSTILE)
