@@ -22,6 +22,7 @@ from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
     login,
     operations,
+    scale_sets,
     subscriptions,
     virtual_machines,
 )
@@ -35,7 +36,10 @@ from forewarn.store.port import NotLeading, StoreFailed
 from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
-ROUTES = (login, subscriptions, virtual_machines, availability_sets, operations)
+ROUTES = (
+    *(login, subscriptions, operations),
+    *(virtual_machines, scale_sets, availability_sets),
+)
 
 _VERSION = re.compile(
     r"(\d{4}-\d{2}-\d{2})(-(preview|alpha|beta|rc|privatepreview|canary))?",

@@ -6,7 +6,6 @@ ones. Names are compared in any letter case. What a token is limited from does n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -19,6 +18,7 @@ from forewarn.core.fleet import Host
 DEFAULT_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 DEFAULT_RESOURCE_GROUP = "forewarn"
 DEFAULT_LOCATION = "local"
+INSTANCE_DIGITS = 9  # at most, in the number of a member of a scale set
 HOST_GROUP = "hosts"  # that all hosts are in
 MACHINES = "Microsoft.Compute/virtualMachines"
 SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
@@ -37,11 +37,19 @@ class ScaleSet(msgspec.Struct, frozen=True):
         """The group that says where it is."""
         return self.groups[0]
 
-    def instances(self) -> Iterator[tuple[Group, Machine]]:
-        """Yield its members that exist, in the order of their numbers."""
-        members = [(g, m) for g in self.groups for m in g.machines if m.alive]
-        members.sort(key=lambda member: instance_key(instance_id(*member)))
-        return iter(members)
+    @property
+    def key(self) -> tuple[str]:
+        """By what scale sets are sorted."""
+        return (scale_set_id(self.place).lower(),)
+
+    @property
+    def capacity(self) -> int:
+        """The number of members, without those that are being deleted."""
+        return sum(len(group.staying) for group in self.groups)
+
+    def members(self) -> Iterator[tuple[Group, Machine]]:
+        """Yield its members that exist."""
+        return ((group, m) for group in self.groups for m in group.machines if m.alive)
 
 
 def subscription_of(group: Group) -> str:
@@ -64,14 +72,16 @@ def scale_set_of(group: Group) -> str:
 
 
 def instance_id(group: Group, machine: Machine) -> str:
-    """Return by what a machine is addressed in its scale set: its number, or its name if that has
-    no number, as in flexible scale sets."""
-    match = re.fullmatch(re.escape(scale_set_of(group)) + r"_(\d+)", machine.name, re.IGNORECASE)
-    return match[1] if match else machine.name
+    """Return the number by which a machine is addressed in its scale set; its name if it has no
+    number there."""
+    scale_set, _, number = machine.name.rpartition("_")
+    numbered = number.isascii() and number.isdecimal()
+    return number if numbered and scale_set == scale_set_of(group) else machine.name
 
 
-def instance_key(id: str) -> tuple[bool, int, str]:
-    return not id.isdecimal(), int(id) if id.isdecimal() else 0, id
+def instance_key(group: Group, machine: Machine) -> tuple[str]:
+    """Return by what the members of a scale set are sorted: by their numbers."""
+    return (instance_id(group, machine).zfill(INSTANCE_DIGITS),)
 
 
 def is_instance(group: Group, machine: Machine) -> bool:
@@ -185,9 +195,7 @@ class Inventory:
         found: dict[str, list[Group]] = {}
         for group in self.groups(subscription, resource_group):
             if scale_set_of(group):
-                found.setdefault(f"{group_id(group)}/{scale_set_of(group)}".lower(), []).append(
-                    group
-                )
+                found.setdefault(scale_set_id(group).lower(), []).append(group)
         return [ScaleSet(scale_set_of(groups[0]), tuple(groups)) for groups in found.values()]
 
     def scale_set(self, subscription: str, resource_group: str, name: str) -> ScaleSet:
@@ -196,11 +204,26 @@ class Inventory:
                 return scale_set
         raise not_found(SCALE_SETS, name, resource_group)
 
+    def sees_all_of(self, scale_set: ScaleSet) -> bool:
+        """Does the caller see all groups of a scale set?"""
+        return all(
+            self._call.sees(group.name)
+            for group in self._index.groups()
+            if scale_set_of(group) and (scale_set_id(group).lower(),) == scale_set.key
+        )
+
+    def instance(self, scale_set: ScaleSet, id: str) -> tuple[Group, Machine]:
+        for member in scale_set.members():
+            if instance_id(*member).lower() == id.lower():
+                return member
+        kind, name = f"{SCALE_SETS}/virtualMachines", f"{scale_set.name}/{id}"
+        raise not_found(kind, name, resource_group_of(scale_set.place))
+
     def instances(
         self, scale_set: ScaleSet, ids: Sequence[str] | None
     ) -> list[tuple[Group, Machine]]:
         """Return the members of a scale set with these ids; None or `*`: all. Raises ArmError."""
-        members = list(scale_set.instances())
+        members = sorted(scale_set.members(), key=lambda member: instance_key(*member))
         if ids is None or list(ids) == ["*"]:
             return members
         by_id = {instance_id(*member).lower(): member for member in members}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health, Host
 from forewarn.core.time import SECOND, Time
 
-SUCCEEDED = {"code": "ProvisioningState/succeeded", "level": "Info"}
 SIZE = "Standard_D2s_v5"  # machines have no size; clients expect one
 
 
@@ -26,11 +26,12 @@ def events_of(group: Group, machine: Machine) -> list[Event]:
     return [event for event in group.events if machine.name in event.resources]
 
 
-def maintenance_of(events: Iterable[Event]) -> Event | None:
-    """Return the planned maintenance of a machine that its user can have done early."""
+def maintenance_of(events: Iterable[Event], *, under_way: bool = False) -> Event | None:
+    """Return the planned maintenance of a machine that its user can have done early; with
+    `under_way`, also if it has started."""
     for event in events:
         if (
-            event.status is Status.SCHEDULED
+            (under_way or event.status is Status.SCHEDULED)
             and event.source is Source.PLATFORM
             and not event.unannounced
             and not event.traits.deletes
@@ -100,7 +101,7 @@ def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[
         "computerName": machine.computer_name or machine.name,
         "hyperVGeneration": "V2",
         "statuses": [
-            {**SUCCEEDED, "displayStatus": "Provisioning succeeded", "time": moment(now)},
+            _provisioned(now),
             _power_state(events),
         ],
     }
@@ -109,6 +110,15 @@ def instance_view(machine: Machine, events: Sequence[Event], now: Time) -> dict[
     if (status := maintenance_status(events)) is not None:
         view["maintenanceRedeployStatus"] = status
     return view
+
+
+def _provisioned(now: Time) -> dict[str, Any]:
+    return {
+        "code": "ProvisioningState/succeeded",
+        "level": "Info",
+        "displayStatus": "Provisioning succeeded",
+        "time": moment(now),
+    }
 
 
 def maintenance_status(events: Iterable[Event]) -> dict[str, Any] | None:
@@ -164,8 +174,9 @@ def availability_set(group: Group) -> dict[str, Any]:
 
 def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
     group, policy = scale_set.place, scale_set.place.policy
-    members = list(scale_set.instances())
-    flexible = bool(members) and not any(i.is_instance(*member) for member in members)
+    machines = [machine for group in scale_set.groups for machine in group.machines]
+    capacity = scale_set.capacity
+    updating = capacity < sum(machine.alive for machine in machines)
     profile: dict[str, Any] = {
         "storageProfile": {"osDisk": {"osType": "Linux", "createOption": "FromImage"}},
         "osProfile": {"computerNamePrefix": scale_set.name},
@@ -180,7 +191,7 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
             }
         },
     }
-    if members and all(machine.spot for _, machine in members):
+    if all(machine.spot for machine in machines):
         profile |= {"priority": "Spot", "evictionPolicy": "Delete"}
     return {
         "id": i.scale_set_id(group),
@@ -189,13 +200,13 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
         "location": i.location_of(group),
         "tags": {},
         **({"zones": [group.place.zone]} if group.place.zone else {}),
-        "sku": {"name": SIZE, "tier": "Standard", "capacity": len(members)},
+        "sku": {"name": SIZE, "tier": "Standard", "capacity": capacity},
         "properties": {
-            "provisioningState": "Succeeded",
+            "provisioningState": "Updating" if updating else "Succeeded",
             "uniqueId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.scale_set_id(group).lower())),
-            "orchestrationMode": "Flexible" if flexible else "Uniform",
+            "orchestrationMode": "Uniform",
             "singlePlacementGroup": len(scale_set.groups) == 1,
-            "platformFaultDomainCount": len({m.fault_domain for _, m in members}) or 1,
+            "platformFaultDomainCount": len({machine.fault_domain for machine in machines}),
             "overprovision": False,
             "upgradePolicy": {"mode": "Manual"},
             "scheduledEventsPolicy": {
@@ -209,6 +220,25 @@ def scale_set(scale_set: i.ScaleSet) -> dict[str, Any]:
             },
             "virtualMachineProfile": profile,
         },
+    }
+
+
+def scale_set_instance_view(scale_set: i.ScaleSet, now: Time) -> dict[str, Any]:
+    """Return how many members of a scale set have which state."""
+    counts = Counter[str]()
+    for group, machine in scale_set.members():
+        events = events_of(group, machine)
+        counts[f"ProvisioningState/{_provisioning_state(events).lower()}"] += 1
+        counts[_power_state(events)["code"]] += 1
+    return {
+        "virtualMachine": {
+            "statusesSummary": [
+                {"code": code, "count": count} for code, count in sorted(counts.items())
+            ]
+        },
+        "extensions": [],
+        "statuses": [_provisioned(now)],
+        "orchestrationServices": [],
     }
 
 

@@ -55,6 +55,16 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the machines that have not been evicted or deleted."""
         return frozenset([machine.name for machine in self.machines if not machine.gone])
 
+    @property
+    def staying(self) -> list[Machine]:
+        """The machines that exist, without those that an event is going to delete."""
+        leaving = {
+            name for event in self.events if event.traits.deletes for name in event.resources
+        }
+        return [
+            machine for machine in self.machines if machine.name not in leaving and not machine.gone
+        ]
+
     def away(self, event: Event) -> frozenset[str]:
         """Return the resources of an event that have moved away and not come back to its host."""
         if not event.left or not event.host:

@@ -13,6 +13,7 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
 from forewarn.core import EventType, Group, Machine
 from forewarn.core.access import Role
+from forewarn.support.text import listing
 
 MACHINES = COMPUTE + "/virtualMachines"
 MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
@@ -114,24 +115,28 @@ async def user_maintenance(
     )
 
 
-async def maintain_now(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
-    """Approve the planned maintenance of machines, so that it begins now."""
+async def maintain_now(
+    request: Request, members: list[tuple[Group, Machine]], *, all_members: bool = False
+) -> Answer:
+    """Approve the planned maintenance of machines, so that it begins now: of all of them in one
+    commit, or of none. With `all_members`, those that have none are left out."""
     call = request.call
     planned = {
-        event.id: event
+        machine.name: views.maintenance_of(views.events_of(group, machine), under_way=True)
         for group, machine in members
-        if (event := views.maintenance_of(views.events_of(group, machine))) is not None
     }
-    if not planned:
+    ids = dict.fromkeys(event.id for event in planned.values() if event is not None)
+    without = [name for name, event in planned.items() if event is None]
+    if not ids or (without and not all_members):
         raise ArmError(
             409,
             "OperationNotAllowed",
-            "No maintenance is planned for this machine that could be done now.",
+            f"No maintenance is planned for {listing(without)} that could be done now."
+            if without
+            else "There is no machine whose maintenance could be done now.",
         )
-    for id in planned:
-        unwrap(await call.platform.approve(id, call.by))
-    events = await call.platform.events(list(planned))
-    return accepted(request, request.operation_id(), events)
+    outcomes = unwrap(await call.platform.approve_each(list(ids), call.by))
+    return accepted(request, request.operation_id(), outcomes.events)
 
 
 async def evict(request: Request, members: list[tuple[Group, Machine]]) -> Answer:

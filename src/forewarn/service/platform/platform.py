@@ -285,6 +285,21 @@ class Platform:
             return done
         return _outcome(await self.events([event.id]), (*held, *done[0].notes))
 
+    async def approve_each(self, ids: Sequence[str], by: str) -> Outcomes | Refused:
+        """Approve several events, all in one commit or none."""
+        events: list[Event] = []
+        for id in ids:
+            event = await self._active_event(id)
+            if isinstance(event, Refused):
+                return event
+            events.append(event)
+        approvals = [(event.group, c.OperatorApprove(id=event.id, by=by)) for event in events]
+        done = await self.writer.commit(CommitPlan(approvals))
+        if isinstance(done, Refused):
+            return done
+        notes = dict.fromkeys(note for changes in done for note in changes.notes)
+        return Outcomes(tuple(await self.events([event.id for event in events])), tuple(notes))
+
     def _held_by_windows_of_others(self, states: States, event: Event) -> tuple[str, ...]:
         """Return a note for an operator who lets an event of a joint ignore its windows, if those
         of other groups hold it nevertheless."""

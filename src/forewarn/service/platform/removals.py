@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forewarn.core import EventType, Group, GroupKind, Refused
+from forewarn.core import EventType, Group, GroupKind, Policy, Refused
 from forewarn.core import commands as c
+from forewarn.core.deciding.removals import policy_problem
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.writer import RequestContext
 from forewarn.service.platform.platform import Outcome, Outcomes, Platform
+from forewarn.store.port import States
 from forewarn.support.text import counted, listing
 
 
@@ -72,13 +74,7 @@ class Removals:
         )
 
     async def scale_in(
-        self,
-        name: str,
-        by: str,
-        *,
-        count: int | None = None,
-        to: int | None = None,
-        cause: str = "",
+        self, name: str, by: str, *, count: int | None = None, to: int | None = None
     ) -> Outcomes | Refused:
         """Delete members of a scale set, those with the highest numbers first: `count` of them, or
         as many as leave `to`."""
@@ -89,33 +85,59 @@ class Removals:
             return invalid(f"'{name}' is not a scale set; delete its machines one by one")
         if (count is None) == (to is None):
             return invalid("pass either how many machines to delete or how many to keep")
-        staying = [(g.name, m.name) for g in groups for m in g.machines if m.alive]
-        leaving = {
-            machine
-            for group in groups
-            for event in group.events
-            if event.traits.deletes
-            for machine in event.resources
-        }
-        staying = [member for member in staying if member[1] not in leaving]
-        wanted = count if count is not None else len(staying) - (to or 0)
-        if count is not None and not 1 <= count <= len(staying):
+        staying = sum(len(group.staying) for group in groups)
+        if count is not None and not 1 <= count <= staying:
             return invalid(
-                f"'{name}' has {counted(len(staying), 'machine')} left that can be deleted;"
-                f" the count must be from 1 to {len(staying)}, not {count}"
+                f"'{name}' has {counted(staying, 'machine')} left that can be deleted;"
+                f" the count must be from 1 to {staying}, not {count}"
             )
-        if to is not None and not 0 <= to <= len(staying):
-            return invalid(f"'{name}' has {counted(len(staying), 'machine')}; it cannot have {to}")
-        if wanted == 0:
-            return Outcomes((), (f"'{name}' already has {counted(len(staying), 'machine')}",))
-        staying.sort(key=lambda member: int(member[1].rpartition("_")[2]))
-        cause = cause or f"scale-in/{self._platform.new_id()}"
-        return await self._platform.announce_all(
-            [
-                (group, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
-                for group, machine in reversed(staying[-wanted:])
-            ]
-        )
+        if to is not None and not 0 <= to <= staying:
+            return invalid(f"'{name}' has {counted(staying, 'machine')}; it cannot have {to}")
+        left = to if to is not None else staying - (count or 0)
+        if left == staying:
+            return Outcomes((), (f"'{name}' already has {counted(staying, 'machine')}",))
+        cause = f"scale-in/{self._platform.new_id()}"
+        return await self._platform.announce_all(self._deletes(groups, left, by, cause))
+
+    async def update_scale_set(
+        self,
+        groups: Sequence[Group],
+        by: str,
+        *,
+        change: Callable[[Policy], Policy],
+        to: int | None,
+        cause: str,
+    ) -> Outcomes | Refused:
+        """Change the policies of all groups of a scale set and, unless `to` is None, delete the
+        members with the highest numbers until so many are left: all in one commit or nothing."""
+        commands: list[tuple[str, c.Command]] = []
+        for group in groups:
+            policy = change(group.policy)
+            if problem := policy_problem(group.kind, policy):
+                return invalid(f"group '{group.name}': {problem}")
+            if policy != group.policy:
+                commands.append((group.name, c.SetPolicy(policy=policy, by=by)))
+        if to is not None:
+            commands += self._deletes(groups, to, by, cause)
+
+        def unless(states: States) -> Refused | None:
+            changed = [g.name for g in groups if states[g.name].policy != g.policy]
+            if not changed:
+                return None
+            return conflict(f"the policy of {listing(changed)} has just been changed; try again")
+
+        return await self._platform.announce_all(commands, unless=unless)
+
+    def _deletes(
+        self, groups: Sequence[Group], to: int, by: str, cause: str
+    ) -> list[tuple[str, c.Command]]:
+        """Return the commands that leave a scale set so many members."""
+        members = [(group.name, machine.name) for group in groups for machine in group.staying]
+        members.sort(key=lambda member: int(member[1].rpartition("_")[2]))
+        return [
+            (group, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
+            for group, machine in reversed(members[to:])
+        ]
 
     async def _announce(
         self, machine: str, command: Callable[[str], c.Command]

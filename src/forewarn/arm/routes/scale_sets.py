@@ -1,0 +1,234 @@
+"""Scale sets and their members."""
+
+from __future__ import annotations
+
+import asyncio
+
+from forewarn.arm import views
+from forewarn.arm.errors import ArmError
+from forewarn.arm.inventory import Inventory, ScaleSet, instance_key
+from forewarn.arm.operations import accepted
+from forewarn.arm.paging import page
+from forewarn.arm.request import Answer, Request
+from forewarn.arm.routes.virtual_machines import (
+    delete,
+    evict,
+    expands,
+    maintain_now,
+    refuse,
+    user_maintenance,
+)
+from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
+from forewarn.arm.scale_set_update import read_update
+from forewarn.control.http.access.authorization import limit_text
+from forewarn.core import EventType, Group, Machine, Refused
+from forewarn.core.access import Role
+from forewarn.service.platform.platform import Outcomes
+
+SCALE_SETS = COMPUTE + "/virtualMachineScaleSets"
+SCALE_SET = RESOURCE_GROUP + SCALE_SETS + "/{scale_set}"
+INSTANCE = SCALE_SET + "/virtualMachines/{instance}"
+# What the platform does not do to machines, by the action's name.
+NOT_OFFERED = ("powerOff", "deallocate", "start", "reimage", "reimageAll", "approveRollingUpgrade")
+NOT_OFFERED_FOR_SETS = (
+    *("manualUpgrade", "reapply", "scaleOut", "setOrchestrationServiceState"),
+    *("convertToSinglePlacementGroup", "osRollingUpgrade", "extensionRollingUpgrade"),
+)
+NOT_OFFERED_FOR_INSTANCES = ("runCommand", "retrieveBootDiagnosticsData", "attachDetachDataDisks")
+
+
+@route("GET", SUBSCRIPTION + SCALE_SETS)
+@route("GET", RESOURCE_GROUP + SCALE_SETS)
+async def list_scale_sets(request: Request) -> Answer:
+    scale_sets = Inventory(request.call).scale_sets(
+        request.names["subscription"], request.names.get("resource_group")
+    )
+    return await asyncio.to_thread(
+        page, request, scale_sets, lambda scale_set: scale_set.key, views.scale_set
+    )
+
+
+@route("GET", SCALE_SET)
+async def get_scale_set(request: Request) -> Answer:
+    return Answer(body=views.scale_set(scale_set_of(request)))
+
+
+@route("GET", SCALE_SET + "/instanceView")
+async def get_scale_set_instance_view(request: Request) -> Answer:
+    return Answer(body=views.scale_set_instance_view(scale_set_of(request), request.now))
+
+
+@route("PUT", SCALE_SET, role=Role.OPERATOR)
+@route("PATCH", SCALE_SET, role=Role.OPERATOR)
+async def update_scale_set(request: Request) -> Answer:
+    """Scale in, and change the rules for events, in one commit."""
+    call, body = request.call, request.body()
+
+    async def work(cause: str) -> Outcomes | Refused:
+        scale_set = _whole_scale_set(request)
+        update = read_update(body, views.scale_set(scale_set))
+        return await call.removals.update_scale_set(
+            scale_set.groups, call.by, change=update.change, to=update.capacity, cause=cause
+        )
+
+    id, events = await request.operations.carry_out(request, work)
+    headers = accepted(request, id, events).headers if events else {}
+    return Answer(body=views.scale_set(scale_set_of(request)), headers=headers)
+
+
+def _whole_scale_set(request: Request) -> ScaleSet:
+    """Return a scale set of which the caller sees all groups."""
+    name, call = request.names["scale_set"], request.call
+    try:
+        scale_set = scale_set_of(request)
+    except ArmError as error:
+        if error.code != "ResourceNotFound":
+            raise
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            f"There is no scale set '{name}', and scale sets are only made with the fleet file.",
+        ) from error
+    if not Inventory(call).sees_all_of(scale_set):
+        raise ArmError(
+            403,
+            "AuthorizationFailed",
+            f"The client '{call.by}' does not have authorization to perform this action: the token"
+            f" is limited to {limit_text(call.caller.limit)}, and scale set '{scale_set.name}' has"
+            " other groups.",
+        )
+    return scale_set
+
+
+@route("DELETE", SCALE_SET, role=Role.OPERATOR)
+async def delete_scale_set(request: Request) -> Answer:
+    scale_set = scale_set_of(request)
+    raise ArmError(
+        409,
+        "OperationNotAllowed",
+        f"Scale set '{scale_set.name}' can only be removed with the fleet file. Delete its"
+        " instances, or scale it in to 0.",
+    )
+
+
+@route("POST", SCALE_SET + "/restart", role=Role.TENANT)
+async def restart_instances(request: Request) -> Answer:
+    return await user_maintenance(request, _named_members(request), EventType.REBOOT)
+
+
+@route("POST", SCALE_SET + "/redeploy", role=Role.TENANT)
+async def redeploy_instances(request: Request) -> Answer:
+    return await user_maintenance(request, _named_members(request), EventType.REDEPLOY)
+
+
+@route("POST", SCALE_SET + "/performMaintenance", role=Role.TENANT)
+async def perform_maintenance(request: Request) -> Answer:
+    all_members = _instance_ids(request) in (None, ["*"])
+    return await maintain_now(request, _named_members(request), all_members=all_members)
+
+
+@route("POST", SCALE_SET + "/delete", role=Role.OPERATOR)
+async def delete_instances(request: Request) -> Answer:
+    if _instance_ids(request) is None:
+        raise ArmError(
+            400,
+            "InvalidParameter",
+            "Required parameter 'instanceIds' is missing (null). To delete all instances, name"
+            ' them as ["*"].',
+        )
+    return await delete(request, _named_members(request))
+
+
+# One member.
+
+
+@route("GET", SCALE_SET + "/virtualMachines")
+async def list_instances(request: Request) -> Answer:
+    scale_set, now, expand = scale_set_of(request), request.now, expands(request)
+
+    def build() -> Answer:
+        return page(
+            request,
+            scale_set.members(),
+            lambda member: instance_key(*member),
+            lambda member: views.instance(*member, now, expand=expand),
+        )
+
+    return await asyncio.to_thread(build)
+
+
+@route("GET", INSTANCE)
+async def get_instance(request: Request) -> Answer:
+    member = _member(request)
+    return Answer(body=views.instance(*member, request.now, expand=expands(request)))
+
+
+@route("GET", INSTANCE + "/instanceView")
+async def get_instance_view(request: Request) -> Answer:
+    group, machine = _member(request)
+    return Answer(body=views.instance_view(machine, views.events_of(group, machine), request.now))
+
+
+@route("POST", INSTANCE + "/restart", role=Role.TENANT)
+async def restart_instance(request: Request) -> Answer:
+    return await user_maintenance(request, [_member(request)], EventType.REBOOT)
+
+
+@route("POST", INSTANCE + "/redeploy", role=Role.TENANT)
+async def redeploy_instance(request: Request) -> Answer:
+    return await user_maintenance(request, [_member(request)], EventType.REDEPLOY)
+
+
+@route("POST", INSTANCE + "/performMaintenance", role=Role.TENANT)
+async def perform_maintenance_of_instance(request: Request) -> Answer:
+    return await maintain_now(request, [_member(request)])
+
+
+@route("POST", INSTANCE + "/simulateEviction", role=Role.OPERATOR, limited=False)
+async def evict_instance(request: Request) -> Answer:
+    return await evict(request, [_member(request)])
+
+
+@route("DELETE", INSTANCE, role=Role.OPERATOR)
+async def delete_instance(request: Request) -> Answer:
+    try:
+        member = _member(request)
+    except ArmError as error:
+        if error.code != "ResourceNotFound":
+            raise
+        return Answer(status=204)
+    return await delete(request, [member])
+
+
+def scale_set_of(request: Request) -> ScaleSet:
+    names = request.names
+    return Inventory(request.call).scale_set(
+        names["subscription"], names["resource_group"], names["scale_set"]
+    )
+
+
+def _member(request: Request) -> tuple[Group, Machine]:
+    return Inventory(request.call).instance(scale_set_of(request), request.names["instance"])
+
+
+def _instance_ids(request: Request) -> list[str] | None:
+    """Return the ids of instances in the body; None: all."""
+    by_name = {name.lower(): value for name, value in request.body().items()}
+    ids = by_name.get("instanceids")
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+        raise ArmError(
+            400, "InvalidParameter", 'instanceIds must be a list of ids, such as ["0", "1"].'
+        )
+    return ids
+
+
+def _named_members(request: Request) -> list[tuple[Group, Machine]]:
+    return Inventory(request.call).instances(scale_set_of(request), _instance_ids(request))
+
+
+for _action in (*NOT_OFFERED, *NOT_OFFERED_FOR_SETS):
+    refuse(SCALE_SET, _action)
+for _action in (*NOT_OFFERED, *NOT_OFFERED_FOR_INSTANCES):
+    refuse(INSTANCE, _action)

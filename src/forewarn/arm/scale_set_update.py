@@ -1,0 +1,147 @@
+"""What a PUT or PATCH of a scale set changes: the number of its machines, and its rules for
+events. Everything else has to be as GET gives it, or can be left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from forewarn.arm.errors import ArmError
+from forewarn.arm.times import iso_duration, parse_iso_duration
+from forewarn.core import EventType, Policy
+from forewarn.core.deciding.removals import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE
+from forewarn.core.time import Duration
+
+CAPACITY = "sku.capacity"
+NOTIFICATION = (
+    "properties.virtualMachineProfile.scheduledEventsProfile.terminateNotificationProfile"
+)
+ENABLE, TIMEOUT = f"{NOTIFICATION}.enable", f"{NOTIFICATION}.notBeforeTimeout"
+EVENTS_POLICY = "properties.scheduledEventsPolicy"
+APPROVED_TYPES = {
+    f"{EVENTS_POLICY}.userInitiatedReboot.automaticallyApprove": EventType.REBOOT,
+    f"{EVENTS_POLICY}.userInitiatedRedeploy.automaticallyApprove": EventType.REDEPLOY,
+}
+ALL_DOWN = f"{EVENTS_POLICY}.allInstancesDown.automaticallyApprove"
+CHANGEABLE = {path.lower(): path for path in (CAPACITY, ENABLE, TIMEOUT, *APPROVED_TYPES, ALL_DOWN)}
+# What clients send back as they got it, and which may have changed since.
+READ_ONLY = re.compile(
+    r"(etag|systemData|properties\.(provisioningState|timeCreated))(\..*)?$", re.IGNORECASE
+)
+
+
+class ScaleSetUpdate(msgspec.Struct, frozen=True):
+    capacity: int | None  # None: it does not change
+    change: Callable[[Policy], Policy]
+
+
+def read_update(body: dict[str, Any], current: dict[str, Any]) -> ScaleSetUpdate:
+    """Return what a body asks for; `current` is what GET gives. Raises ArmError if that cannot be
+    changed."""
+    values: dict[str, Any] = {}
+    refused: list[str] = []
+    for path, value in _differences(body, current, ""):
+        if path.lower() in CHANGEABLE:
+            values[CHANGEABLE[path.lower()]] = value
+        elif not READ_ONLY.match(path):
+            refused.append(path)
+    if refused:
+        raise ArmError(
+            409,
+            "PropertyChangeNotAllowed",
+            f"Changing property '{refused[0]}' is not allowed: of a scale set, forewarn changes"
+            f" {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}. Send everything else as GET gives"
+            " it, or leave it out.",
+            [
+                ("PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.")
+                for path in refused[1:]
+            ],
+        )
+    capacity = values.pop(CAPACITY, None)
+    if capacity is not None:
+        _check_capacity(capacity, current["sku"]["capacity"], current["name"])
+    notice = _terminate_notice(values, current)
+    for path in (*APPROVED_TYPES, ALL_DOWN):
+        _require_boolean(path, values.get(path, False))
+
+    def change(policy: Policy) -> Policy:
+        approved = dict.fromkeys(policy.auto_approve, True)
+        approved |= {type: values[path] for path, type in APPROVED_TYPES.items() if path in values}
+        return msgspec.structs.replace(
+            policy,
+            auto_approve=tuple(type for type, always in approved.items() if always),
+            all_instances_down=values.get(ALL_DOWN, policy.all_instances_down),
+            terminate_notice=policy.terminate_notice if notice is msgspec.UNSET else notice,
+        )
+
+    return ScaleSetUpdate(capacity, change)
+
+
+def _differences(wanted: Any, current: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the properties in which a body differs from what GET gives. What it leaves out, or
+    gives as null, does not count, and neither does the letter case of names and words."""
+    if wanted is None or (wanted == [] and current is None):
+        return
+    if isinstance(wanted, dict) and (current is None or isinstance(current, dict)):
+        by_name = {name.lower(): value for name, value in (current or {}).items()}
+        for name, value in wanted.items():
+            below = f"{path}.{name}" if path else name
+            yield from _differences(value, by_name.get(name.lower()), below)
+    elif not _same(wanted, current):
+        yield path, wanted
+
+
+def _same(wanted: Any, current: Any) -> bool:
+    if isinstance(wanted, str) and isinstance(current, str):
+        return wanted.casefold() == current.casefold()
+    return bool(wanted == current) and isinstance(wanted, bool) == isinstance(current, bool)
+
+
+def _check_capacity(capacity: Any, current: int, name: str) -> None:
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 0:
+        raise _invalid(CAPACITY, f"must be a number of machines, not {capacity!r}")
+    if capacity > current:
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            f"Scale set '{name}' has {current} machines and cannot be scaled out to {capacity}:"
+            " machines are added with the fleet file.",
+        )
+
+
+def _terminate_notice(
+    values: dict[str, Any], current: dict[str, Any]
+) -> Duration | msgspec.UnsetType | None:
+    """Return the new notice of deletions; None: there is none; UNSET: it does not change."""
+    if not values.keys() & {ENABLE, TIMEOUT}:
+        return msgspec.UNSET
+    profile = current["properties"]["virtualMachineProfile"]["scheduledEventsProfile"]
+    enable = values.get(ENABLE, profile["terminateNotificationProfile"]["enable"])
+    _require_boolean(ENABLE, enable)
+    text = values.get(TIMEOUT)
+    notice = MIN_TERMINATE_NOTICE
+    if text is not None:
+        parsed = parse_iso_duration(text) if isinstance(text, str) else None
+        if parsed is None or not MIN_TERMINATE_NOTICE <= parsed <= MAX_TERMINATE_NOTICE:
+            raise _invalid(
+                TIMEOUT,
+                f"must be from {iso_duration(MIN_TERMINATE_NOTICE)} to"
+                f" {iso_duration(MAX_TERMINATE_NOTICE)}, not {text!r}",
+            )
+        if not enable and ENABLE not in values:
+            raise _invalid(TIMEOUT, "is only used if enable is true")
+        notice = parsed
+    return notice if enable else None
+
+
+def _require_boolean(path: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _invalid(path, f"must be true or false, not {value!r}")
+
+
+def _invalid(path: str, problem: str) -> ArmError:
+    return ArmError(400, "InvalidParameter", f"{path} {problem}.")
