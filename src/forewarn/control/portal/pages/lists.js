@@ -57,7 +57,7 @@ export const Hosts = ({ query }) => html`
       <tbody>
         ${list.map((host) => html`
           <tr key=${host.name}>
-            <td class="whole"><${HostLink} name=${host.name} /></td>
+            <td><${HostLink} name=${host.name} /></td>
             <td><span class="badges"><${Badge} kind=${HEALTH[host.health]}>${host.health}<//>${host.cordoned && html`<${Badge} kind="started">cordoned<//>`}</span></td>
             <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
             <td class="number" data-label="Events">${host.events.length || "0"}</td>
@@ -82,7 +82,7 @@ export const Groups = ({ query }) => html`
       <tbody>
         ${list.map((group) => html`
           <tr key=${group.name}>
-            <td class="whole"><${GroupLink} name=${group.name} /></td>
+            <td><${GroupLink} name=${group.name} /></td>
             <td>${group.kind}</td>
             <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { group: group.name })}>${group.machines.length.toLocaleString("en")}<//></td>
             <td class="number" data-label="of which ask">${group.coverage.listening.toLocaleString("en")}</td>

@@ -30,7 +30,7 @@ export const MachineTable = ({ machines, events = {}, caption, without }) => htm
             <td><${MachineLink} name=${machine.name} />${machine.spot && html` <span class="quiet">spot</span>`}</td>
             ${without !== "group" && html`<td><${GroupLink} name=${machine.group} /></td>`}
             <td data-label="Domain">${machine.update_domain}</td>
-            ${without !== "host" && html`<td class="whole"><${HostLink} name=${machine.host} /></td>`}
+            ${without !== "host" && html`<td><${HostLink} name=${machine.host} /></td>`}
             <td data-label="Polled"><${Coverage} of=${machine} /></td>
             <td>
               ${machine.gone && html`<${Badge} kind="over">${machine.gone}<//>`}
