@@ -23,7 +23,9 @@ from forewarn.arm.routes import (  # each declares its operations
     login,
     operations,
     scale_sets,
+    scheduled_events,
     subscriptions,
+    updates,
     virtual_machines,
 )
 from forewarn.control.http.access.admission import check_host
@@ -39,6 +41,7 @@ MAX_BODY = 1024 * 1024  # bytes
 ROUTES = (
     *(login, subscriptions, operations),
     *(virtual_machines, scale_sets, availability_sets),
+    *(scheduled_events, updates),
 )
 
 _VERSION = re.compile(
