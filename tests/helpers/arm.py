@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -22,20 +23,22 @@ class Arm:
 
     def __init__(self, service: Service, secret: str = "any") -> None:
         self._session = service._session
-        self._app = ArmApp(self._session.node._operators_context())
+        self._app = app_of(service)
         form = {"grant_type": "client_credentials", "client_secret": secret}
         target = "/adfs/oauth2/v2.0/token"
         answer = self._exchange("POST", target, {"Host": HOST}, urlencode(form).encode())
         assert answer.status == 200, answer
         self._token = answer.json()["access_token"]
 
-    def call(self, method: str, path: str, body: object = None, **headers: str) -> Response:
+    def call(
+        self, method: str, path: str, body: object = None, content: bytes = b"", **headers: str
+    ) -> Response:
         """`x_ms_client_request_id="…"` is the header x-ms-client-request-id."""
         target = path if "api-version=" in path else f"{path}{'&' if '?' in path else '?'}"
         target += "" if "api-version=" in path else f"api-version={VERSION}"
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         said = {"Host": HOST, "Authorization": f"Bearer {self._token}", **said}
-        content = b"" if body is None else json.dumps(body).encode()
+        content = content if body is None else json.dumps(body).encode()
         return self._exchange(method, target, said, content)
 
     def get(self, path: str) -> Any:
@@ -46,13 +49,37 @@ class Arm:
 
     def status_of(self, answer: Response) -> str:
         """Return what has become of the operation that an answer has begun."""
+        return str(self.operation(answer)["status"])
+
+    def operation(self, answer: Response) -> Any:
         parts = urlsplit(answer.headers["azure-asyncoperation"])
-        return str(self.get(f"{parts.path}?{parts.query}")["status"])
+        return self.get(f"{parts.path}?{parts.query}")
+
+    def result_of(self, answer: Response) -> Response:
+        """Return the answer at the Location of an operation."""
+        parts = urlsplit(answer.headers["location"])
+        return self.call("GET", f"{parts.path}?{parts.query}")
 
     def _exchange(
         self, method: str, target: str, headers: dict[str, str], content: bytes
     ) -> Response:
         return self._session.run(exchange(self._app, HOST, method, target, headers, content))
+
+
+def app_of(service: Service) -> ArmApp:
+    return ArmApp(service._session.node._operators_context())
+
+
+def anonymous(
+    service: Service,
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    content: bytes = b"",
+) -> Response:
+    """Return the answer to somebody who has not logged in."""
+    said = headers or {"Host": HOST}
+    return service._session.run(exchange(app_of(service), HOST, method, target, said, content))
 
 
 def code(answer: Response) -> tuple[int, str]:

@@ -1,0 +1,196 @@
+"""How clients of Azure Resource Manager log in, and what their access tokens are good for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from forewarn.arm.admission import TENANT
+from forewarn.core.access import Role
+from forewarn.service.access import access_tokens
+from forewarn.testing import Service
+from forewarn.testing.kit.inprocess import Response
+from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, code, message
+from helpers.token_api import token
+
+FLEET = """
+groups:
+  - {name: web, kind: standalone, machines: [{name: web-0}]}
+  - {name: sql, kind: standalone, machines: [{name: sql-0}]}
+"""
+FORM = {"Host": HOST, "Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET) as service:
+        yield service
+
+
+def log_in(service: Service, secret: str, **form: str) -> Response:
+    said = {"grant_type": "client_credentials", "client_secret": secret, **form}
+    target = f"/{TENANT}/oauth2/v2.0/token"
+    return anonymous(service, "POST", target, FORM, urlencode(said).encode())
+
+
+def claims(answer: Response) -> dict[str, object]:
+    middle = answer.json()["access_token"].split(".")[1]
+    found: dict[str, object] = json.loads(base64.urlsafe_b64decode(middle + "=="))
+    return found
+
+
+def bearer(service: Service, access_token: str, path: str = "/subscriptions") -> Response:
+    headers = {"Host": HOST, "Authorization": f"Bearer {access_token}"}
+    return anonymous(service, "GET", f"{path}?api-version=2022-12-01", headers)
+
+
+@pytest.mark.parametrize("version", ["2015-01-01", "2019-05-01", "2022-09-01"])
+def test_the_endpoints_of_this_cloud_are_public(service: Service, version: str) -> None:
+    answer = anonymous(service, "GET", f"//metadata/endpoints?api-version={version}")
+    [cloud] = found if isinstance(found := answer.json(), list) else [found]
+    assert cloud["authentication"]["audiences"] == [f"https://{HOST}"]
+    assert cloud["authentication"]["loginEndpoint"] == f"https://{HOST}/adfs"
+
+
+@pytest.mark.parametrize("authority", ["adfs", f"{TENANT}/v2.0", "organizations/v2.0"])
+def test_discovery_says_where_tokens_are(service: Service, authority: str) -> None:
+    answer = anonymous(service, "GET", f"/{authority}/.well-known/openid-configuration")
+    tenant = authority.partition("/")[0]
+    assert answer.json()["token_endpoint"] == f"https://{HOST}/{tenant}/oauth2/v2.0/token"
+
+
+def test_a_token_is_exchanged_for_an_access_token_that_names_it(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    answer = log_in(service, admin.secret.text, scope="https://management/.default")
+    assert answer.status == 200
+    assert answer.headers["cache-control"] == "no-store"
+    said = claims(answer)
+    assert (said["appid"], said["tid"], said["aud"]) == (
+        admin.token.id,
+        TENANT,
+        "https://management",
+    )
+    assert bearer(service, answer.json()["access_token"]).status == 200
+
+
+def test_the_secret_is_not_in_it(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    answer = log_in(service, admin.secret.text)
+    assert admin.secret.text.encode() not in answer.body
+    assert admin.secret.text not in json.dumps(claims(answer))
+
+
+def test_a_revoked_token_ends_its_access_tokens(service: Service) -> None:
+    token(service, "ops", Role.ADMIN)
+    guest = token(service, "guest", Role.VIEWER)
+    issued = log_in(service, guest.secret.text).json()["access_token"]
+    assert bearer(service, issued).status == 200
+    session = service._session
+    session.run(session.node.tokens.revoke("guest", "ops"))
+    answer = bearer(service, issued)
+    assert code(answer) == (401, "InvalidAuthenticationToken")
+    assert f"https://{HOST}/{TENANT}" in answer.headers["www-authenticate"]
+
+
+def test_an_access_token_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    monkeypatch.setattr(access_tokens, "ACCESS_LIFE", -120)
+    issued = log_in(service, admin.secret.text).json()["access_token"]
+    assert code(bearer(service, issued)) == (401, "ExpiredAuthenticationToken")
+
+
+def test_one_that_was_changed_is_refused(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    guest = token(service, "guest", Role.VIEWER)
+    head, body, signature = log_in(service, guest.secret.text).json()["access_token"].split(".")
+    said = json.loads(base64.urlsafe_b64decode(body + "=="))
+    said["appid"] = admin.token.id
+    log_in(service, admin.secret.text)  # so that its public key is known
+    forged = base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+    assert code(bearer(service, f"{head}.{forged}.{signature}"))[0] == 401
+    none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
+    assert code(bearer(service, f"{none}.{forged}."))[0] == 401
+
+
+def test_who_reads_the_state_can_make_none(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    log_in(service, admin.secret.text)
+    stored = service._session.node.store.registry.tokens[admin.token.id]
+    jwt = pytest.importorskip("jwt")
+    said = {"appid": admin.token.id, "iat": 0, "exp": 2**40}
+    for key in (stored.digest, stored.public_key):
+        forged = jwt.encode(said, key, "HS256")
+        assert code(bearer(service, forged))[0] == 401
+
+
+def test_a_token_itself_is_a_bearer_as_well(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    assert bearer(service, admin.secret.text).status == 200
+
+
+def test_a_managed_identity_needs_a_token_in_its_header(service: Service) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    target = "/identity?api-version=2019-08-01&resource=https://management/"
+    answer = anonymous(
+        service, "GET", target, {"Host": HOST, "X-IDENTITY-HEADER": admin.secret.text}
+    )
+    assert answer.status == 200
+    assert int(answer.json()["expires_on"]) > 0
+    assert claims(answer)["tid"] == TENANT
+    wrong = anonymous(service, "GET", target, {"Host": HOST, "X-IDENTITY-HEADER": "wrong"})
+    assert (wrong.status, wrong.json()["statusCode"]) == (401, 401)
+
+
+def test_wrong_secrets_are_counted_for_both_apis(service: Service) -> None:
+    token(service, "ops", Role.ADMIN)
+    for _ in range(20):
+        assert log_in(service, "wrong").json()["error"] == "invalid_client"
+    answer = log_in(service, "wrong")
+    assert (answer.status, answer.json()["error"]) == (429, "invalid_client")
+    context = service._session.node._operators_context()
+    assert context.attempts.wait("127.0.0.1") > 0
+
+
+@pytest.mark.parametrize("grant", ["password", "authorization_code", ""])
+def test_nothing_but_client_credentials_is_granted(service: Service, grant: str) -> None:
+    answer = log_in(service, "any", grant_type=grant)
+    assert (answer.status, answer.json()["error"]) == (400, "unsupported_grant_type")
+
+
+def test_without_tokens_local_programs_log_in_with_anything(service: Service) -> None:
+    assert Arm(service, "whatever").get("/subscriptions")["value"]
+    unauthenticated = anonymous(
+        service, "GET", "/subscriptions?api-version=2022-12-01", {"Host": HOST}
+    )
+    assert code(unauthenticated) == (401, "AuthenticationFailed")
+
+
+def test_such_an_access_token_is_nothing_once_there_are_tokens(service: Service) -> None:
+    issued = log_in(service, "whatever").json()["access_token"]
+    assert bearer(service, issued).status == 200
+    token(service, "ops", Role.ADMIN)
+    assert code(bearer(service, issued)) == (401, "InvalidAuthenticationToken")
+
+
+def test_roles_and_limits_are_those_of_the_token(service: Service) -> None:
+    token(service, "ops", Role.ADMIN)
+    viewer = Arm(service, token(service, "eyes", Role.VIEWER).secret.text)
+    refused = viewer.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart")
+    assert code(refused) == (403, "AuthorizationFailed")
+    assert "the role tenant" in message(refused)
+    tenant = token(service, "team", Role.TENANT, groups=("web",))
+    arm = Arm(service, tenant.secret.text)
+    machines = arm.get(f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines")["value"]
+    assert [machine["name"] for machine in machines] == ["web-0"]
+    assert code(arm.call("POST", f"{COMPUTE}/virtualMachines/sql-0/restart")) == (
+        404,
+        "ResourceNotFound",
+    )
+    eviction = arm.call("POST", f"{COMPUTE}/virtualMachines/web-0/simulateEviction")
+    assert code(eviction) == (403, "AuthorizationFailed")
+    assert arm.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart").status == 202
+    assert [event.resources for event in service.events] == [("web-0",)]
