@@ -20,6 +20,7 @@ from forewarn.arm.operations import Operations
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
+    dedicated_hosts,
     login,
     operations,
     scale_sets,
@@ -40,7 +41,7 @@ from forewarn.support.logs import logger
 MAX_BODY = 1024 * 1024  # bytes
 ROUTES = (
     *(login, subscriptions, operations),
-    *(virtual_machines, scale_sets, availability_sets),
+    *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
     *(scheduled_events, updates),
 )
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forewarn.arm.errors import ArmError, not_found
+from forewarn.control.http.access.authorization import host_visible, visible_on_host
 from forewarn.control.http.context import CallContext
-from forewarn.core import Group, GroupKind, Machine
+from forewarn.core import Event, Group, GroupKind, Machine
 from forewarn.core.fleet import Host
 
 DEFAULT_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
@@ -243,7 +244,7 @@ class Inventory:
         raise not_found(AVAILABILITY_SETS, name, resource_group)
 
     def hosts(self) -> list[Host]:
-        return self._call.hosts.hosts()
+        return [host for host in self._call.hosts.hosts() if host_visible(self._call, host.name)]
 
     def host(self, name: str) -> Host:
         for host in self.hosts():
@@ -251,10 +252,21 @@ class Inventory:
                 return host
         raise not_found(f"{HOST_GROUPS}/hosts", f"{HOST_GROUP}/{name}", DEFAULT_RESOURCE_GROUP)
 
+    def on_host(self, name: str) -> tuple[list[tuple[Group, Machine]], list[Event]]:
+        """Return the machines on a host, and the events about it."""
+        machines, events = visible_on_host(self._call, name)
+        members = [self._index.machine(machine.name) for machine in machines if machine.alive]
+        return [member for member in members if member is not None], events
+
+    def has_host_group(self, subscription: str, resource_group: str | None = None) -> bool:
+        """Is the group that all hosts are in at a place? Raises ArmError if there is no such
+        place."""
+        self.groups(subscription, resource_group)
+        return _is_default(subscription, resource_group or DEFAULT_RESOURCE_GROUP)
+
     def require_host_group(self, subscription: str, resource_group: str, name: str) -> None:
         """Raise ArmError unless this is the host group that all hosts are in."""
-        self.groups(subscription, resource_group)
-        if not _is_default(subscription, resource_group) or name.lower() != HOST_GROUP:
+        if not self.has_host_group(subscription, resource_group) or name.lower() != HOST_GROUP:
             raise not_found(HOST_GROUPS, name, resource_group)
 
 

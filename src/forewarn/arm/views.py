@@ -242,7 +242,43 @@ def scale_set_instance_view(scale_set: i.ScaleSet, now: Time) -> dict[str, Any]:
     }
 
 
-def host(host: Host, machines: Iterable[tuple[Group, Machine]]) -> dict[str, Any]:
+def host_group(hosts: Sequence[Host], now: Time, *, expand: bool = False) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "platformFaultDomainCount": 1,
+        "supportAutomaticPlacement": False,
+        "hosts": [{"id": i.host_id(host.name)} for host in hosts],
+    }
+    if expand:
+        views = [{"name": host.name, **host_instance_view(host, now)} for host in hosts]
+        properties["instanceView"] = {"hosts": views}
+    return {
+        "id": i.host_group_id(),
+        "name": i.HOST_GROUP,
+        "type": i.HOST_GROUPS,
+        "location": i.DEFAULT_LOCATION,
+        "tags": {},
+        "properties": properties,
+    }
+
+
+def host(
+    host: Host,
+    members: Iterable[tuple[Group, Machine]],
+    events: Iterable[Event],
+    now: Time,
+    *,
+    expand: bool = False,
+) -> dict[str, Any]:
+    """Return a host, with the machines on it and the events about it."""
+    properties: dict[str, Any] = {
+        "hostId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.host_id(host.name))),
+        "platformFaultDomain": 0,
+        "autoReplaceOnFailure": False,
+        "provisioningState": _provisioning_state(events),
+        "virtualMachines": [{"id": i.machine_id(group, machine)} for group, machine in members],
+    }
+    if expand:
+        properties["instanceView"] = host_instance_view(host, now)
     return {
         "id": i.host_id(host.name),
         "name": host.name,
@@ -250,24 +286,19 @@ def host(host: Host, machines: Iterable[tuple[Group, Machine]]) -> dict[str, Any
         "location": i.DEFAULT_LOCATION,
         "tags": host.labels,
         "sku": {"name": "Host"},
-        "properties": {
-            "hostId": str(uuid.uuid5(uuid.NAMESPACE_DNS, i.host_id(host.name))),
-            "platformFaultDomain": 0,
-            "autoReplaceOnFailure": False,
-            "provisioningState": "Succeeded",
-            "virtualMachines": [{"id": i.machine_id(group, m)} for group, m in machines if m.alive],
-        },
+        "properties": properties,
     }
 
 
-def host_status(host: Host) -> dict[str, Any]:
+def host_instance_view(host: Host, now: Time) -> dict[str, Any]:
     state = {Health.HEALTHY: "available", Health.DEGRADED: "degraded", Health.FAILED: "unavailable"}
     health = state[host.health]
-    return {
+    status = {
         "code": f"HealthState/{health}",
         "level": "Info" if host.healthy else "Warning",
         "displayStatus": f"Host {health}",
     }
+    return {"availableCapacity": {"allocatableVMs": []}, "statuses": [_provisioned(now), status]}
 
 
 def duration_of(event: Event) -> int | None:
