@@ -13,7 +13,7 @@ from forewarn.node import Node
 from forewarn.service.access.tokens import CreatedToken
 from forewarn.testing import Service
 from helpers.browser import go, portal
-from helpers.control_nodes import ControlNodes, ask, new_state
+from helpers.control_nodes import ControlNodes, ask, new_state, until
 from helpers.token_api import Api, token
 
 FLEET = """
@@ -109,15 +109,17 @@ def test_what_one_may_do_is_offered_and_taken_back_as_it_changes(
 
 
 @pytest.fixture
-def follower() -> Iterator[Node]:
+def control_nodes() -> Iterator[tuple[Node, Node]]:
+    """One that decides, and one that follows."""
     with ControlNodes(new_state()) as nodes:
-        nodes.start_leader("c1")
-        yield nodes.start_follower("c2")
+        leader = nodes.start_leader("c1")
+        yield leader, nodes.start_follower("c2")
 
 
 def test_a_control_node_that_follows_leads_to_the_one_that_decides(
-    browser: Browser, follower: Node
+    browser: Browser, control_nodes: tuple[Node, Node]
 ) -> None:
+    deciding, follower = control_nodes
     leader = ask(follower.control_url, "GET", "/v1/session").json()["leader"]
     with portal(browser, follower, "/machines?group=web") as page:
         expect(page.get_by_text("Control node c1 decides.")).to_be_visible()
@@ -126,3 +128,13 @@ def test_a_control_node_that_follows_leads_to_the_one_that_decides(
         page.get_by_role("row").nth(1).get_by_role("link").first.click()
         offered(page)
         expect(page.get_by_role("button", name="Stop all…")).to_have_count(0)
+    admin = {"name": "alice", "role": "admin"}
+    secret = ask(deciding.control_url, "POST", "/v1/tokens", admin).json()["token"]
+    until(lambda: follower.store.seq == deciding.store.seq)
+    with portal(browser, follower, "/groups", refused=(503,)) as page:
+        expect(page.get_by_text("This control node follows another one.")).to_be_visible()
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("control node 'c1' decides, at http")
+        link = page.get_by_role("link", name="This page of the control node that decides")
+        expect(link).to_have_attribute("href", f"{leader['address']}/ui/groups")
