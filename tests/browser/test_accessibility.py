@@ -32,7 +32,7 @@ groups:
 PAGES = (
     *("/", "/fleet", "/fleet?by=group", "/events?past=true", "/events/{event}", "/history"),
     *("/hosts/host-a", "/groups/web", "/machines/web_0", "/rollouts", "/rollouts/{rollout}"),
-    *("/hosts", "/groups", "/machines"),
+    *("/hosts", "/groups", "/machines", "/maintenance"),
 )
 EMPTY = ("/events?type=Preempt", "/fleet?label=none", "/history?what=finished", "/nowhere")
 DIALOGS = (
@@ -62,6 +62,8 @@ def names(service: Service) -> dict[str, str]:
     api.post("/v1/events", {"type": "Freeze", "machines": ["sql-0"], "ticket": "CHG-7"})
     event = api.post("/v1/events", {"type": "Reboot", "machines": ["web_1"]}).json()
     api.post("/v1/halts", {"groups": ["sql"], "note": "smoke in row 7"})
+    nights = {"select": "tier=none", "windows": ["22:00-04:00"]}
+    assert api.call("PUT", "/v1/maintenance/nights", nights).status == 200
     return {"event": event["id"], "rollout": rollout["id"]}
 
 

@@ -63,7 +63,7 @@ FLEET = {
 }
 PAGES = (
     *("/", "/fleet", "/fleet?by=group", "/events?past=true", "/rollouts", "/history"),
-    *("/hosts", "/groups", "/machines"),
+    *("/hosts", "/groups", "/machines", "/maintenance"),
     *("/events/{held}", "/events/{waiting}", "/events/{over}", "/rollouts/{rollout}"),
     *(f"/groups/{GROUP}", f"/groups/{LONG_NAME}", f"/hosts/{LONG_NAME}", "/hosts/hasOwnProperty"),
     *(f"/machines/{name}" for name in (*SPECIAL, LONG_NAME)),

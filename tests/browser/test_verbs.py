@@ -661,6 +661,50 @@ def test_verbs_of_the_fleet(browser: Browser, service: Service, api: Api) -> Non
         expect(page.locator(".tasks")).to_contain_text("4 earlier")
 
 
+def test_verbs_of_maintenance_configurations(browser: Browser, service: Service) -> None:
+    path = "/v1/maintenance/nights"
+    with portal(browser, service, "/maintenance", refused=(400,)) as page:
+        expect(page.get_by_text("There is no maintenance configuration")).to_be_visible()
+        use(
+            page,
+            Verb(
+                label="Add a configuration",
+                says=("It applies at once, also to events that are announced already.",),
+                confirm="Add it",
+                refused={"Name (required)": "nights", "Windows": "someday"},
+                sentence="someday",
+                enter={"Windows": "22:00-04:00; sat 08:00-12:00", "Machines with labels": "tier=x"},
+                sends=f"PUT {path}",
+                body={"select": "tier=x", "windows": ["22:00-04:00", "sat 08:00-12:00"]},
+                keyed=False,
+            ),
+        )
+        expect(page.get_by_role("row").last).to_contain_text("22:00-04:00; sat 08:00-12:00")
+        use(
+            page,
+            Verb(
+                label="Change",
+                says=("Change nights",),
+                enter={"Windows": "", "Blackouts": "2027-03-01"},
+                sends=f"PUT {path}",
+                body={"select": "tier=x", "blackouts": ["2027-03-01"]},
+                keyed=False,
+            ),
+        )
+        expect(page.get_by_role("row").last).to_contain_text("2027-03-01")
+        use(
+            page,
+            Verb(
+                label="Remove",
+                says=("start as soon as nothing else holds them",),
+                enter={"Remove nights": True},
+                sends=f"DELETE {path}",
+                keyed=False,
+            ),
+        )
+        expect(page.get_by_text("There is no maintenance configuration")).to_be_visible()
+
+
 def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None:
     lanes = iter(("r6", "r5", "r4", "r3"))
     with portal(browser, service, "/rollouts", refused=(400, 404, 409, 412)) as page:

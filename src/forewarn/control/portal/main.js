@@ -16,6 +16,7 @@ import { Host } from "./pages/host.js";
 import { Groups, Hosts, Machines } from "./pages/lists.js";
 import { Login } from "./pages/login.js";
 import { Machine } from "./pages/machine.js";
+import { Maintenance } from "./pages/maintenance.js";
 import { Rollout } from "./pages/rollout.js";
 import { Rollouts } from "./pages/rollouts.js";
 import { Status } from "./pages/status.js";
@@ -34,8 +35,8 @@ const PAGES = [
   ["/history", "History"],
 ];
 
-const LISTS = { "": Status, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, events: Events, rollouts: Rollouts, history: History };
-const OF_FLEET = ["hosts", "groups", "machines"];
+const LISTS = { "": Status, fleet: Fleet, hosts: Hosts, groups: Groups, machines: Machines, maintenance: Maintenance, events: Events, rollouts: Rollouts, history: History };
+const OF_FLEET = ["hosts", "groups", "machines", "maintenance"];
 const DETAILS = { events: Event, groups: Group, hosts: Host, machines: Machine, rollouts: Rollout };
 
 function pageFor({ path, query }) {

@@ -53,7 +53,7 @@ export function Fleet({ query }) {
         const machines = shown.reduce((sum, row) => sum + (row.domains ?? []).reduce((n, d) => n + total(d), 0), 0);
         if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
         return html`
-          <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//></p>
+          <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//>, <${Link} to="/maintenance">maintenance configurations<//></p>
           <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
           <${Numbers} rows=${shown} by=${by} />
         `;

@@ -126,9 +126,9 @@ export function Dialog({ kind, verb, of, onClose }) {
   const submit = async (event) => {
     event.preventDefault();
     if (!permitted || sending) return;
-    const { body: entries, query } = valuesOf(form.current, fields);
+    const { body: entries, path: named, query } = valuesOf(form.current, fields);
     const body = verb.body ? { ...verb.body(resource, session), ...entries } : entries;
-    const path = verb.path?.(resource) ?? [kind.path(resource), verb.action].filter(Boolean).join("/");
+    const path = verb.path?.(resource, named) ?? [kind.path(resource), verb.action].filter(Boolean).join("/");
     setProblem(null);
     setChanged(false);
     if (verb.needs && !verb.needs.oneOf.some((name) => body[name])) {

@@ -9,7 +9,7 @@ const check = (event) => {
   event.target.setCustomValidity(value.trim() && seconds(value) === null ? NOT_A_DURATION : "");
 };
 
-// A field: { name, label, type, help, required, choices, value, byDefault, cleared, means, query, section, within, key }.
+// A field: { name, label, type, help, required, choices, value, byDefault, cleared, means, query, inPath, section, within, key }.
 // Types: text, duration, instant, number, check, choice, list and numbers (separated by commas, or by another separator).
 // One that says what an empty value means (`cleared`) is about something that exists, and is left out if it is not changed.
 export function Field({ of }) {
@@ -67,14 +67,16 @@ function valueOf(input, field) {
 // its `key` there.
 export function valuesOf(form, fields) {
   const query = new URLSearchParams();
+  const path = {};
   let body;
   for (const field of fields) {
-    if (!field.query) body ??= {};
+    if (!field.query && !field.inPath) body ??= {};
     const value = valueOf(form.elements[field.name], field);
     if (value === undefined) continue;
     if (field.query) query.set(field.name, value);
+    else if (field.inPath) path[field.name] = value;
     else if (field.within) (body[field.within] ??= {})[field.key] = value;
     else body[field.name] = value;
   }
-  return { body, query: query.size ? `?${query}` : "" };
+  return { body, path, query: query.size ? `?${query}` : "" };
 }

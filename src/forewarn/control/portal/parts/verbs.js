@@ -12,10 +12,11 @@ import { group } from "../verbs/groups.js";
 import { fleet, halt, part } from "../verbs/halts.js";
 import { host } from "../verbs/hosts.js";
 import { machine } from "../verbs/machines.js";
+import { configuration, configurations } from "../verbs/maintenance.js";
 import { rollout, rollouts } from "../verbs/rollouts.js";
 import { Dialog, possible } from "./dialog.js";
 
-const KINDS = { event, fleet, group, halt, host, machine, part, rollout, rollouts };
+const KINDS = { configuration, configurations, event, fleet, group, halt, host, machine, part, rollout, rollouts };
 
 // `more`: what the service has said about it, as far as that decides what is offered.
 export function Verbs({ kind: name, of = {}, more = {} }) {

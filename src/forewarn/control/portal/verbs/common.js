@@ -13,6 +13,7 @@ export const DESCRIPTION = { name: "description", label: "Description", help: "G
 export const DURATION = { name: "duration", label: "Seconds that the impact lasts", type: "number", min: -1, help: "0 for no impact, -1 if it is not known. Guests see it." };
 export const TICKET = { name: "ticket", label: "Ticket", help: "Your reference, such as a change request. Guests do not see it." };
 export const WINDOWS_HELP = "Such as sat,sun 22:00-04:00 Europe/Berlin; separated by semicolons.";
+export const BLACKOUTS_HELP = "When it may not, such as 2026-12-20 to 2027-01-06 Europe/Berlin; separated by semicolons.";
 
 export const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 

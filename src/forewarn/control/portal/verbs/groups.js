@@ -4,7 +4,7 @@ import { get, withQuery } from "../api.js";
 import { address } from "../router.js";
 import { EventTable } from "../parts/event-table.js";
 import { compact, plural } from "../parts/text.js";
-import { announce, NOTE, REASON, TYPES, WINDOWS_HELP } from "./common.js";
+import { announce, BLACKOUTS_HELP, NOTE, REASON, TYPES, WINDOWS_HELP } from "./common.js";
 import { groupsAndHosts, startRollout } from "./rollouts.js";
 
 const number = (name) => Number(/(\d+)$/.exec(name)?.[1] ?? 0);
@@ -14,7 +14,7 @@ const policyFields = (group, more, session) => [
     ? []
     : [
         { name: "windows", label: "Windows", type: "list", separator: ";", value: group.windows.join("; "), cleared: [], help: `When maintenance may start. ${WINDOWS_HELP}` },
-        { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: group.blackouts.join("; "), cleared: [], help: "When it may not, such as 2026-12-20 to 2027-01-06 Europe/Berlin; separated by semicolons." },
+        { name: "blackouts", label: "Blackouts", type: "list", separator: ";", value: group.blackouts.join("; "), cleared: [], help: BLACKOUTS_HELP },
         { name: "may_postpone", label: "May postpone", value: group.may_postpone ?? "", cleared: null, help: "By how much and how often events may be postponed, such as 2h, twice." },
       ]),
   { name: "auto_approve", label: "Start without approval", type: "list", value: group.auto_approve.join(", "), choices: TYPES, cleared: [], help: "Types of user events, separated by commas." },

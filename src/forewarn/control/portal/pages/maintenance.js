@@ -1,0 +1,35 @@
+// Maintenance configurations: when maintenance of machines with certain labels may start. Those of single groups are on
+// their pages.
+import { html } from "../html.js";
+import { useResource } from "../hooks.js";
+import { Empty, Loaded, Page } from "../parts/basics.js";
+import { plural } from "../parts/text.js";
+import { Verbs } from "../parts/verbs.js";
+
+export function Maintenance() {
+  const configurations = useResource("/v1/maintenance");
+  return html`
+    <${Page} title="Maintenance" aside=${html`<${Verbs} kind="configurations" />`}>
+      <p class="quiet">When maintenance may start, for machines of all groups. The windows and blackouts of single groups are on their pages.</p>
+      <${Loaded} of=${configurations}>${(list) =>
+        list.length
+          ? html`
+              <table class="rows stacked">
+                <caption>${plural(list.length, "maintenance configuration")}</caption>
+                <thead><tr><th>Name</th><th>Machines</th><th>Windows</th><th>Blackouts</th><th>Actions</th></tr></thead>
+                <tbody>
+                  ${list.map((of) => html`
+                    <tr key=${of.name}>
+                      <td>${of.name}</td>
+                      <td data-label="Machines">${of.select ? html`<code>${of.select}</code>` : "all"}</td>
+                      <td data-label="Windows">${of.windows.join("; ") || "at any time"}</td>
+                      <td data-label="Blackouts">${of.blackouts.join("; ") || "none"}</td>
+                      <td><${Verbs} kind="configuration" of=${of} /></td>
+                    </tr>`)}
+                </tbody>
+              </table>
+            `
+          : html`<${Empty}>There is no maintenance configuration: only the windows and blackouts of single groups limit when maintenance may start. Add one here, or in the fleet file.<//>`}<//>
+    <//>
+  `;
+}
