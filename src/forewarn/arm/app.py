@@ -20,8 +20,10 @@ from forewarn.arm.operations import Operations
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes import (  # each declares its operations
     availability_sets,
+    configuration_assignments,
     dedicated_hosts,
     login,
+    maintenance_configurations,
     operations,
     scale_sets,
     scheduled_events,
@@ -42,7 +44,7 @@ MAX_BODY = 1024 * 1024  # bytes
 ROUTES = (
     *(login, subscriptions, operations),
     *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
-    *(scheduled_events, updates),
+    *(scheduled_events, updates, maintenance_configurations, configuration_assignments),
 )
 
 _VERSION = re.compile(

@@ -258,15 +258,15 @@ class Inventory:
         members = [self._index.machine(machine.name) for machine in machines if machine.alive]
         return [member for member in members if member is not None], events
 
-    def has_host_group(self, subscription: str, resource_group: str | None = None) -> bool:
-        """Is the group that all hosts are in at a place? Raises ArmError if there is no such
-        place."""
+    def is_default(self, subscription: str, resource_group: str | None = None) -> bool:
+        """Is this the place of what belongs to no group: hosts and maintenance configurations?
+        Raises ArmError if there is no such place."""
         self.groups(subscription, resource_group)
         return _is_default(subscription, resource_group or DEFAULT_RESOURCE_GROUP)
 
     def require_host_group(self, subscription: str, resource_group: str, name: str) -> None:
         """Raise ArmError unless this is the host group that all hosts are in."""
-        if not self.has_host_group(subscription, resource_group) or name.lower() != HOST_GROUP:
+        if not self.is_default(subscription, resource_group) or name.lower() != HOST_GROUP:
             raise not_found(HOST_GROUPS, name, resource_group)
 
 

@@ -27,7 +27,7 @@ HOST = HOSTS + "/{host}"
 @route("GET", RESOURCE_GROUP + GROUPS)
 async def list_host_groups(request: Request) -> Answer:
     inventory, names = Inventory(request.call), request.names
-    if not inventory.has_host_group(names["subscription"], names.get("resource_group")):
+    if not inventory.is_default(names["subscription"], names.get("resource_group")):
         return Answer(body={"value": []})
     return Answer(body={"value": [views.host_group(inventory.hosts(), request.now)]})
 
