@@ -35,7 +35,7 @@ export function History({ query }) {
       </form>
       <${Loaded} of=${history}>${({ records, next }) => html`
         ${records.length
-          ? html`<${Records} of=${records} caption="The newest first" />`
+          ? html`<${Records} of=${records} caption=${html`<span class="aside">The newest first</span>`} />`
           : html`<${Empty}>${filtered || before ? "No record matches. Change the filters above." : "Nothing has happened yet."}<//>`}
         <p class="pages">
           ${before && html`<${Link} to=${withQuery("/history", filters)}>Newest<//>`}

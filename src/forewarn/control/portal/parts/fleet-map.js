@@ -4,9 +4,18 @@ import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 
 export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
+const MEANINGS = {
+  held: "an event could start, or go on, but something holds it",
+  started: "an event is under way",
+  scheduled: "an event is announced",
+  silent: "it has not asked for its events in the last hour, or never",
+  quiet: "nothing is planned, and it asks for its events",
+  gone: "evicted or deleted",
+};
 const ROW = 22;
-const NAME = 180;
-const CELL = 120;
+// The widths of a name and of a cell, and how many pixels of a screen are few.
+const [NAME, CELL] = [180, 120];
+const [SMALL_NAME, SMALL_CELL, FEW] = [96, 72, 640];
 
 export const total = (domain) => STATES.reduce((sum, state) => sum + (domain[state] ?? 0), 0);
 
@@ -18,7 +27,9 @@ export function columns(rows) {
 
 function draw(canvas, rows, domains) {
   const scale = devicePixelRatio || 1;
-  const [width, height] = [NAME + domains.length * CELL, (rows.length + 1) * ROW];
+  const few = innerWidth < FEW;
+  const [name, cell] = few ? [SMALL_NAME, SMALL_CELL] : [NAME, CELL];
+  const [width, height] = [name + domains.length * cell, (rows.length + 1) * ROW];
   canvas.width = width * scale;
   canvas.height = height * scale;
   canvas.style.width = `${width}px`;
@@ -30,16 +41,16 @@ function draw(canvas, rows, domains) {
   context.font = style.font;
   context.textBaseline = "middle";
   context.fillStyle = style.getPropertyValue("--muted");
-  domains.forEach((domain, n) => context.fillText(`update domain ${domain}`, NAME + n * CELL, ROW / 2));
+  domains.forEach((domain, n) => context.fillText(few ? `domain ${domain}` : `update domain ${domain}`, name + n * cell, ROW / 2));
   const most = Math.max(1, ...rows.flatMap((row) => (row.domains ?? []).map(total)));
   rows.forEach((row, n) => {
     const top = (n + 1) * ROW;
     context.fillStyle = style.color;
-    context.fillText(row.name, 0, top + ROW / 2, NAME - 12);
+    context.fillText(row.name, 0, top + ROW / 2, name - 12);
     for (const domain of row.domains ?? []) {
-      let left = NAME + domains.indexOf(domain.update_domain) * CELL;
+      let left = name + domains.indexOf(domain.update_domain) * cell;
       for (const state of STATES) {
-        const size = ((domain[state] ?? 0) / most) * (CELL - 12);
+        const size = ((domain[state] ?? 0) / most) * (cell - 12);
         if (!size) continue;
         context.fillStyle = colours[state];
         context.fillRect(left, top + 4, Math.max(size, 2), ROW - 8);
@@ -62,11 +73,20 @@ export function FleetMap({ rows, onPick }) {
     const row = rows[Math.floor(event.offsetY / ROW) - 1];
     if (row) onPick(row.name);
   };
-  return html`<div class="fleet-map"><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div>`;
+  return html`
+    <div class="fleet-map"><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div>
+    <details class="numbers"><summary>What the colours mean</summary><${Meanings} /></details>
+  `;
 }
+
+const Meanings = () => html`
+  <ul class="meanings">
+    ${STATES.map((state) => html`<li><span class=${`swatch ${state}`}></span><strong>${state}</strong>: ${MEANINGS[state]}.</li>`)}
+  </ul>
+`;
 
 export const Legend = () => html`
   <ul class="legend">
-    ${STATES.map((state) => html`<li><span class=${`swatch ${state}`}></span>${state}</li>`)}
+    ${STATES.map((state) => html`<li title=${MEANINGS[state]}><span class=${`swatch ${state}`}></span>${state}</li>`)}
   </ul>
 `;

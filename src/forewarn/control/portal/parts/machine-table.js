@@ -10,7 +10,7 @@ const Labelled = ({ event }) => html`
 
 export const Coverage = ({ of }) =>
   of.coverage === "never-polled"
-    ? html`<span class="quiet">has never polled</span>`
+    ? html`<span class="quiet">never</span>`
     : html`${of.coverage === "silent" ? "silent, last" : ""} <${When} instant=${of.last_poll} />`;
 
 // `events`: those that are known, by their ids. `without`: a column that would be the same in all rows.

@@ -11,7 +11,7 @@ const LATEST = 15;
 
 const ofRollout = (record) => record.what.startsWith("rollout-");
 
-const Why = ({ of }) => (of.cause && !ofRollout(of) ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
+const Why = ({ of }) => (of.cause && !ofRollout(of) && !of.what.startsWith("halt-") ? html`<span class="quiet"><${Cause} of=${of.cause} /></span>` : null);
 
 const About = ({ of }) => html`
   ${ofRollout(of) && of.cause && html`rollout <${RolloutLink} id=${of.cause} /> `}

@@ -23,7 +23,7 @@ export const RolloutPlan = ({ of }) => html`
     html`<p>${plural(of.conflicts.length, "host has", "hosts have")} machines of several update domains of one group: ${listed([...new Set(of.conflicts.map((conflict) => conflict.host))], 10)}.</p>`}
     ${of.steps.length > 0 &&
     html`
-      <table class="rows">
+      <table class="rows stacked">
         <caption>${of.steps.length < of.steps_total ? `The first ${of.steps.length} of ${of.steps_total} steps` : "Steps"}</caption>
         <thead><tr><th>Of</th><th>Machines</th><th>Announced</th><th>NotBefore</th></tr></thead>
         <tbody>
@@ -32,8 +32,8 @@ export const RolloutPlan = ({ of }) => html`
               <tr key=${step.number}>
                 <td>${step.lane}</td>
                 <td title=${step.machines.join(", ")}>${listed(step.machines)}</td>
-                <td>${at(step.announced_at)}</td>
-                <td>${at(step.not_before)}</td>
+                <td data-label="announced"><time>${at(step.announced_at)}</time></td>
+                <td data-label="NotBefore"><time>${at(step.not_before)}</time></td>
               </tr>
             `,
           )}
