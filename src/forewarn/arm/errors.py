@@ -61,7 +61,10 @@ def refusal(refused: Refused) -> ArmError:
     """Return the error of a refusal by the platform."""
     status, code = _CODES[refused.reason]
     others = [(_CODES[other.reason][1], other.message) for other in refused.others]
-    return ArmError(status, code, refused.message, others)
+    message = refused.message
+    if len(others) == 1:  # clients may not show details
+        message = f"{message}: {others[0][1]}"
+    return ArmError(status, code, message, others)
 
 
 def unwrap(result: Any) -> Any:

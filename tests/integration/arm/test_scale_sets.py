@@ -266,6 +266,7 @@ def test_a_spot_member_is_evicted(service: Service, arm: Arm) -> None:
     assert active(service) == {"web_3": "Preempt"}
     refused = arm.call("POST", f"{WEB}/virtualMachines/0/simulateEviction")
     assert code(refused) == (409, "OperationNotAllowed")
+    assert "only spot machines can be evicted" in message(refused)
 
 
 def test_a_member_is_deleted(service: Service, arm: Arm) -> None:
@@ -318,6 +319,7 @@ def test_less_capacity_scales_in(service: Service, arm: Arm, method: str) -> Non
     answer = arm.call(method, WEB, body, x_ms_client_request_id="down")
     assert answer.status == 200
     assert answer.json()["sku"]["capacity"] == 2
+    assert "location" not in answer.headers  # a client would take what is there for the scale set
     # A spot machine is deleted without notice.
     assert active(service) == {"web_10": "Terminate", "web_3": "Terminate"}
     assert seq(service) >= before + 1

@@ -72,7 +72,8 @@ async def update_scale_set(request: Request) -> Answer:
         )
 
     id, events = await request.operations.carry_out(request, work)
-    headers = accepted(request, id, events).headers if events else {}
+    headers = dict(accepted(request, id, events).headers) if events else {}
+    headers.pop("Location", None)  # clients take what is there for the scale set
     return Answer(body=views.scale_set(scale_set_of(request)), headers=headers)
 
 
