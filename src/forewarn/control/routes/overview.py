@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from litestar import Response, get
 from litestar.openapi.datastructures import ResponseSpec
 
@@ -80,6 +79,14 @@ def _is_apart(host: Host) -> bool:
 
 def _domains(table: Table, name: str) -> list[s.DomainCounts]:
     return [
-        s.DomainCounts(update_domain=domain, **msgspec.structs.asdict(counts))
+        s.DomainCounts(
+            update_domain=domain,
+            gone=counts.gone,
+            held=counts.held,
+            started=counts.started,
+            scheduled=counts.scheduled,
+            silent=counts.silent,
+            quiet=counts.quiet,
+        )
         for domain, counts in sorted(table.get(name, {}).items())
     ]

@@ -25,7 +25,7 @@ from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
-LOOK_SLICE = 1_000  # machines whose polls are looked at in one iteration of the event loop
+LOOK_SLICE = 250  # machines that are looked at in one iteration of the event loop
 LOOK_EVERY = 0.0006  # seconds for each machine of the fleet: once a minute for 100,000 machines
 
 
@@ -56,8 +56,13 @@ class StateCounts(msgspec.Struct, frozen=True):
     quiet: int = 0
 
     def plus(self, state: MachineState, number: int) -> StateCounts:
-        changed = {state.value: getattr(self, state.value) + number}
-        return msgspec.structs.replace(self, **changed)
+        counts = [self.gone, self.held, self.started, self.scheduled, self.silent, self.quiet]
+        counts[_PLACES[state]] += number
+        return StateCounts(*counts)
+
+
+_PLACES = {state: StateCounts.__struct_fields__.index(state.value) for state in MachineState}
+_NONE = StateCounts()
 
 
 ByDomain: TypeAlias = Mapping[int, StateCounts]  # is not changed, but replaced
@@ -88,6 +93,8 @@ class Overview:
 
     async def _load(self, at: Time) -> None:
         """Count the machines of groups that are not known yet: nearly always there are none."""
+        if not self._indexed:
+            self._looked = guard.monotonic()  # at the polls of all
         counted = 0
         for name in self._store.groups.keys() - self._indexed.keys():
             if group := self._store.groups.get(name):
@@ -197,12 +204,11 @@ def _state(
 ) -> MachineState:
     if machine.gone:
         return MachineState.GONE
-    own = [event for event in events if machine.name in event.resources]
-    if any(held(event, at) for event in own):
-        return MachineState.HELD
-    if any(event.status is Status.STARTED for event in own):
-        return MachineState.STARTED
-    if own:
+    if own := [event for event in events if machine.name in event.resources]:
+        if any(held(event, at) for event in own):
+            return MachineState.HELD
+        if any(event.status is Status.STARTED for event in own):
+            return MachineState.STARTED
         return MachineState.SCHEDULED
     listens = coverage_of(poll_index.polls(machine.name), at) is Coverage.LISTENING
     return MachineState.QUIET if listens else MachineState.SILENT
@@ -218,9 +224,9 @@ def held(event: Event, at: Time) -> bool:
 
 def _add(table: Table, name: str, domain: int, state: MachineState, number: int) -> None:
     domains = table.get(name, {})
-    counts = domains.get(domain, StateCounts()).plus(state, number)
+    counts = domains.get(domain, _NONE).plus(state, number)
     domains = {**domains, domain: counts}
-    if counts == StateCounts():
+    if counts == _NONE:
         del domains[domain]
     if domains:
         table[name] = domains
