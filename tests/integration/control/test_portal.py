@@ -4,6 +4,7 @@ them. What the pages show is tried in a browser."""
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
+from helpers.forked_cli import run_script
 from helpers.token_api import Answer, Api, token
 
 PORTAL = Path(str(files("forewarn.control.portal")))
@@ -105,6 +107,17 @@ def test_a_browser_that_has_a_file_is_not_sent_it_again(service: Service) -> Non
     assert (head.status, head.body) == (200, b"")
 
 
+def test_files_are_compressed_for_callers_that_accept_it(service: Service) -> None:
+    plain = got(service, "/ui/main.js")
+    packed = got(service, "/ui/main.js", **{"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(packed.body) < len(plain.body) / 2
+    assert (plain.headers["vary"], packed.headers["vary"]) == ("Accept-Encoding",) * 2
+    page = gzip.decompress(got(service, "/ui/", **{"Accept-Encoding": "gzip"}).body)
+    assert page == got(service, "/ui/").body
+
+
 def test_libraries_are_those_that_their_authors_publish() -> None:
     vendor = PORTAL / "vendor"
     sums = dict(line.split()[::-1] for line in (vendor / "SHA256SUMS").read_text().splitlines())
@@ -121,3 +134,24 @@ def test_the_portal_can_be_switched_off(service: Service) -> None:
         answer = got(service, "/ui/")
         assert (answer.status, answer.detail) == (404, "the portal is switched off (ui = false)")
         assert got(service, "/").headers["location"] == "/docs"
+
+
+SWITCHED_OFF = """
+import asyncio, sys, urllib.error, urllib.request
+from forewarn.node import Config, Node
+from forewarn.node.config import Address
+
+async def main():
+    async with Node(Config(ui=False, control=Address("127.0.0.1", 0))) as node:
+        try:
+            await asyncio.to_thread(urllib.request.urlopen, f"{node.control_url}/ui/")
+        except urllib.error.HTTPError as error:
+            sys.exit(error.code != 404 or "forewarn.control.portal" in sys.modules)
+
+asyncio.run(main())
+sys.exit("the portal was served")
+"""
+
+
+def test_a_service_without_the_portal_reads_nothing_of_it() -> None:
+    assert run_script(SWITCHED_OFF).returncode == 0

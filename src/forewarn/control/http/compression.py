@@ -26,7 +26,7 @@ class Compression:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET" and _accepts_gzip(scope):
+        if scope["type"] == "http" and scope["method"] == "GET" and accepts_gzip(scope):
             send = _CompressedResponse(scope, send).send
         await self._app(scope, receive, send)
 
@@ -100,7 +100,7 @@ def _with_headers(start: Any, *, encoded: bool = False, length: int | None = Non
     return {**start, "headers": headers}
 
 
-def _accepts_gzip(scope: Any) -> bool:
+def accepts_gzip(scope: Any) -> bool:
     """Whether the caller accepts gzip. `*` is not read as that: who sends it may not know."""
     values = [value for name, value in scope["headers"] if name.lower() == b"accept-encoding"]
     for coding in b",".join(values).decode("latin-1").lower().split(","):

@@ -7,6 +7,7 @@ no file is answered with the same document, which then shows what its address na
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from functools import cache
@@ -18,6 +19,7 @@ from typing import Any
 from litestar import Request, Response, get
 from litestar.response import Redirect
 
+from forewarn.control.http.compression import accepts_gzip
 from forewarn.control.http.context import context
 from forewarn.control.http.errors import RefusedError
 from forewarn.control.http.operation import Operation
@@ -55,6 +57,10 @@ def portal(request: Request[Any, Any, Any]) -> Response[Any]:
     headers = response_headers(request.scope)
     headers["Content-Security-Policy"] = _policy()
     headers["ETag"], headers["Cache-Control"] = bytes_tag(content), REVALIDATE
+    headers["Vary"] = "Accept-Encoding"
+    if request.method == "GET" and accepts_gzip(request.scope):
+        headers["Content-Encoding"] = "gzip"
+        content = _compressed(content)
     return Response(content, media_type=media_type)
 
 
@@ -72,6 +78,12 @@ def _files() -> dict[str, bytes]:
         return found
 
     return walk(files(PACKAGE), "")
+
+
+@cache
+def _compressed(content: bytes) -> bytes:
+    """Return a file as gzip. It is public, so that its length tells nobody anything."""
+    return gzip.compress(content, mtime=0)
 
 
 @cache
