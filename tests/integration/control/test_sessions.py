@@ -3,16 +3,20 @@ and only for requests of our own page."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
 from pathlib import Path
 
 import pytest
 
+from forewarn.control.routes import feed
 from forewarn.core.access import Role
 from forewarn.service.access.sessions import MAX_SESSIONS
 from forewarn.testing import Service
 from helpers.certificates import Authority
+from helpers.polls import until
 from helpers.token_api import Answer, Api, api_with_token, token
 
 FLEET = """
@@ -173,6 +177,56 @@ def test_a_session_ends_after_half_a_day_and_with_its_token(service: Service, ad
     assert (long.logged_in, of_short.logged_in) == (True, False)
     service.clock.advance("11h")
     assert not long.logged_in
+
+
+@contextlib.contextmanager
+def following(browser: Browser) -> Iterator[http.client.HTTPResponse]:
+    """A stream of the feed that has begun."""
+    with contextlib.closing(browser._api.connection()) as connection:
+        connection.request("GET", "/v1/feed", headers={"Cookie": browser.cookie, **OURS})
+        with connection.getresponse() as stream:
+            while stream.readline() != b"event: hello\n":
+                pass
+            yield stream
+
+
+@pytest.mark.parametrize("end", ["logout", "revoked", "token expired", "session expired"])
+def test_a_stream_ends_with_its_session(
+    service: Service, admin: Api, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "KEEP_ALIVE", 0.05)
+    lasts = {"lasts": 3_600_000_000} if end == "token expired" else {}
+    bob = api_with_token(service, "bob", Role.VIEWER, **lasts)
+    browser, other = Browser(service, bob), Browser(service, admin)
+    with following(browser) as stream, following(other) as others:
+        match end:
+            case "logout":
+                assert browser.call("DELETE", "/v1/session").status == 200
+            case "revoked":
+                assert admin.post("/v1/tokens/bob/revoke", {}).status == 200
+            case "token expired":
+                service.clock.advance("61m")
+            case "session expired":
+                service.clock.advance("13h")
+        assert b"raised" not in stream.read()
+        if end == "session expired":
+            others.read()
+        else:
+            service.schedule("Freeze", "web-0")
+            assert any(b"raised" in line for line in others)
+
+
+def test_a_long_poll_ends_with_its_session(service: Service, admin: Api) -> None:
+    bob = api_with_token(service, "bob", Role.VIEWER)
+    browser = Browser(service, bob)
+    newest = bob.get("/v1/changes").json()["next"]
+    target = f"/v1/changes?after={newest}&wait=60"
+    with contextlib.closing(browser._api.connection()) as waiting:
+        waiting.request("GET", target, headers={"Cookie": browser.cookie, **OURS})
+        until(lambda: service._session.node.feed.followers == 1)
+        assert admin.post("/v1/tokens/bob/revoke", {}).status == 200
+        with waiting.getresponse() as answer:
+            assert answer.status == 401
 
 
 def test_the_oldest_of_too_many_sessions_ends(service: Service, admin: Api) -> None:

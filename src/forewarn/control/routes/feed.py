@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from litestar import Request, Response, get
+from litestar.exceptions import NotAuthorizedException
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
@@ -134,6 +135,8 @@ async def get_changes(
     with _counted(streams, call), feed.following(after):
         if not entries and wait:
             await feed.wait(after, wait)
+            if not token_valid(call):
+                raise NotAuthorizedException(f"token '{call.by}' is revoked or has expired")
     page = await _entries(feed, after, limit)
     commits = await asyncio.to_thread(_commit_views, page, keep)
     return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
