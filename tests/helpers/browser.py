@@ -60,7 +60,7 @@ def portal(
 
     def note_console(message: ConsoleMessage) -> None:
         expected = any(f"status of {status} " in message.text for status in refused)
-        expected |= lost and "net::ERR_FAILED" in message.text
+        expected |= lost and "net::ERR_" in message.text
         if message.type in ("error", "warning") and not expected:
             wrong.append(f"console: {message.text}")
 

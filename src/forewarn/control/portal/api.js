@@ -9,8 +9,11 @@ export class Problem extends Error {
   }
 }
 
+const UNAUTHORIZED = 401;
+
 let clock = { offset: 0, virtual: false, now: Date.now() };
 const clockListeners = new Set();
+const refusalListeners = new Set();
 
 export const serviceTime = () => (clock.virtual ? clock.now : Date.now() + clock.offset);
 
@@ -19,12 +22,19 @@ export const onClock = (listener) => {
   return () => clockListeners.delete(listener);
 };
 
+// Called if the service no longer knows who asks.
+export const onUnauthorized = (listener) => {
+  refusalListeners.add(listener);
+  return () => refusalListeners.delete(listener);
+};
+
 function noteClock(header) {
   if (!header) return;
   const told = JSON.parse(header);
   const now = Date.parse(told.now);
+  const moved = told.virtual && now !== clock.now; // a real one moves by itself
   clock = { virtual: told.virtual, now, offset: now - Date.now() };
-  for (const listener of clockListeners) listener();
+  if (moved) for (const listener of clockListeners) listener();
 }
 
 // The cursor of the next page of a list; empty if there is none.
@@ -33,12 +43,15 @@ function cursor(link) {
   return address ? new URLSearchParams(address.split("?")[1]).get("after") : "";
 }
 
-export async function request(method, path, { body, token, etag, key, signal } = {}) {
+// `patience`: milliseconds in which the service has to answer.
+export async function request(method, path, { body, token, etag, key, signal, patience } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
   if (etag) headers["If-Match"] = etag;
   if (key) headers["Idempotency-Key"] = key;
+  const impatience = patience && new AbortController();
+  const timer = patience && setTimeout(() => impatience.abort(), patience);
   let response;
   try {
     response = await fetch(path, {
@@ -46,17 +59,21 @@ export async function request(method, path, { body, token, etag, key, signal } =
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "same-origin",
-      signal,
+      signal: signal ?? impatience?.signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The service cannot be reached.");
+  } finally {
+    clearTimeout(timer);
   }
   noteClock(response.headers.get("Forewarn-Clock"));
   const text = await response.text();
   const data = text && /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
+  if (response.status === UNAUTHORIZED) for (const listener of refusalListeners) listener();
   if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data, response.headers.get("Forewarn-Leader"));
-  return { data, etag: response.headers.get("ETag"), next: cursor(response.headers.get("Link")) };
+  const commit = Number(response.headers.get("Forewarn-Commit")); // the answer is no older than this
+  return { data, commit, etag: response.headers.get("ETag"), next: cursor(response.headers.get("Link")) };
 }
 
 // Parameters as a query; those without a value are left out.

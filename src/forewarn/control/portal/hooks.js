@@ -1,66 +1,161 @@
-// What components share: data that stays current, the service's clock, the address of the page.
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+// What components share: data that stays current, the service's clock, what of the page is seen.
+import { useEffect, useReducer, useState } from "preact/hooks";
 import { get, onClock, serviceTime } from "./api.js";
 import { connection, onChange, onConnection } from "./live.js";
 
 const SETTLE = 120; // milliseconds after a change before data is read again
-const AT_MOST_EVERY = 1_000; // milliseconds between two reads while changes keep coming
+const READS = 8; // a second, at most, of all data together while changes keep coming
+const REST = 4; // times as long as a read took, until the next one
+const AFTER_FAILURE = 5_000; // milliseconds until the next read if the service could not answer
+const SECOND = 1_000; // milliseconds
+const ROWS_AT_ONCE = 20; // by which the rows that are shown move
 
-// The current answer to GET requests, read again whenever something changes: { data, error }.
+// The answer to a GET request, which all components that show it share: read again whenever something has changed, one
+// read at a time, and the less often the longer it takes.
+class Resource {
+  state = {};
+  watchers = new Set();
+  #commit = 0; // the answer is no older
+  #wanted = 0; // the latest commit that we have been told of
+  #stale = false; // whatever commit it is from
+  #abort = null;
+  #timer = null;
+  #next = 0; // when it may be read again
+
+  constructor(path) {
+    this.path = path;
+    this.stop = onChange((change) => this.#note(change));
+    this.#read();
+  }
+
+  close() {
+    this.stop();
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+  }
+
+  #note(change) {
+    if (change?.seq) this.#wanted = change.seq;
+    else this.#stale = true;
+    this.#schedule();
+  }
+
+  #schedule() {
+    const current = this.#commit >= this.#wanted && !this.#stale;
+    if (current || this.#abort || this.#timer) return;
+    this.#timer = setTimeout(() => this.#read(), Math.max(SETTLE, this.#next - performance.now()));
+  }
+
+  async #read() {
+    this.#timer = null;
+    this.#stale = false;
+    this.#abort = new AbortController();
+    const began = performance.now();
+    let failed = false;
+    try {
+      const { data, commit, etag, next } = await get(this.path, { signal: this.#abort.signal });
+      this.#commit = commit;
+      this.#set({ path: this.path, data, etag, next });
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.#commit = this.#wanted;
+      failed = error.status === 0 || error.status >= 500; // it may be answered the next time
+      this.#set({ ...this.state, path: this.path, error });
+    }
+    const took = performance.now() - began;
+    this.#next = began + (failed ? AFTER_FAILURE : Math.max(SECOND * Math.max(1, resources.size / READS), (1 + REST) * took));
+    this.#stale ||= failed;
+    this.#abort = null;
+    this.#schedule();
+  }
+
+  #set(state) {
+    this.state = state;
+    for (const watcher of this.watchers) watcher(state);
+  }
+}
+
+const resources = new Map(); // by path: those that are shown
+
+// The current answer to a GET request: { data, error }.
 export function useResource(path) {
   const [state, setState] = useState({});
-  const loaded = useRef(0);
   useEffect(() => {
-    let timer = null;
-    let abort = null;
-    let ended = false;
-    setState((before) => (before.path === path ? before : { path }));
-    async function load() {
-      timer = null;
-      abort = new AbortController();
-      loaded.current = performance.now();
-      try {
-        const { data, etag, next } = await get(path, { signal: abort.signal });
-        if (!ended) setState({ path, data, etag, next });
-      } catch (error) {
-        if (!ended && error.name !== "AbortError") setState((before) => ({ ...before, error }));
-      }
-      abort = null;
-    }
-    const schedule = () => {
-      if (timer === null) {
-        const since = performance.now() - loaded.current;
-        timer = setTimeout(load, Math.max(SETTLE, AT_MOST_EVERY - since));
-      }
-    };
-    load();
-    const unsubscribe = onChange(schedule);
+    if (!resources.has(path)) resources.set(path, new Resource(path));
+    const resource = resources.get(path);
+    resource.watchers.add(setState);
+    setState(resource.state);
     return () => {
-      ended = true;
-      clearTimeout(timer);
-      abort?.abort();
-      unsubscribe();
+      resource.watchers.delete(setState);
+      if (resource.watchers.size) return;
+      resources.delete(path);
+      resource.close();
     };
   }, [path]);
   return state.path === path ? state : {};
 }
 
-// The service's time, which moves on every second.
+const clocks = new Set();
+let ticking = null;
+
+const tick = () => {
+  for (const clock of clocks) clock();
+};
+
+// The service's time, which moves on every second, for all at once.
 export function useNow() {
   const [, redraw] = useReducer((n) => n + 1, 0);
   useEffect(() => {
-    const timer = setInterval(redraw, 1_000);
-    const unsubscribe = onClock(redraw);
+    clocks.add(redraw);
+    ticking ??= setInterval(tick, SECOND);
     return () => {
-      clearInterval(timer);
-      unsubscribe();
+      clocks.delete(redraw);
+      if (clocks.size) return;
+      clearInterval(ticking);
+      ticking = null;
     };
   }, []);
   return serviceTime();
 }
 
+onClock(tick);
+
 export function useConnection() {
   const [state, setState] = useState(connection());
   useEffect(() => onConnection(setState), []);
   return state;
+}
+
+// Whether the page is being printed.
+export function usePrinted() {
+  const [printed, setPrinted] = useState(() => matchMedia("print").matches);
+  useEffect(() => {
+    const paper = matchMedia("print");
+    const look = () => setPrinted(paper.matches);
+    paper.addEventListener("change", look);
+    return () => paper.removeEventListener("change", look);
+  }, []);
+  return printed;
+}
+
+// Which of many rows of the same height are near what is seen of the element that they are in: [from, to].
+export function useSeenRows(element, count, height) {
+  const [seen, setSeen] = useState([0, 0]);
+  useEffect(() => {
+    const look = () => {
+      if (!element.current) return;
+      const above = -element.current.getBoundingClientRect().top;
+      const row = (pixels) => Math.max(0, Math.min(count, ROWS_AT_ONCE * Math.round(pixels / height / ROWS_AT_ONCE)));
+      const [from, to] = [row(above - innerHeight), row(above + 2 * innerHeight)];
+      setSeen((before) => (before[0] === from && before[1] === to ? before : [from, to]));
+    };
+    look();
+    addEventListener("scroll", look, { passive: true });
+    addEventListener("resize", look);
+    return () => {
+      removeEventListener("scroll", look);
+      removeEventListener("resize", look);
+    };
+  }, [count, height]);
+  return seen.map((row) => Math.min(row, count));
 }

@@ -2,7 +2,7 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { get, request } from "./api.js";
+import { get, onUnauthorized, request } from "./api.js";
 import { useConnection, useResource } from "./hooks.js";
 import { connect, disconnect } from "./live.js";
 import { Link, useAddress } from "./router.js";
@@ -63,8 +63,13 @@ function Portal({ session: first, onEnded }) {
   }, [address.path]);
   const { data: session = first } = useResource("/v1/session"); // roles, limits and control nodes change
   useEffect(() => {
-    connect();
-    return disconnect;
+    const ended = () => onEnded("The session has ended. Log in again.");
+    const unsubscribe = onUnauthorized(ended);
+    connect(first.commit, ended);
+    return () => {
+      unsubscribe();
+      disconnect();
+    };
   }, []);
   useEffect(() => {
     if (!session.name) onEnded("The session has ended. Log in again.");
@@ -100,7 +105,7 @@ function Root() {
   const [why, setWhy] = useState("");
   useEffect(() => {
     get("/v1/session").then(
-      ({ data }) => (data.name ? setSession(data) : setWhy(data.decides ? "This service needs a token." : "This control node follows another one. Log in at the one that decides.")),
+      ({ data, commit }) => (data.name ? setSession({ ...data, commit }) : setWhy(data.decides ? "This service needs a token." : "This control node follows another one. Log in at the one that decides.")),
       (error) => setWhy(error.message),
     );
   }, []);

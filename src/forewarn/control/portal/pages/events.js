@@ -9,7 +9,7 @@ import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
 
 const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
-const PAGE = 200;
+const PAGE = 100;
 const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 
 export function Events({ query }) {

@@ -1,37 +1,36 @@
 // The fleet, by host or by group.
+import { useState } from "preact/hooks";
 import { html } from "../html.js";
-import { useResource } from "../hooks.js";
+import { usePrinted, useResource } from "../hooks.js";
 import { address, go, Link, setQuery } from "../router.js";
 import { Empty, Loaded, Page } from "../parts/basics.js";
 import { columns, FleetMap, Legend, STATES, total } from "../parts/fleet-map.js";
+import { LongTable } from "../parts/long-table.js";
 import { plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
 const sums = (row) =>
   Object.fromEntries(STATES.map((state) => [state, (row.domains ?? []).reduce((sum, d) => sum + (d[state] ?? 0), 0)]));
 
-const Numbers = ({ rows, by }) => html`
-  <details class="numbers">
-    <summary>The same as a table</summary>
-    <table class="rows">
-      <thead>
-        <tr><th>${by === "group" ? "Group" : "Host"}</th><th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}</tr>
-      </thead>
-      <tbody>
-        ${rows.map((row) => {
-          const of = sums(row);
-          return html`
-            <tr key=${row.name}>
-              <td><${Link} to=${address(`${by}s`, row.name)}>${row.name}<//></td>
-              <td>${columns([row]).join(", ")}</td>
-              ${STATES.map((state) => html`<td class="number">${of[state] || ""}</td>`)}
-            </tr>
-          `;
-        })}
-      </tbody>
-    </table>
-  </details>
-`;
+function Numbers({ rows, by }) {
+  const [open, setOpen] = useState(false);
+  const printed = usePrinted();
+  const head = html`<th>${by === "group" ? "Group" : "Host"}</th><th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}`;
+  const cells = (row) => {
+    const of = sums(row);
+    return html`
+      <td><${Link} to=${address(`${by}s`, row.name)}>${row.name}<//></td>
+      <td>${columns([row]).join(", ")}</td>
+      ${STATES.map((state) => html`<td class="number">${of[state] || ""}</td>`)}
+    `;
+  };
+  return html`
+    <details class="numbers" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
+      <summary>The same as a table</summary>
+      ${(open || printed) && html`<${LongTable} head=${head} rows=${rows} row=${cells} />`}
+    </details>
+  `;
+}
 
 export function Fleet({ query }) {
   const by = query.get("by") === "group" ? "group" : "host";
@@ -54,8 +53,8 @@ export function Fleet({ query }) {
         if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
         return html`
           <p class="quiet">${plural(machines, "machine")} ${by === "host" ? "on" : "in"} ${plural(shown.length, by)}. As lists: <${Link} to="/hosts">hosts<//>, <${Link} to="/groups">groups<//>, <${Link} to="/machines">machines<//>, <${Link} to="/maintenance">maintenance configurations<//></p>
-          <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
           <${Numbers} rows=${shown} by=${by} />
+          <${FleetMap} rows=${shown} onPick=${(name) => go(address(`${by}s`, name))} />
         `;
       }}<//>
     <//>

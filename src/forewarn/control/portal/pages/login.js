@@ -10,8 +10,8 @@ export function Login({ why, onDone }) {
     event.preventDefault();
     const token = new FormData(event.target).get("token").trim();
     try {
-      const { data } = await request("POST", "/v1/session", { token });
-      onDone(data);
+      const { data, commit } = await request("POST", "/v1/session", { token });
+      onDone({ ...data, commit });
     } catch (error) {
       setProblem(error);
     }

@@ -1,7 +1,9 @@
 // The fleet as a picture: a row for each host or group, a column for each update domain, and in each cell bars in the
-// colours of what happens to the machines there. One canvas, since thousands of elements would be slow.
+// colours of what happens to the machines there. One canvas, since thousands of elements would be slow; it is as high
+// as what is seen and a little more, and moves along.
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
+import { useSeenRows } from "../hooks.js";
 
 export const STATES = ["held", "started", "scheduled", "silent", "quiet", "gone"];
 const MEANINGS = {
@@ -25,27 +27,36 @@ export function columns(rows) {
   return [...found].sort((a, b) => a - b);
 }
 
-function draw(canvas, rows, domains) {
+// The largest number of machines in a cell, which fills it.
+const largest = (rows) => rows.reduce((most, row) => (row.domains ?? []).reduce((n, domain) => Math.max(n, total(domain)), most), 1);
+
+// Draw some of the rows. The heads of the columns are the first one.
+function draw(canvas, rows, domains, most, [from, to]) {
   const scale = devicePixelRatio || 1;
   const few = innerWidth < FEW;
   const [name, cell] = few ? [SMALL_NAME, SMALL_CELL] : [NAME, CELL];
-  const [width, height] = [name + domains.length * cell, (rows.length + 1) * ROW];
+  const [width, height] = [name + domains.length * cell, (to - from) * ROW];
   canvas.width = width * scale;
   canvas.height = height * scale;
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
+  canvas.style.top = `${from * ROW}px`;
   const style = getComputedStyle(canvas);
   const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`)]));
+  const [text, muted, font] = [style.color, style.getPropertyValue("--muted"), style.font];
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
-  context.font = style.font;
+  context.font = font;
   context.textBaseline = "middle";
-  context.fillStyle = style.getPropertyValue("--muted");
-  domains.forEach((domain, n) => context.fillText(few ? `domain ${domain}` : `update domain ${domain}`, name + n * cell, ROW / 2));
-  const most = Math.max(1, ...rows.flatMap((row) => (row.domains ?? []).map(total)));
-  rows.forEach((row, n) => {
-    const top = (n + 1) * ROW;
-    context.fillStyle = style.color;
+  for (let n = from; n < to; n += 1) {
+    const top = (n - from) * ROW;
+    if (n === 0) {
+      context.fillStyle = muted;
+      domains.forEach((domain, column) => context.fillText(few ? `domain ${domain}` : `update domain ${domain}`, name + column * cell, ROW / 2));
+      continue;
+    }
+    const row = rows[n - 1];
+    context.fillStyle = text;
     context.fillText(row.name, 0, top + ROW / 2, name - 12);
     for (const domain of row.domains ?? []) {
       let left = name + domains.indexOf(domain.update_domain) * cell;
@@ -57,25 +68,30 @@ function draw(canvas, rows, domains) {
         left += Math.max(size, 2);
       }
     }
-  });
+  }
 }
 
 export function FleetMap({ rows, onPick }) {
+  const picture = useRef(null);
   const canvas = useRef(null);
+  const [from, to] = useSeenRows(picture, rows.length + 1, ROW);
   useEffect(() => {
-    const paint = () => draw(canvas.current, rows, columns(rows));
+    const [domains, most] = [columns(rows), largest(rows)];
+    const paint = () => draw(canvas.current, rows, domains, most, [from, to]);
     paint();
+    picture.current.style.width = canvas.current.style.width;
+    picture.current.style.height = `${(rows.length + 1) * ROW}px`;
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", paint);
     return () => scheme.removeEventListener("change", paint);
-  }, [rows]);
+  }, [rows, from, to]);
   const pick = (event) => {
-    const row = rows[Math.floor(event.offsetY / ROW) - 1];
+    const row = rows[from + Math.floor(event.offsetY / ROW) - 1];
     if (row) onPick(row.name);
   };
   return html`
-    <div class="fleet-map"><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div>
     <details class="numbers"><summary>What the colours mean</summary><${Meanings} /></details>
+    <div class="fleet-map"><div ref=${picture}><canvas ref=${canvas} onClick=${pick} aria-hidden="true" /></div></div>
   `;
 }
 

@@ -1,0 +1,30 @@
+// A table with thousands of rows of the same height: only those near what is seen are there, unless it is printed. Who
+// does not see it is told how many there are.
+import { useRef } from "preact/hooks";
+import { html } from "../html.js";
+import { usePrinted, useSeenRows } from "../hooks.js";
+
+const ROW = 32; // pixels, also in style.css
+
+// An empty row in the place of those that are not there.
+const Space = ({ rows }) => {
+  const height = (element) => element && (element.style.height = `${rows * ROW}px`);
+  return rows > 0 && html`<tr aria-hidden="true"><td class="space" ref=${height}></td></tr>`;
+};
+
+// `head`: its cells. `row`: a function that makes the cells of one of `rows`.
+export function LongTable({ head, rows, row }) {
+  const body = useRef(null);
+  const seen = useSeenRows(body, rows.length, ROW);
+  const [from, to] = usePrinted() ? [0, rows.length] : seen;
+  return html`
+    <table class="rows long" aria-rowcount=${rows.length + 1}>
+      <thead><tr aria-rowindex="1">${head}</tr></thead>
+      <tbody ref=${body}>
+        <${Space} rows=${from} />
+        ${rows.slice(from, to).map((one, n) => html`<tr key=${one.name} aria-rowindex=${from + n + 2}>${row(one)}</tr>`)}
+        <${Space} rows=${rows.length - to} />
+      </tbody>
+    </table>
+  `;
+}
