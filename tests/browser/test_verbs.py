@@ -108,7 +108,7 @@ def ask(page: Page, verb: str) -> Locator:
 
 
 def enter(dialog: Locator, values: dict[str, str | bool]) -> None:
-    expect(dialog.locator("fieldset")).to_be_visible()
+    expect(dialog.locator("fieldset")).to_have_count(1)
     for label, value in values.items():
         choice = dialog.get_by_role("combobox", name=label, exact=True)
         field = dialog.get_by_label(label, exact=True).or_(choice).first
