@@ -31,11 +31,12 @@ from forewarn.arm.routes import (  # each declares its operations
     updates,
     virtual_machines,
 )
-from forewarn.control.http.access.admission import check_host
+from forewarn.control.http.access.admission import WRITE_METHODS, check_host, check_leading
 from forewarn.control.http.access.authentication import Refusal
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.context import Context, current_context
-from forewarn.control.http.errors import RefusedError
+from forewarn.control.http.errors import ProblemError, RefusedError
+from forewarn.core.access import Role
 from forewarn.service.access.secret import hidden
 from forewarn.store.port import NotLeading, StoreFailed
 from forewarn.support.logs import logger
@@ -109,6 +110,8 @@ class ArmApp:
             authorization = headers.get("authorization", "")
             caller = await self._admission.caller(scope, route, authorization, base_url)
             scope["state"]["caller"] = caller
+            if route.role is not Role.VIEWER and route.method in WRITE_METHODS:
+                check_leading(self._context)
             bound = self._context.call(caller, {})
         request = Request(
             method=scope["method"],
@@ -192,6 +195,9 @@ def _error_of(error: Exception, base_url: str, scope: Any) -> ArmError:
         case HTTPException() if error.status_code < 500:
             code = CODE_OF_STATUS.get(error.status_code, "BadRequest")
             return ArmError(error.status_code, code, error.detail)
+        case ProblemError(kind=kind, headers=headers):
+            code = CODE_OF_STATUS.get(kind.status, "BadRequest")
+            return ArmError(kind.status, code, f"{error}.", headers=headers)
         case NotLeading():
             return ArmError(503, "ServiceUnavailable", f"{error}.", headers={"Retry-After": "1"})
         case StoreFailed():

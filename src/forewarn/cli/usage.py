@@ -32,6 +32,7 @@ DURATION = "DURATION"
 VALUES = {
     "addresses": "MODE",
     "allow": "RULE",
+    "arm_address": "HOST:PORT",
     "as_": NAMED,
     "auto_approve": "TYPES",
     "bake": DURATION,

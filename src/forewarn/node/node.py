@@ -420,22 +420,22 @@ class Node(Component):
             tasks.start(hub.keep_sending_lease(self.store.leadership), "the workers' lease")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
-        # The operators' socket first: if it cannot be used, no guest is answered at all.
+        # The operators' sockets first: if one cannot be used, no guest is answered at all.
         operators = self._operators_socket(tasks) if self.config.control is not None else None
+        arm = self._arm_socket(self.config.arm, tasks) if self.config.arm is not None else None
         await self._listen_to_guests_if_asked(tasks)
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
-        await self._listen_to_arm_if_asked(tasks)
+        if self.config.arm is not None and arm is not None:
+            await self._listen_to_arm(self.config.arm, arm, tasks)
 
     async def _listen_to_operators_if_asked(self, tasks: guard.Tasks) -> None:
         if self.config.control is not None:
             listener = self._operators_socket(tasks)
             await self._listen_to_operators(self.config.control, listener, tasks)
-        await self._listen_to_arm_if_asked(tasks)
-
-    async def _listen_to_arm_if_asked(self, tasks: guard.Tasks) -> None:
         if self.config.arm is not None:
-            await self._listen_to_arm(self.config.arm, tasks)
+            listener = self._arm_socket(self.config.arm, tasks)
+            await self._listen_to_arm(self.config.arm, listener, tasks)
 
     async def _listen_to_guests_if_asked(self, tasks: guard.Tasks) -> None:
         if self.hub is not None:
@@ -523,18 +523,25 @@ class Node(Component):
         """Open Azure Resource Manager's API after the start, beside the control API."""
         async with self._opening:
             if not self.arm_url:
-                await self._listen_to_arm(arm, self._tasks)
+                listener = self._arm_socket(arm, self._tasks)
+                await self._listen_to_arm(arm, listener, self._tasks)
                 self._stack.callback(self._begin_stop)  # must run before its server is stopped
 
-    async def _listen_to_arm(self, arm: ArmListener, tasks: guard.Tasks) -> None:
+    def _arm_socket(self, arm: ArmListener, tasks: guard.Tasks) -> socket.socket:
         extras.need("server", _ARM)
         listener = open_socket(arm.address)
         self._stack.callback(listener.close)
-        check_exposure(listener, self.config, self.tokens)
-        certificates = self.certificates
-        if certificates is None or arm.tls != self.config.tls:
-            certificates = self.arm_certificates = Certificates(arm.tls)
-            tasks.start(certificates.watch(), "certificates of Azure Resource Manager's API")
+        check_exposure(listener, self.config, self.tokens, setting="arm")
+        if self.certificates is None or arm.tls != self.config.tls:
+            self.arm_certificates = Certificates(arm.tls)
+            tasks.start(self.arm_certificates.watch(), f"certificates of {_ARM}")
+        return listener
+
+    async def _listen_to_arm(
+        self, arm: ArmListener, listener: socket.socket, tasks: guard.Tasks
+    ) -> None:
+        certificates = self.arm_certificates or self.certificates
+        assert certificates is not None
         await asyncio.to_thread(import_module, "forewarn.arm.app")
         from forewarn.arm.app import ArmApp
         from forewarn.control.server.acceptor import acceptors
@@ -604,7 +611,7 @@ class Node(Component):
 
     def _certificate_expiry(self) -> Time | None:
         """When the first certificate expires; None if there is none."""
-        certificates = (self.certificates, self.node_certificates)
+        certificates = (self.certificates, self.node_certificates, self.arm_certificates)
         return min((c.expires for c in certificates if c is not None), default=None)
 
     def _begin_stop(self) -> None:

@@ -30,7 +30,8 @@ def fit_to_open_files(config: Config) -> tuple[Config, str]:
     except ModuleNotFoundError:  # Windows has no such limit
         return config, ""
     allowed, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = files_for_guests(config) + MAX_OPERATOR_CONNECTIONS
+    apis = 1 if config.arm is None else 2  # for operators, each with connections of its own
+    wanted = files_for_guests(config) + apis * MAX_OPERATOR_CONNECTIONS
     if resource.RLIM_INFINITY != allowed < wanted:
         raised = wanted if hard_limit == resource.RLIM_INFINITY else min(wanted, hard_limit)
         with contextlib.suppress(OSError, ValueError):
@@ -49,7 +50,7 @@ def fit_to_open_files(config: Config) -> tuple[Config, str]:
         guests = available
     limits = msgspec.structs.replace(config.limits, max_connections=guests)
     left = allowed - guests - spare + SPARE_FOR_OPERATORS
-    operators = min(max(left, MIN_OPERATOR_CONNECTIONS), MAX_OPERATOR_CONNECTIONS)
+    operators = min(max(left // apis, MIN_OPERATOR_CONNECTIONS), MAX_OPERATOR_CONNECTIONS)
     return msgspec.structs.replace(config, limits=limits, operator_connections=operators), note
 
 

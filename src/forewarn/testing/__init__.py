@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from forewarn.testing.durations import Duration
     from forewarn.testing.errors import RefusedError
     from forewarn.testing.impacts import Impact
+    from forewarn.testing.kit.arm import AccessToken, Arm, AsyncCredential, Credential
     from forewarn.testing.kit.clock import Clock
     from forewarn.testing.kit.documents import (
         Document,
@@ -45,12 +46,16 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "SAMPLE": "forewarn.node.dev",
+    "AccessToken": "forewarn.testing.kit.arm",
     "Announcement": "forewarn.testing.kit.events",
+    "Arm": "forewarn.testing.kit.arm",
+    "AsyncCredential": "forewarn.testing.kit.arm",
     "Clock": "forewarn.testing.kit.clock",
     "CommandExit": "forewarn.testing.scenarios.result",
     "Complaint": "forewarn.verdict.values",
     "Conduct": "forewarn.verdict.values",
     "Course": "forewarn.verdict.values",
+    "Credential": "forewarn.testing.kit.arm",
     "Document": "forewarn.testing.kit.documents",
     "DocumentEvent": "forewarn.testing.kit.documents",
     "Duration": "forewarn.testing.durations",
@@ -90,12 +95,16 @@ _MODULES = {
 
 __all__ = [
     "SAMPLE",
+    "AccessToken",
     "Announcement",
+    "Arm",
+    "AsyncCredential",
     "Clock",
     "CommandExit",
     "Complaint",
     "Conduct",
     "Course",
+    "Credential",
     "Document",
     "DocumentEvent",
     "Duration",

@@ -253,6 +253,7 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "tls_certificate": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "tls_key": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
     "allow_plain_control": "allow_plain_control = true",
+    "arm": 'arm = "127.0.0.1:8173"\ntls_certificate = "a.pem"\ntls_key = "a.key"',
     "allow_other_addresses": 'allow_other_addresses = true\nmetadata = "0.0.0.0:80"',
     "history": 'history = "7d"',
     "record": 'record = "trace"',

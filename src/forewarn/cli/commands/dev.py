@@ -95,6 +95,9 @@ def dev(
             f" {DEV_ARM}. A certificate is made for that.",
         ),
     ] = False,
+    arm_address: Annotated[
+        str | None, typer.Option(help="Another address for --arm; port 0 picks a free one.")
+    ] = None,
 ) -> None:
     """Run a development service on loopback with a sample fleet."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
@@ -118,9 +121,10 @@ def dev(
             "pass a file; forewarn serve works with a database", param_hint="--state"
         )
     with contextlib.ExitStack() as stack:
-        if state is None:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-"))
-            state = Path(scratch) / "forewarn.db"
+        arm_text = arm_address or (DEV_ARM if arm else None)
+        scratch = Path()
+        if state is None or arm_text is not None:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-")))
         config = configure(
             fleet=fleet,
             speed=speed,
@@ -129,7 +133,7 @@ def dev(
             addresses=addresses,
             metadata=metadata or [DEV_METADATA],
             control=control or DEV_CONTROL,
-            state=state,
+            state=state or scratch / "forewarn.db",
             record=record,
             throttle=throttle,
             enable_delay=delay,
@@ -137,7 +141,8 @@ def dev(
             gates=gate or [],
             observe=observe,
             front=not no_front,
-            arm=DEV_ARM if arm else None,
+            arm=arm_text,
+            scratch=scratch,
         )
         if speed != 1.0:
             _print_warnings(speed)

@@ -50,7 +50,9 @@ def configure(
     observe: bool,
     front: bool,
     arm: str | None,
+    scratch: Path,
 ) -> Config:
+    """Return the configuration. Files that nobody needs later are written to `scratch`."""
     try:
         machines = on_loopback(read.load(fleet) if fleet else sample_fleet())
     except FleetError as error:
@@ -75,7 +77,7 @@ def configure(
         observe=observe,
         faults=True,
         front=front,
-        arm=None if arm is None else _arm(_address("--arm", arm, local), state.parent),
+        arm=None if arm is None else _arm(_address("--arm-address", arm, local), scratch),
     )
 
 
@@ -117,17 +119,39 @@ def _arm(address: Address, directory: Path) -> ArmListener:
 
 
 def _arm_lines(node: Node) -> list[str]:
-    """Return the lines to paste for az and Python."""
+    """Return the lines to paste for az, Python and JavaScript."""
+    from forewarn.arm import inventory as i  # with the control API, after guests are answered
+
     assert node.config.arm is not None
-    certificate = node.config.arm.tls.certificate
-    return [
-        "restart machines with az, in a shell of its own (your profile is not touched):",
-        f"  export REQUESTS_CA_BUNDLE={certificate} AZURE_CONFIG_DIR=$(mktemp -d)",
-        f"  export IDENTITY_ENDPOINT={node.arm_url}/identity IDENTITY_HEADER=dev",
-        f"  az cloud register -n forewarn --endpoint-resource-manager {node.arm_url}",
-        "  az cloud set -n forewarn && az login --identity",
-        "  az vm restart -g forewarn -n jumpbox",
+    url, certificate = node.arm_url, node.config.arm.tls.certificate
+    members = [(g, m) for g in node.machine_index.groups() for m in g.machines]
+    group, machine = next((each for each in members if not i.is_instance(*each)), members[0])
+    subscription, resource_group = i.subscription_of(group), i.resource_group_of(group)
+    restart = f"vm restart -g {resource_group} -n {machine.name}"
+    if i.is_instance(group, machine):
+        number = i.instance_id(group, machine)
+        restart = (
+            f"vmss restart -g {resource_group} -n {i.scale_set_of(group)} --instance-ids {number}"
+        )
+    if subscription != i.DEFAULT_SUBSCRIPTION:
+        restart += f" --subscription {subscription}"
+    header = "TOKEN" if node.tokens.needed else "dev"
+    lines = [
+        "use az or Azure's SDKs, in a shell of their own (your profile of az is not touched):",
+        f"  export REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}",
+        f"  export IDENTITY_ENDPOINT={url}/identity IDENTITY_HEADER={header}"
+        " AZURE_CONFIG_DIR=$(mktemp -d)",
+        f"  az cloud register -n forewarn --endpoint-resource-manager {url}",
+        f"  az cloud set -n forewarn && az login --identity && az {restart}",
+        "in Python, and in JavaScript:",
+        f'  ComputeManagementClient(ManagedIdentityCredential(), "{subscription}",'
+        f' base_url="{url}", credential_scopes=["{url}/.default"])',
+        f'  new ComputeManagementClient(new ManagedIdentityCredential(), "{subscription}",'
+        f' {{endpoint: "{url}", credentialScopes: "{url}/.default"}})',
     ]
+    if node.tokens.needed:
+        lines.append("(this state has tokens, so TOKEN has to be one: forewarn token create NAME)")
+    return lines
 
 
 def _other_addresses(node: Node, default: str) -> str:

@@ -96,6 +96,8 @@ async def _serve(
                 urls["metadata_urls"] = node.metadata_urls
             if node.nodes_address is not None:
                 urls["nodes"] = str(node.nodes_address)
+            if node.arm_url:
+                urls["arm"] = node.arm_url
             sys.stdout.write(f"ready {msgspec.json.encode(urls).decode()}\n")
             sys.stdout.flush()
             async with managed(node, notifier, reloader):

@@ -72,9 +72,10 @@ def status_line(node: Node, refusal: str = "") -> str:
         guests = f"nodes at {node.nodes_address}"
     if not node.health.deciding:
         guests = _leader(node)
+    arm = f", az and Azure's SDKs at {node.arm_url}" if node.arm_url else ""
     return (
         f"{counted(machines, 'machine')}, {counted(events, 'active event')};"
-        f" {guests}, operators at {node.control_url}"
+        f" {guests}, operators at {node.control_url}{arm}"
     )
 
 

@@ -1,5 +1,5 @@
-"""Protects a control API that can be reached from other machines: refuses to open it without TLS
-or without any token, and reports while the service runs if no admin has a valid token any more.
+"""Protects APIs for operators that can be reached from other machines: refuses to open one without
+TLS or without any token, and reports while the service runs if no admin has a valid token any more.
 
 A service whose tokens have all expired starts nevertheless, because its guests need it.
 """
@@ -23,14 +23,17 @@ ADMIN_CHECK_EVERY = 86_400.0  # seconds of guard time between two checks
 log = logger("forewarn")
 
 
-def check_exposure(listener: socket.socket, config: Config, tokens: Tokens) -> None:
-    """Raise CannotListen if the control API must not listen on the address of this socket."""
+def check_exposure(
+    listener: socket.socket, config: Config, tokens: Tokens, *, setting: str = "control"
+) -> None:
+    """Raise CannotListen if the control API, or that of Azure Resource Manager (`arm`), must not
+    listen on the address of this socket."""
     if listener.family == getattr(socket, "AF_UNIX", None):
         return
     host = str(listener.getsockname()[0])
     if local(host):
         return
-    if config.tls is None and not config.allow_plain_control:
+    if setting == "control" and config.tls is None and not config.allow_plain_control:
         raise CannotListen(
             f"control on {host} can be reached from other machines, and tokens would be sent"
             " in the clear: set tls_certificate and tls_key, or allow_plain_control = true if"
@@ -38,7 +41,7 @@ def check_exposure(listener: socket.socket, config: Config, tokens: Tokens) -> N
         )
     if not tokens.needed:
         raise CannotListen(
-            f"control on {host} can be reached from other machines, and no token has ever been"
+            f"{setting} on {host} can be reached from other machines, and no token has ever been"
             f" created: create one first ({_token_command(config)})"
         )
 

@@ -102,6 +102,8 @@ def _addresses(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
     addresses = [("metadata", address) for address in config.guest_addresses]
     if config.control is not None:
         addresses.append(("control", config.control))
+    if config.arm is not None:
+        addresses.append(("arm", config.arm.address))
     if config.nodes is not None:
         addresses.append(("nodes", config.nodes.address))
     yield from address_findings(loaded, addresses, running)

@@ -1,5 +1,5 @@
 """Checks the state file that the settings name: whether the service can use it, whether other users
-can read or replace it, and whether it has the tokens that an exposed control API needs.
+can read or replace it, and whether it has the tokens that an exposed API needs.
 
 Changes nothing, and works while a service uses the file.
 """
@@ -45,8 +45,7 @@ def state_findings(loaded: LoadedSettings, config: Config) -> Iterator[Finding]:
         for text in stored_state(state).warnings(managed=config.replicated == "managed"):
             yield warning(loaded, "state", text)
         yield from _window_findings(loaded, state)
-        if config.control is not None and not local(config.control.host):
-            yield from _token_findings(loaded, config, state)
+        yield from _token_findings(loaded, config, state)
     if isinstance(state, Path) and state.parent.is_dir() and writable_by_others(state.parent):
         yield warning(
             loaded,
@@ -104,23 +103,28 @@ def _window_findings(loaded: LoadedSettings, state: State) -> Iterator[Finding]:
 
 
 def _token_findings(loaded: LoadedSettings, config: Config, state: State) -> Iterator[Finding]:
-    """Check the tokens of a control API that can be reached from other machines."""
+    """Check the tokens of APIs that can be reached from other machines."""
+    apis = {"control": config.control, "arm": config.arm and config.arm.address}
+    exposed = {key: where for key, where in apis.items() if where and not local(where.host)}
+    if not exposed:
+        return
     tokens, now = _tokens(state), guard.wall_us()
     oidc = config.oidc
     command = f"forewarn token create NAME --role admin --state {shown(state)}"
     if not tokens and oidc is None:
-        yield fatal(
-            loaded,
-            "control",
-            f"{config.control} can be reached from other machines, and no token has ever been"
-            f" created: create one first ({command})",
-        )
+        for key, where in exposed.items():
+            yield fatal(
+                loaded,
+                key,
+                f"{where} can be reached from other machines, and no token has ever been created:"
+                f" create one first ({command})",
+            )
     elif not (oidc and oidc.has_admins) and not any(
         token.role is Role.ADMIN and token.valid(now) for token in tokens
     ):
         yield warning(
             loaded,
-            "control",
+            next(iter(exposed)),
             "the state has no valid admin token, so nobody can create tokens or backups; run this"
             f" while the service is stopped: {command}",
         )

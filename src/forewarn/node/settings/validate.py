@@ -8,7 +8,7 @@ are in `node.preflight`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,6 +143,9 @@ class _Validation:
                 f"nodes = {nodes.address}: this is the address for operators (control = {control});"
                 " choose another port for nodes",
             )
+        arm = self._get("arm", lambda: values.arm(settings), None)
+        if arm is not None:
+            self._check_arm_address(arm.address, guests, control, nodes)
         state = self._get("state", self._state, Path(Settings().state))
         configuration = Config(
             fleet=self._get("fleet", lambda: self._fleet(guests, nodes), None),
@@ -177,6 +180,7 @@ class _Validation:
             control_names=self._get("control_names", self._names, ()),
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
+            arm=arm,
             workers=settings.workers,
             upstream=self._get("upstream", lambda: self._upstream(state), None),
             nodes=nodes,
@@ -300,6 +304,19 @@ class _Validation:
                 " protects the connection"
             )
         return control
+
+    def _check_arm_address(
+        self, arm: Address, guests: Iterable[Address], control: Address, nodes: NodeLines | None
+    ) -> None:
+        others = [("metadata", address, "an address for guests") for address in guests]
+        others.append(("control", control, "the address for operators"))
+        if nodes is not None:
+            others.append(("nodes", nodes.address, "the address for nodes"))
+        for key, address, what in others:
+            if values.collide(arm, address):
+                self._problem(
+                    "arm", f"arm = {arm}: this is {what} ({key} = {address}); choose another port"
+                )
 
     def _names(self) -> tuple[str, ...]:
         names = tuple(self._settings.control_names or ())

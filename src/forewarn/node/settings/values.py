@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, NodeLines, Tls
 from forewarn.node.settings.model import Settings, SettingsError
 from forewarn.support.program import ProgramUnusable, find_program
 from forewarn.support.text import in_words, listing, parse_duration
@@ -56,6 +56,18 @@ def node_lines(settings: Settings) -> NodeLines | None:
         )
     pair = Tls(Path(settings.nodes_certificate), Path(settings.nodes_key))
     return NodeLines(address("nodes", settings.nodes), pair, Path(settings.nodes_authority))
+
+
+def arm(settings: Settings) -> ArmListener | None:
+    if not settings.arm:
+        return None
+    where = address("arm", settings.arm)
+    if not settings.tls_certificate or not settings.tls_key:
+        raise SettingsError(
+            f"arm = {where}: az and Azure's SDKs send tokens over TLS alone; set tls_certificate"
+            " and tls_key"
+        )
+    return ArmListener(where, Tls(Path(settings.tls_certificate), Path(settings.tls_key)))
 
 
 def address(key: str, text: str) -> Address:

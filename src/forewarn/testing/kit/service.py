@@ -31,6 +31,7 @@ from forewarn.testing.durations import Duration, in_microseconds, in_seconds, in
 from forewarn.testing.errors import RefusedError, allowed
 from forewarn.testing.impacts import Callback as ImpactCallback
 from forewarn.testing.kit import events, fleets
+from forewarn.testing.kit.arm import NOT_ASKED_FOR, Arm, ArmSocket
 from forewarn.testing.kit.clock import Clock
 from forewarn.testing.kit.documents import Document, VersionedDocument
 from forewarn.testing.kit.events import Announcement, During, Event, event_from
@@ -42,7 +43,7 @@ from forewarn.testing.kit.inprocess import Response
 from forewarn.testing.kit.machines import FIRST_POLL_WITHIN, Group, Machine
 from forewarn.testing.kit.requests import NEWEST, Requests
 from forewarn.testing.names import EventType
-from forewarn.testing.session import LOOPBACK
+from forewarn.testing.session import LOOPBACK, NOT_YET
 from forewarn.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Service:
         gates: Commands that rollouts can use as gates, by name.
         tls: The certificate of the control API.
         control_names: Host names under which the control API can be reached.
+        arm: Also answer Azure's SDKs and `az`, as Azure Resource Manager does; see `arm`.
         new_id: Returns the id of the next event; by default random ids.
     """
 
@@ -114,8 +116,11 @@ class Service:
         gates: Mapping[str, tuple[str, ...]] | None = None,
         tls: Tls | None = None,
         control_names: tuple[str, ...] = (),
+        arm: bool = False,
         new_id: Callable[[], str] | None = None,
     ) -> None:
+        self._arm_socket = ArmSocket() if arm else None
+        self._arm: Arm | None = None
         text = fleet.read_text(encoding="utf-8") if isinstance(fleet, Path) else fleet
         parsed = read.parse(text) if isinstance(text, str) else text
         if parsed is None and state is None and store is None:
@@ -159,8 +164,10 @@ class Service:
             if (trace := self._session.node.trace) is not None:
                 self._report = FailureReport()
                 trace.add_sink(self._report.add)
+            if self._arm_socket is not None:
+                self._arm = self._arm_socket.open(self._session)
         except BaseException:
-            self._session.__exit__(None, None, None)
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -171,7 +178,11 @@ class Service:
         tb: TracebackType | None,
     ) -> None:
         """Stop the service. It cannot be started again."""
-        self._session.__exit__(kind, value, tb)
+        try:
+            self._session.__exit__(kind, value, tb)
+        finally:
+            if self._arm_socket is not None:
+                self._arm_socket.close()
 
     async def __aenter__(self) -> Self:
         """Start the service without blocking the event loop."""
@@ -584,6 +595,17 @@ class Service:
     def control_url(self) -> str:
         """The URL of the control API, whose socket is opened by the first use."""
         return self._session.control_url
+
+    @property
+    def arm(self) -> Arm:
+        """What Azure's SDKs and `az` need to use this service as Azure Resource Manager.
+
+        Raises:
+            RefusedError: The service was created without `arm=True`, or has not started.
+        """
+        if self._arm is None:
+            raise RefusedError(NOT_YET if self._arm_socket is not None else NOT_ASKED_FOR)
+        return self._arm
 
     # What clients did.
 

@@ -128,20 +128,7 @@ class Admission:
         if caller is not None:
             scope["state"]["caller"] = caller
             if scope["method"] in WRITE_METHODS:
-                self._check_leading()
-
-    def _check_leading(self) -> None:
-        leadership, health = self._context.store.leadership, self._context.health
-        if leadership is None or self._context.decides:
-            return
-        if health.taking_over():
-            raise ProblemError(
-                "not-leading",
-                "this control node is taking over; try again in a moment",
-                {"Retry-After": "1"},
-            )
-        leader = leadership.leader()
-        raise NotLeading(leader if leader and leader.held else None)
+                check_leading(self._context)
 
     async def _caller(self, scope: Any, headers: Headers) -> Caller | None:
         """Return the caller, or None if it is anonymous, which is enough for public pages. Tokens
@@ -238,6 +225,21 @@ def _check_path(scope: Any) -> None:
 def _is_page(scope: Any) -> bool:
     path: str = scope["path"]
     return scope["method"] in ("GET", "HEAD") and (path in PAGES or path.startswith(PORTAL))
+
+
+def check_leading(context: Context) -> None:
+    """Raise NotLeading or ProblemError unless this control node decides."""
+    leadership = context.store.leadership
+    if leadership is None or context.decides:
+        return
+    if context.health.taking_over():
+        raise ProblemError(
+            "not-leading",
+            "this control node is taking over; try again in a moment",
+            {"Retry-After": "1"},
+        )
+    leader = leadership.leader()
+    raise NotLeading(leader if leader and leader.held else None)
 
 
 def check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:
