@@ -42,6 +42,7 @@ class ServeProcess:
         self.running = running
         self.metadata = urls["metadata"]
         self.control = urls["control"]
+        self.arm = urls.get("arm", "")
 
     @property
     def log(self) -> str:

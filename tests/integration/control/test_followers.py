@@ -15,17 +15,21 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema import core as s
-from forewarn.node import Node
+from forewarn.node import Address, Node
 from forewarn.node import node as node_module
+from forewarn.node.config import ArmListener
 from forewarn.node.daemon.service_manager import status_line
 from forewarn.node.wiring import control_node
 from forewarn.store.port import Member
 from forewarn.store.postgres import nodes as postgres_nodes
 from forewarn.store.postgres.engine import PostgresStore
+from helpers.arm import COMPUTE, SUBSCRIPTION
+from helpers.certificates import Authority
 from helpers.control_nodes import ControlNodes, ask, new_state, until
 from helpers.paths import ROOT
 from helpers.polls import metrics, send_poll
 from helpers.raw_http import RawConnection
+from helpers.token_api import Api
 
 DOCUMENT = json.loads((ROOT / "docs/reference/openapi.json").read_text())
 CHANGES = sorted(
@@ -44,14 +48,24 @@ def nodes() -> Iterator[ControlNodes]:
 
 
 @pytest.fixture(scope="module")
-def leader(nodes: ControlNodes) -> Node:
-    return nodes.start_leader("c1")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def follower(nodes: ControlNodes, leader: Node) -> Node:
+def arm(authority: Authority) -> ArmListener:
+    return ArmListener(Address("127.0.0.1", 0), authority.issue("127.0.0.1"))
+
+
+@pytest.fixture(scope="module")
+def leader(nodes: ControlNodes, arm: ArmListener) -> Node:
+    return nodes.start_leader("c1", arm=arm)
+
+
+@pytest.fixture(scope="module")
+def follower(nodes: ControlNodes, leader: Node, arm: ArmListener) -> Node:
     del leader
-    return nodes.start_follower("c2")
+    return nodes.start_follower("c2", arm=arm)
 
 
 def test_every_change_is_refused_with_who_decides(leader: Node, follower: Node) -> None:
@@ -78,6 +92,29 @@ def test_who_asks_what_it_may_do_is_referred_to_who_decides(leader: Node, follow
     assert there["decides"]
     assert "approveEvent" in there["operations"]
     assert there["leader"] is None
+
+
+def test_azures_sdks_read_from_a_follower_and_change_nothing_there(
+    leader: Node, follower: Node, authority: Authority
+) -> None:
+    here = Api(follower.arm_url, "any", tls=authority.trusted())
+    there = Api(leader.arm_url, "any", tls=authority.trusted())
+    until(lambda: follower.store.seq == leader.store.seq)
+    machines = f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines?api-version=2024-07-01"
+    listed = here.get(machines).json()["value"]
+    assert [machine["name"] for machine in listed] == ["web-0", "web-1"]
+    assert listed == there.get(machines).json()["value"]
+    assert leader.store.leadership is not None
+    known, before = leader.store.leadership.leader(), leader.store.seq
+    assert known is not None
+    for path in ("virtualMachines/web-0/restart", "virtualMachines/none/restart"):
+        answer = here.call("POST", f"{COMPUTE}/{path}?api-version=2024-07-01")
+        assert answer.status == 503, answer
+        error = answer.json()["error"]
+        assert error["code"] == "ServiceUnavailable"
+        assert f"control node 'c1' decides, at {known.address}." in error["message"]
+    assert here.call("DELETE", f"{COMPUTE}/virtualMachines/a?api-version=2024-07-01").status == 503
+    assert leader.store.seq == before
 
 
 def test_that_a_node_does_not_decide_is_no_failure_in_its_log(follower: Node) -> None:

@@ -278,6 +278,15 @@ def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
     assert "ip address add 169.254.1.2/32 dev lo" in warned.message
 
 
+def test_an_address_for_azures_sdks_that_is_in_use_is_warned_of(
+    state: str, pair: tuple[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        arm = f"127.0.0.1:{taken.getsockname()[1]}"
+        found = findings(state=state, arm=arm, tls_certificate=pair[0], tls_key=pair[1])
+    assert [line for line in found if line.startswith(f"? arm: {arm} is in use")]
+
+
 def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         second = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
+from helpers.certificates import Authority
 from helpers.forked_cli import run
 from helpers.serve_process import FOREWARN, environment, running_service, write_settings
 
@@ -78,6 +79,17 @@ def test_operators_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> 
     checked = typed("config", "check", "--config", settings)
     assert checked.exit_code == 0
     assert "control: the state has no valid admin token" in checked.stderr
+
+
+def test_azures_sdks_beyond_loopback_need_a_token_in_the_state(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue("127.0.0.1")
+    tls = f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n'
+    settings = write_settings(tmp_path, tls + 'arm = "0.0.0.0:0"\n')
+    check, serve = both(tmp_path, settings)
+    assert "arm: 0.0.0.0:0 can be reached from other machines, and no token has ever" in check
+    assert "arm on 0.0.0.0 can be reached from other machines, and no token has ever" in serve
+    for says in (check, serve):
+        assert f"token create NAME --role admin --state {tmp_path}/state/forewarn.db" in says
 
 
 def test_guests_and_operators_do_not_share_an_address(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.core.time import SECOND
 from forewarn.drivers.command.options import CommandOptions
-from forewarn.node.config import Address, NodeLines, Tls
+from forewarn.node.config import Address, ArmListener, NodeLines, Tls
 from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
@@ -273,6 +273,33 @@ def test_with_nodes_guests_are_answered_elsewhere(tmp_path: Path) -> None:
     ],
 )
 def test_settings_for_nodes_that_cannot_be_are_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    (problem,) = problems(written(tmp_path, text))
+    assert says in problem
+
+
+TLS = 'tls_certificate = "c.pem"\ntls_key = "c.key"\n'
+
+
+def test_the_api_for_azures_sdks_has_the_certificate_of_the_control_api(tmp_path: Path) -> None:
+    _, config = load(written(tmp_path, TLS + 'arm = "127.0.0.1:8171"'), {})
+    assert config.arm is not None
+    assert config.arm == ArmListener(Address("127.0.0.1", 8171), config.tls)  # type: ignore[arg-type]
+    assert load(written(tmp_path, TLS), {})[1].arm is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('arm = "127.0.0.1:8171"', ":1: arm = 127.0.0.1:8171: az and Azure's SDKs send tokens over"),
+        (f'{TLS}arm = "here"', ":3: arm: 'here' is not HOST:PORT"),
+        (f'{TLS}arm = "0.0.0.0:8170"', ":3: arm = 0.0.0.0:8170: this is the address for operators"),
+        (f'{TLS}arm = "169.254.169.254:80"', ":3: arm = 169.254.169.254:80: this is an address for"),
+        (f'{NODES}{TLS}arm = "192.0.2.11:8171"', ":7: arm = 192.0.2.11:8171: this is the address for"),
+    ],
+)
+def test_an_address_for_azures_sdks_that_cannot_be_is_refused(
     tmp_path: Path, text: str, says: str
 ) -> None:
     (problem,) = problems(written(tmp_path, text))
