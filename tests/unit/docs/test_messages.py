@@ -87,6 +87,8 @@ PASSING = {  # what looks like a message to us, and why it is none
     "… can be written to by other users; run chmod 700 …": "the same",
     "answered already": "the answer is what is told",
     'Basic realm="forewarn", charset="UTF-8"': "a header",
+    'Bearer authorization_uri="…/…", error="invalid_token", error_description="The authentication'
+    ' failed"': "a header",
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
     "there is only …": "a part of others",

@@ -21,9 +21,16 @@ class AccessToken(NamedTuple):
     """A token, in the form that azure-core uses."""
 
     token: str
+    """What is sent."""
+
     expires_on: int
+    """When a client asks for another one, in seconds since 1970."""
+
     token_type: str = "Bearer"
+    """How it is sent."""
+
     refresh_on: int | None = None
+    """Not used."""
 
 
 class Credential:
@@ -37,12 +44,22 @@ class Credential:
         self._token = token
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """Return the token, whatever it is wanted for."""
+        """Return the token, whatever it is wanted for.
+
+        Args:
+            scopes: Not used.
+            options: Not used.
+        """
         del scopes, options
         return AccessToken(self._token, guard.wall_us() // 1_000_000 + TOKEN_LASTS)
 
     def get_token_info(self, *scopes: str, options: Any = None) -> AccessToken:
-        """Return the token, as newer versions of azure-core ask for it."""
+        """Return the token, as newer versions of azure-core ask for it.
+
+        Args:
+            scopes: Not used.
+            options: Not used.
+        """
         return self.get_token(*scopes, options=options)
 
 
@@ -57,11 +74,21 @@ class AsyncCredential:
         self._credential = Credential(token)
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """Return the token, whatever it is wanted for."""
+        """Return the token, whatever it is wanted for.
+
+        Args:
+            scopes: Not used.
+            options: Not used.
+        """
         return self._credential.get_token(*scopes, **options)
 
     async def get_token_info(self, *scopes: str, options: Any = None) -> AccessToken:
-        """Return the token, as newer versions of azure-core ask for it."""
+        """Return the token, as newer versions of azure-core ask for it.
+
+        Args:
+            scopes: Not used.
+            options: Not used.
+        """
         return self._credential.get_token_info(*scopes, options=options)
 
     async def close(self) -> None:
