@@ -90,6 +90,8 @@ PASSING = {  # what looks like a message to us, and why it is none
     'Bearer authorization_uri="…/…", error="invalid_token", error_description="The authentication'
     ' failed"': "a header",
     "there is none": "a part of others",
+    "Successfully approved scheduled event": "what was done",
+    "Successfully approved all Scheduled Events in the list": "the same",
     "did you mean '…'?": "a part of others",
     "there is only …": "a part of others",
     "there are ……": "a part of others",

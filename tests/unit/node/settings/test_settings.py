@@ -292,11 +292,20 @@ def test_the_api_for_azures_sdks_has_the_certificate_of_the_control_api(tmp_path
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('arm = "127.0.0.1:8171"', ":1: arm = 127.0.0.1:8171: az and Azure's SDKs send tokens over"),
+        (
+            'arm = "127.0.0.1:8171"',
+            ":1: arm = 127.0.0.1:8171: az and Azure's SDKs send tokens over",
+        ),
         (f'{TLS}arm = "here"', ":3: arm: 'here' is not HOST:PORT"),
         (f'{TLS}arm = "0.0.0.0:8170"', ":3: arm = 0.0.0.0:8170: this is the address for operators"),
-        (f'{TLS}arm = "169.254.169.254:80"', ":3: arm = 169.254.169.254:80: this is an address for"),
-        (f'{NODES}{TLS}arm = "192.0.2.11:8171"', ":7: arm = 192.0.2.11:8171: this is the address for"),
+        (
+            f'{TLS}arm = "169.254.169.254:80"',
+            ":3: arm = 169.254.169.254:80: this is an address for",
+        ),
+        (
+            f'{NODES}{TLS}arm = "192.0.2.11:8171"',
+            ":7: arm = 192.0.2.11:8171: this is the address for",
+        ),
     ],
 )
 def test_an_address_for_azures_sdks_that_cannot_be_is_refused(
