@@ -57,7 +57,8 @@ def test_every_name_of_something_in_the_service_is_completed() -> None:
 FREE_VALUES = {
     "fence",
     "key",
-    "speed", "metadata", "control", "arm_address", "throttle", "enable_delay", "driver_command", "gate",
+    "arm_address",
+    "speed", "metadata", "control", "throttle", "enable_delay", "driver_command", "gate",
     "if_match", "since", "until", "limit", "after_seq", "after", "every", "for_", "timeout",
     "endpoint", "files",
     "min_freeze", "exec_", "title", "count", "to", "user_event_limit", "terminate_notice", "notice",

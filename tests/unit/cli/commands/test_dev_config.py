@@ -29,10 +29,21 @@ def configure(directory: Path, arm: str = "127.0.0.1:0", **more: Any) -> Any:
     scratch = directory / "scratch"
     scratch.mkdir(exist_ok=True)
     given = {
-        **{"speed": 1.0, "virtual": True, "addresses": "auto", "control": "127.0.0.1:0"},
-        **{"metadata": ["127.0.0.1:0"], "state": directory / "dev.db", "throttle": 0},
-        **{"enable_delay": 0, "gates": [], "observe": False, "front": False},
-        **{"arm": arm, "scratch": scratch, **usual, **more},
+        "speed": 1.0,
+        "virtual": True,
+        "addresses": "auto",
+        "control": "127.0.0.1:0",
+        "metadata": ["127.0.0.1:0"],
+        "state": directory / "dev.db",
+        "throttle": 0,
+        "enable_delay": 0,
+        "gates": [],
+        "observe": False,
+        "front": False,
+        "arm": arm,
+        "scratch": scratch,
+        **usual,
+        **more,
     }
     return dev_config.configure(**given)
 

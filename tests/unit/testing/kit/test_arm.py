@@ -60,7 +60,7 @@ def test_it_is_only_answered_with_its_own_certificate_and_not_after_the_end() ->
         assert arm.ca.exists()
     assert not arm.ca.exists()
     assert not arm.ca.parent.exists()
-    with pytest.raises(OSError, match="refused|10061"):
+    with pytest.raises(OSError, match=r"refused|10061"):
         strangers.get(machine(arm))
 
 
