@@ -11,7 +11,6 @@ from forewarn.arm import inventory as i
 from forewarn.arm.errors import ArmError
 from forewarn.arm.request import Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP
-from forewarn.control.http.access import authorization
 from forewarn.core import Event, Group, Machine, Source
 from forewarn.service.access.secret import hidden
 
@@ -104,7 +103,4 @@ def _found(request: Request, kind: str) -> tuple[str, Sequence[tuple[Group, Mach
         return i.machine_id(*member), [member]
     inventory.require_host_group(*place, parent)
     host = inventory.host(name)
-    authorization.require_host(request.call, host.name)
-    index = request.call.platform.machine_index
-    found = (index.machine(machine.name) for machine in request.call.hosts.machines_on(host.name))
-    return i.host_id(host.name), [member for member in found if member is not None]
+    return i.host_id(host.name), inventory.on_host(host.name)[0]

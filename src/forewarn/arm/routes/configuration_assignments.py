@@ -91,8 +91,8 @@ async def put_assignment(request: Request) -> Answer:
     replaced = _named(before, name)
     removed = {} if replaced is None else _removal(request, target, replaced)
     await _relabel(request, target, {**removed, label: name})
-    wanted = Assignment(name, target.id, configuration.name)
-    return Answer(status=201 if replaced is None else 200, body=_view(wanted))
+    # Not 201 for a new one: old SDKs take only 200.
+    return Answer(body=_view(Assignment(name, target.id, configuration.name)))
 
 
 @route("DELETE", RESOURCE + ASSIGNMENTS + "/{assignment}", role=Role.OPERATOR, limited=False)

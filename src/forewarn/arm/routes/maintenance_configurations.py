@@ -27,6 +27,7 @@ from forewarn.core.access import Role
 from forewarn.core.windows.model import MaintenanceConfiguration
 from forewarn.service.fleet.build import FleetError, configuration_of
 from forewarn.service.fleet.shapes import MaintenanceEntry
+from forewarn.support.text import listing
 
 CONFIGURATIONS = MAINTENANCE + "/maintenanceConfigurations"
 CONFIGURATION = RESOURCE_GROUP + CONFIGURATIONS + "/{name}"
@@ -63,8 +64,8 @@ async def put_configuration(request: Request) -> Answer:
         )
     name = request.names["name"]
     known = find(request, name)
-    body = await _set(request, known.name if known else name, request.body())
-    return Answer(status=200 if known else 201, body=body)
+    # Not 201 for a new one: old SDKs take only 200.
+    return Answer(body=await _set(request, known.name if known else name, request.body()))
 
 
 @route("PATCH", CONFIGURATION, role=Role.OPERATOR, limited=False)
@@ -87,11 +88,11 @@ async def delete_configuration(request: Request) -> Answer:
         raise ArmError(
             409,
             "OperationNotAllowed",
-            f"Maintenance configuration '{known.name}' is assigned to {len(assigned)} resources,"
-            f" such as '{assigned[0].resource}'; delete these assignments first.",
+            f"Maintenance configuration '{known.name}' is assigned to"
+            f" {listing([found.resource for found in assigned])}; delete its assignments first.",
         )
     unwrap(await request.context.configurations.remove(known.name, request.call.by))
-    return Answer()
+    return Answer(body=_view(known))
 
 
 def find(request: Request, name: str) -> MaintenanceConfiguration | None:

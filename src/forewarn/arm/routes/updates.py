@@ -66,7 +66,8 @@ async def apply_updates(request: Request) -> Answer:
         return Answer(body=_apply_update(target.id, planned[0].id, planned[:1]))
     done = unwrap(await call.platform.approve_each(waiting, call.by))
     first = done.events[0].id
-    return Answer(status=201, body=_apply_update(target.id, first, done.events))
+    # Not 201: old SDKs take only 200.
+    return Answer(body=_apply_update(target.id, first, done.events))
 
 
 @route("GET", RESOURCE + APPLY_UPDATES + "/{update}")
