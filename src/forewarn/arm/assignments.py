@@ -45,11 +45,12 @@ def assignments_of(
     target: Target, configurations: Iterable[MaintenanceConfiguration]
 ) -> list[Assignment]:
     """Return the configurations that are for all machines of a resource."""
-    labels = [
+    every = (
         labels_of(group, machine)
         for group in target.groups.values()
         for machine in group.named(target.machines).values()
-    ]
+    )
+    labels = list({id(of_machine): of_machine for of_machine in every}.values())  # most are shared
     return [
         Assignment(
             labels[0].get(assigned_label(configuration.name)) or configuration.name,
@@ -62,23 +63,28 @@ def assignments_of(
 
 
 def assignments_in(
-    groups: Iterable[Group], configuration: MaintenanceConfiguration
+    groups: Iterable[Group], configurations: Iterable[MaintenanceConfiguration]
 ) -> list[Assignment]:
-    """Return the assignments of a configuration that were made by a label."""
-    label, found = assigned_label(configuration.name), dict[str, str]()
+    """Return the assignments of configurations that were made by a label."""
+    names = {
+        assigned_label(configuration.name): configuration.name for configuration in configurations
+    }
+    found: dict[tuple[str, str], Assignment] = {}
+
+    def add(resource: str, labels: Mapping[str, str]) -> None:
+        for label in labels.keys() & names.keys():
+            name = names[label]
+            found[resource, name] = Assignment(labels[label] or name, resource, name)
+
     for group in groups:
-        if (value := group.labels.get(label)) is not None:
-            if i.scale_set_of(group):
-                found[i.scale_set_id(group)] = value
-            elif group.kind is GroupKind.AVAILABILITY_SET:
-                found[i.availability_set_id(group)] = value
+        if i.scale_set_of(group):
+            add(i.scale_set_id(group), group.labels)
+        elif group.kind is GroupKind.AVAILABILITY_SET:
+            add(i.availability_set_id(group), group.labels)
         for machine in group.machines:
-            if machine.alive and (value := machine.labels.get(label)) is not None:
-                found[i.machine_id(group, machine)] = value
-    return [
-        Assignment(value or configuration.name, resource, configuration.name)
-        for resource, value in found.items()
-    ]
+            if machine.labels and machine.alive:
+                add(i.machine_id(group, machine), machine.labels)
+    return list(found.values())
 
 
 def own_labels(target: Target) -> Mapping[str, str]:

@@ -48,11 +48,8 @@ async def list_all_assignments(request: Request) -> Answer:
     """Those that were made by a label."""
     groups = i.Inventory(request.call).groups(request.names["subscription"])
     configurations = request.context.configurations.all()
-    return await asyncio.to_thread(
-        lambda: page(
-            request, (a for c in configurations for a in assignments_in(groups, c)), _key, _view
-        )
-    )
+    found = await asyncio.to_thread(assignments_in, groups, configurations)
+    return page(request, found, _key, _view)
 
 
 @route("GET", RESOURCE + ASSIGNMENTS + "/{assignment}", limited=False)

@@ -83,7 +83,7 @@ async def delete_configuration(request: Request) -> Answer:
             raise
         return Answer(status=204)
     groups = list(request.call.platform.machine_index.groups())
-    assigned = await asyncio.to_thread(assignments_in, groups, known)
+    assigned = await asyncio.to_thread(assignments_in, groups, [known])
     if assigned:
         raise ArmError(
             409,
