@@ -36,6 +36,12 @@ const Events = ({ events, caption, all }) => html`
   ${events.length > MOST && html`<p><${Link} to=${all}>${plural(events.length, "event")} in all<//></p>`}
 `;
 
+// What to do next, where nothing happens.
+const Nothing = ({ machines }) =>
+  machines === 0
+    ? html`<${Empty}>There are no machines yet. Describe them in a fleet file, and run <code>forewarn apply fleet.yaml</code>.<//>`
+    : html`<${Empty}>Nothing is announced. Start a <${Link} to="/rollouts">rollout<//>, or choose a host or machine of the <${Link} to="/fleet">fleet<//> to maintain it.<//>`;
+
 function Rollouts() {
   const rollouts = useResource(withQuery("/v1/rollouts", { limit: ROLLOUTS }));
   const running = (rollouts.data ?? []).filter((rollout) => !rollout.ended_at);
@@ -99,7 +105,7 @@ export function Status() {
           ${started.length > 0 && html`<${Events} events=${started} caption="Under way" all="/events?status=Started" />`}
           ${next.length > 0
             ? html`<${Events} events=${next} caption="Starts next" all="/events?status=Scheduled" />`
-            : html`<${Empty}>Nothing is announced. Start a <${Link} to="/rollouts">rollout<//>, or choose a host or machine of the <${Link} to="/fleet">fleet<//> to maintain it.<//>`}
+            : html`<${Nothing} machines=${status.data?.machines} />`}
         `;
       }}<//>
       <${Rollouts} />
