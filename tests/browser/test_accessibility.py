@@ -113,11 +113,17 @@ def test_every_dialog_is_accessible(
 def test_what_is_shown_without_a_fleet_or_a_connection_is_accessible(browser: Browser) -> None:
     with Service(sockets=True) as service:
         with portal(browser, service, bypass_csp=True, lost=True) as page:
-            page.route("**/v1/feed", lambda route: route.abort())
+            page.route("**/v1/feed**", lambda route: route.abort())
             page.reload()
             expect(page.get_by_text("connection lost")).to_be_visible()
-            settled(page)
+            expect(page.get_by_text("There are no machines yet.")).to_be_visible()
             check(page, "lost")
+            page.route("**/v1/**", lambda route: route.abort())
+            page.reload()
+            expect(page.get_by_role("alert")).to_have_text("The service cannot be reached.")
+            check(page, "unreachable")
+            page.unroute_all()
+            expect(page.get_by_role("heading", name="Status")).to_be_visible()
         token(service, "alice", Role.ADMIN)
         with portal(browser, service, bypass_csp=True) as page:
             expect(page.get_by_label("Token")).to_be_focused()

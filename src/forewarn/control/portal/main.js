@@ -47,6 +47,8 @@ function pageFor({ path, query }) {
   return html`<${pages[kind]} key=${path} name=${name} query=${query} />`;
 }
 
+const AGAIN = 2_000; // milliseconds after which a service that has not answered is asked again
+
 const Connection = () => {
   const state = useConnection();
   const said = { live: "live", connecting: "connecting…", lost: "connection lost; trying again" }[state];
@@ -103,11 +105,18 @@ function Portal({ session: first, onEnded }) {
 function Root() {
   const [session, setSession] = useState(null);
   const [why, setWhy] = useState("");
+  const [problem, setProblem] = useState("");
   useEffect(() => {
-    get("/v1/session").then(
+    let timer;
+    const ask = () => get("/v1/session").then(
       ({ data, commit }) => (data.name ? setSession({ ...data, commit }) : setWhy(data.decides ? "This service needs a token." : "This control node follows another one. Log in at the one that decides.")),
-      (error) => setWhy(error.message),
+      (error) => {
+        setProblem(error.message);
+        timer = setTimeout(ask, AGAIN);
+      },
     );
+    ask();
+    return () => clearTimeout(timer);
   }, []);
   const ended = (message) => {
     forgetTasks();
@@ -116,6 +125,7 @@ function Root() {
   };
   if (session) return html`<${Portal} session=${session} onEnded=${ended} />`;
   if (why) return html`<${Login} why=${why} onDone=${setSession} />`;
+  if (problem) return html`<main class="login"><h1>forewarn</h1><p class="problem" role="alert">${problem}</p><p class="quiet">It is asked again every two seconds.</p></main>`;
   return html`<p class="quiet" aria-busy="true">Loading…</p>`;
 }
 

@@ -16,7 +16,7 @@ function decoded(path) {
 
 function current() {
   const path = decoded(location.pathname.slice(ROOT.length)) || "/";
-  return { path, query: new URLSearchParams(location.search) };
+  return { path, query: new URLSearchParams(location.search), href: location.href };
 }
 
 const changed = () => {
@@ -35,6 +35,7 @@ export function useAddress() {
   const [address, setAddress] = useState(current);
   useEffect(() => {
     listeners.add(setAddress);
+    setAddress((before) => (before.href === location.href ? before : current())); // it may have changed since it was read
     return () => listeners.delete(setAddress);
   }, []);
   return address;
