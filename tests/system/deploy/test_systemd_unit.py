@@ -16,6 +16,14 @@ from helpers.serve_process import running_service, write_settings
 
 UNIT = ROOT / "deploy/systemd/forewarn.service"
 CONFINED = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT)]
+# What the setting `arm` takes: the API has a socket that is not handed over.
+ACCESS_TOKEN = """
+import socket, jwt
+from forewarn.service.access.access_tokens import _private_key
+key = _private_key("secret")
+jwt.decode(jwt.encode({}, key, "EdDSA"), key.public_key(), ["EdDSA"])
+socket.create_server(("127.0.0.1", 0))
+"""
 SOCKETS = "metadata=127.0.0.1:0 control=127.0.0.1:0"
 
 
@@ -74,8 +82,12 @@ def test_the_service_does_all_it_has_to_within_what_its_unit_allows(
         ("open('/usr/lib/forewarn-was-here', 'w')", 1),
         ("import socket; socket.create_server(('127.0.0.1', 79))", 1),
         ("pass", 0),
+        (ACCESS_TOKEN, 0),
     ],
-    ids=["another root", "code that it writes", "netlink", "writing", "a low port", "nothing"],
+    ids=[
+        *("another root", "code that it writes", "netlink", "writing", "a low port", "nothing"),
+        "an access token and a socket of its own",
+    ],
 )
 def test_what_the_unit_does_not_allow_is_really_refused_here(
     tmp_path: Path, tried: str, ends: int

@@ -31,6 +31,7 @@ CLASSES = (
     "Slow or many connections",
     "Browsers",
     "The portal",
+    "Azure Resource Manager's API",
     "Local users of the host",
     "The socket between the processes",
     "Nodes on hosts",
