@@ -44,10 +44,11 @@ class Program:
                 return {"result": shown(self._pollers[asked["wait"]].result(120))}
             if "done" in asked:
                 return {"result": self._pollers[asked["done"]].done()}
-            function = self._client(asked["client"])
+            client = function = self._client(asked["client"])
             for name in asked["call"].split("."):
                 function = getattr(function, name)
-            result = function(*asked.get("args", ()), **asked.get("options", {}))
+            arguments = [modelled(client, argument) for argument in asked.get("args", ())]
+            result = function(*arguments, **asked.get("options", {}))
             if hasattr(result, "polling_method"):
                 self._pollers.append(result)
                 return {"result": len(self._pollers) - 1}
@@ -65,6 +66,16 @@ class Program:
                 credential_scopes=[f"{self._url}/.default"],
             )
         return self._clients[name]
+
+
+def modelled(client: Any, argument: Any) -> Any:
+    """Return an argument, or the model that {"model": NAME, …} stands for."""
+    if not isinstance(argument, dict) or "model" not in argument:
+        return argument
+    module = type(client).__module__.rpartition("._")[0]
+    models = import_module(f"{module}.models")
+    fields = {key: modelled(client, value) for key, value in argument.items() if key != "model"}
+    return getattr(models, argument["model"])(**fields)
 
 
 def shown(result: Any) -> Any:

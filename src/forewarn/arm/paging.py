@@ -26,9 +26,25 @@ def page(
     view: Callable[[T], Any],
 ) -> Answer:
     """Answer with the next items in the order of their keys."""
+    return page_of_parts(request, [((), items)], key, view)
+
+
+def page_of_parts(
+    request: Request,
+    parts: Iterable[tuple[tuple[str, ...], Iterable[T]]],
+    key: Callable[[T], tuple[str, ...]],
+    view: Callable[[T], Any],
+) -> Answer:
+    """Do the same for items in parts that follow each other, each with the beginning of the keys in
+    it: parts before and after the page are not looked at."""
     after = _after(request)
-    later = (item for item in items if after is None or key(item) > after)
-    found = heapq.nsmallest(PAGE + 1, later, key=key)
+    found: list[T] = []
+    for start, items in parts:
+        if len(found) > PAGE:
+            break
+        if after is None or start >= after[: len(start)]:
+            later = (item for item in items if after is None or key(item) > after)
+            found += heapq.nsmallest(PAGE + 1 - len(found), later, key=key)
     body: dict[str, Any] = {"value": [view(item) for item in found[:PAGE]]}
     if len(found) > PAGE:
         query = {**request.parameters, SKIP: SEPARATOR.join(key(found[PAGE - 1]))}

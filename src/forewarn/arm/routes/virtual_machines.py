@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError, unwrap
 from forewarn.arm.inventory import Inventory, is_instance
 from forewarn.arm.operations import accepted
-from forewarn.arm.paging import page
+from forewarn.arm.paging import page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
 from forewarn.core import EventType, Group, Machine
@@ -33,14 +34,22 @@ async def list_machines(request: Request) -> Answer:
     now, expand = request.now, expands(request)
 
     def build() -> Answer:
-        return page(
+        parts = (
+            ((group.name,), _machines_in(group))
+            for group in sorted(groups, key=lambda group: group.name)
+        )
+        return page_of_parts(
             request,
-            ((g, m) for g in groups for m in g.machines if m.alive and not is_instance(g, m)),
+            parts,
             machine_key,
             lambda member: views.virtual_machine(*member, now, expand=expand),
         )
 
     return await asyncio.to_thread(build)
+
+
+def _machines_in(group: Group) -> Iterator[tuple[Group, Machine]]:
+    return ((group, m) for m in group.machines if m.alive and not is_instance(group, m))
 
 
 @route("GET", MACHINE)

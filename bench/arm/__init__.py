@@ -1,0 +1,1 @@
+"""Azure Resource Manager's API over a large fleet, beside the control API."""

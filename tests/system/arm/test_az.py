@@ -1,0 +1,118 @@
+"""az, unmodified, with forewarn for its cloud: it waits while guests are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from forewarn.core.access import Role
+from forewarn.testing import Service
+from helpers.azure_tools import Announcements, Az
+from helpers.token_api import token
+
+FLEET = """
+hosts: [h1, h2]
+groups:
+  - name: jump
+    kind: standalone
+    machines: [{name: jumpbox, host: h1}]
+  - name: web
+    kind: scale-set
+    policy: {terminate_notice: 5m}
+    machines:
+      - {name: web_0, host: h1}
+      - {name: web_1, host: h2, update_domain: 1}
+      - {name: web_2, host: h1, spot: true}
+      - {name: web_3, host: h2, update_domain: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(FLEET, arm=True) as service:
+        for machine in service.machines:
+            machine.get()
+        yield service
+
+
+@pytest.fixture(scope="module")
+def az(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Az:
+    secret = token(service, "ops", Role.ADMIN).secret.text
+    return Az(tmp_path_factory.mktemp("azure"), service.arm.url, service.arm.ca, secret)
+
+
+@pytest.fixture(scope="module")
+def announcements(service: Service) -> Announcements:
+    return Announcements(service)
+
+
+def test_it_waits_while_the_guest_is_asked(
+    service: Service, az: Az, announcements: Announcements
+) -> None:
+    guest = service["jumpbox"]
+    announcements.forget()
+    restart = az.start("vm", "restart", "-g", "FOREWARN", "-n", "JumpBox")
+    announcements.wait()
+    [event] = guest.document()["Events"]
+    assert (event["EventType"], event["EventSource"]) == ("Reboot", "User")
+    assert restart.process.poll() is None
+    guest.approve(event["EventId"])
+    service.clock.advance("1h")
+    assert guest.document()["Events"] == []
+    assert restart.wait() == 0, "".join(restart.stderr)
+
+
+def test_it_does_not_wait_if_it_need_not(service: Service, az: Az) -> None:
+    az.run("vm", "redeploy", "-g", "forewarn", "-n", "jumpbox", "--no-wait")
+    [event] = service["jumpbox"].events
+    assert (event.type, event.status) == ("Redeploy", "Scheduled")
+    event.cancel()
+
+
+def test_machines_are_shown_with_their_domains(az: Az) -> None:
+    shown = az.run("vm", "get-instance-view", "-g", "forewarn", "-n", "jumpbox")
+    view = shown["instanceView"]
+    assert (view["platformUpdateDomain"], view["statuses"][1]["code"]) == (0, "PowerState/running")
+
+
+def test_a_spot_machine_is_evicted(service: Service, az: Az) -> None:
+    az.run("vmss", "simulate-eviction", "-g", "forewarn", "-n", "web", "--instance-id", "2")
+    [event] = service["web_2"].document()["Events"]
+    assert (event["EventType"], event["Resources"]) == ("Preempt", ["web_2"])
+    service.clock.advance("5m")
+    assert not service["web_2"].alive
+
+
+def test_a_member_is_deleted_after_its_notice(
+    service: Service, az: Az, announcements: Announcements
+) -> None:
+    announcements.forget()
+    deletion = az.start(
+        *("vmss", "delete-instances", "-g", "forewarn", "-n", "web", "--instance-ids", "1")
+    )
+    announcements.wait()
+    [event] = service["web_1"].document()["Events"]
+    assert (event["EventType"], event["Resources"]) == ("Terminate", ["web_1"])
+    service.clock.advance("10m")
+    assert deletion.wait() == 0, "".join(deletion.stderr)
+    assert not service["web_1"].alive
+
+
+def test_a_scale_set_is_made_smaller(
+    service: Service, az: Az, announcements: Announcements
+) -> None:
+    announcements.forget()
+    scaling = az.start("vmss", "scale", "-g", "forewarn", "-n", "web", "--new-capacity", "1")
+    announcements.wait()
+    [event] = service["web_3"].document()["Events"]
+    assert event["EventType"] == "Terminate"
+    service.clock.advance("10m")
+    assert scaling.wait() == 0, "".join(scaling.stderr)
+    assert [machine.name for machine in service.machines if machine.alive] == ["jumpbox", "web_0"]
+
+
+def test_a_refusal_is_shown_as_it_is(az: Az) -> None:
+    refused = az.start("vm", "deallocate", "-g", "forewarn", "-n", "jumpbox")
+    assert refused.wait() == 1
+    assert "(OperationNotAllowed) forewarn does not offer 'deallocate'" in "".join(refused.stderr)
