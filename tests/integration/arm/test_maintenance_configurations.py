@@ -83,6 +83,9 @@ def test_one_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None
         assert arm.get(scope + ALL)["value"] == [found]
     before = service._session.node.store.seq
     assert arm.call("PUT", f"{RESOURCE_GROUP}{ALL}/NIGHTS", found).json() == found
+    absent = dict.fromkeys(["namespace", "visibility", "installPatches", "extensionProperties"])
+    wanted = body({**WINDOW, "expirationDateTime": None}, **absent)  # as Az.Maintenance sends it
+    assert arm.call("PUT", NIGHTS, {**wanted, "tags": None}).json() == found
     assert service._session.node.store.seq == before
     change = {"properties": {"maintenanceWindow": {"duration": "02:00"}}}
     changed = arm.call("PATCH", NIGHTS, change).json()
@@ -106,10 +109,14 @@ def test_one_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None
         (body(maintenanceWindow="nightly"), "properties.maintenanceWindow"),
         (body({**WINDOW, "recurEvery": "3Days"}), "properties.maintenanceWindow.recurEvery"),
         (body({**WINDOW, "timeZone": "Mars"}), "properties.maintenanceWindow.timeZone"),
-        (body({**WINDOW, "duration": "00:03"}), "is open for 3 min"),
+        (body({**WINDOW, "duration": "00:03"}), "properties.maintenanceWindow: "),
         (body(extensionProperties={"a": "b"}), "properties.extensionProperties.a"),
         (body(extensionProperties={"windows": "22:00-04:00"}), "properties.maintenanceWindow"),
-        (body(extensionProperties={"select": "a=b=c"}), "not a valid label value"),
+        (body(extensionProperties={"select": "a=b=c"}), "properties.extensionProperties.select: "),
+        (
+            body(extensionProperties={"blackouts": "?"}),
+            "properties.extensionProperties.blackouts: ",
+        ),
         ({**body(), "tags": {"a": "b"}}, "tags"),
         ({}, "properties.maintenanceScope"),
     ],
@@ -119,6 +126,13 @@ def test_what_cannot_be_expressed_is_refused(
 ) -> None:
     answer = arm.call("PUT", NIGHTS, wanted)
     assert (code(answer), name in message(answer)) == ((400, "InvalidParameter"), True), answer
+    assert kept(service) == {}
+
+
+def test_a_name_has_to_fit_into_a_label(service: Service, arm: Arm) -> None:
+    for name in ("n" * 52, "nights_", "a%20b"):
+        answer = arm.call("PUT", f"{RESOURCE_GROUP}{ALL}/{name}", body())
+        assert (code(answer), message(answer)[:6]) == ((400, "InvalidParameter"), "name: ")
     assert kept(service) == {}
 
 

@@ -175,7 +175,12 @@ def _parse(name: str, body: Mapping[str, Any]) -> MaintenanceConfiguration:
     try:
         return configuration_of(entry, ())
     except FleetError as error:
-        raise ArmError(400, "InvalidParameter", error.message) from error
+        key = error.field.partition("[")[0]
+        if key == "windows" and window:
+            raise _invalid("properties.maintenanceWindow", error.message) from error
+        if key == "name" or key not in more:
+            raise _invalid("name", error.message) from error
+        raise _invalid(f"properties.extensionProperties.{key}", error.message) from error
 
 
 def _view(configuration: MaintenanceConfiguration) -> dict[str, Any]:
