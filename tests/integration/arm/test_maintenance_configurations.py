@@ -84,7 +84,7 @@ def test_one_is_put_read_changed_and_deleted(service: Service, arm: Arm) -> None
     before = service._session.node.store.seq
     assert arm.call("PUT", f"{RESOURCE_GROUP}{ALL}/NIGHTS", found).json() == found
     absent = dict.fromkeys(["namespace", "visibility", "installPatches", "extensionProperties"])
-    wanted = body({**WINDOW, "expirationDateTime": None}, **absent)  # as Az.Maintenance sends it
+    wanted = body({**WINDOW, "expirationDateTime": None}, **absent)  # null is as absent
     assert arm.call("PUT", NIGHTS, {**wanted, "tags": None}).json() == found
     assert service._session.node.store.seq == before
     change = {"properties": {"maintenanceWindow": {"duration": "02:00"}}}
