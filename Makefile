@@ -145,15 +145,11 @@ $(CLIENTS)/.ready: requirements/clients.lock $(MAKES_VENV) tools/client-packages
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
-# az and Azure's SDKs, likewise; an old SDK apart from the current one, and those for JavaScript if
-# there is npm.
-$(AZURE)/.ready: requirements/azure.lock requirements/azure-old.lock $(MAKES_VENV) \
-		$(wildcard requirements/azure-js/*)
+# az and Azure's SDKs, likewise; an old SDK apart from the current one.
+$(AZURE)/.ready: requirements/azure.lock requirements/azure-old.lock $(MAKES_VENV)
 	tools/make-venv $(PYTHON) $(AZURE) requirements/azure.lock
 	$(AZURE)/bin/pip install --quiet --require-hashes --no-compile --no-deps \
 		--target $(AZURE)/old --requirement requirements/azure-old.lock
-	cp -r requirements/azure-js $(AZURE)/js
-	! command -v npm >/dev/null || npm --prefix $(AZURE)/js ci --ignore-scripts --silent
 	@touch $@
 
 # What is measured runs on the distribution's Python: one that was built without profile-guided
@@ -188,8 +184,6 @@ lock:
 			--no-header --python-version 3.11 requirements/$$lock.in \
 			--output-file requirements/$$lock.lock || exit 1; \
 	done
-	npm --prefix requirements/azure-js install --package-lock-only --silent \
-		--omit-lockfile-registry-resolved
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/bench.in \
 		--output-file requirements/bench.lock
