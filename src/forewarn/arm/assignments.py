@@ -82,7 +82,7 @@ def assignments_in(
         elif group.kind is GroupKind.AVAILABILITY_SET:
             add(i.availability_set_id(group), group.labels)
         for machine in group.machines:
-            if machine.labels and machine.alive:
+            if not names.keys().isdisjoint(machine.labels) and machine.alive:
                 add(i.machine_id(group, machine), machine.labels)
     return list(found.values())
 
