@@ -15,6 +15,7 @@ from forewarn.service.access import access_tokens
 from forewarn.testing import Service
 from forewarn.testing.kit.inprocess import Response
 from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, code, message
+from helpers.oidc_issuer import Issuer, Key, issuer
 from helpers.token_api import token
 
 FLEET = """
@@ -31,8 +32,8 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def log_in(service: Service, secret: str, **form: str) -> Response:
-    said = {"grant_type": "client_credentials", "client_secret": secret, **form}
+def log_in(service: Service, client_secret: str, **form: str) -> Response:
+    said = {"grant_type": "client_credentials", "client_secret": client_secret, **form}
     target = f"/{TENANT}/oauth2/v2.0/token"
     return anonymous(service, "POST", target, FORM, urlencode(said).encode())
 
@@ -194,3 +195,22 @@ def test_roles_and_limits_are_those_of_the_token(service: Service) -> None:
     assert code(eviction) == (403, "AuthorizationFailed")
     assert arm.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart").status == 202
     assert [event.resources for event in service.events] == [("web-0",)]
+
+
+def test_a_token_of_the_oidc_issuer_is_a_secret_an_assertion_and_a_bearer(service: Service) -> None:
+    async def accept(issued: Issuer) -> None:
+        service._session.node.accept_issuer(issued.config())
+
+    with issuer() as issued:
+        service._session.run(accept(issued))
+        text = issued.token()
+        for form in ({"client_secret": text}, {"client_secret": "", "client_assertion": text}):
+            answer = log_in(service, **form)
+            assert answer.json()["access_token"] == text
+            assert 0 < answer.json()["expires_in"] <= 24 * 3_600
+        assert bearer(service, text).status == 200
+        arm = Arm(service, text)
+        assert arm.call("POST", f"{COMPUTE}/virtualMachines/web-0/restart").status == 202
+        assert [event.by for event in service._session.node.active_events] == ["ann@example.net"]
+        refused = log_in(service, issued.token(Key()))
+        assert (refused.status, refused.json()["error"]) == (401, "invalid_client")

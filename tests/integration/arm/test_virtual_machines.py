@@ -257,3 +257,13 @@ def test_many_machines_come_in_pages() -> None:
             path = page.get("nextLink", "").partition("8171")[2]
         assert sorted(names) == sorted(f"m-{n}" for n in range(1_201))
         assert len(set(names)) == len(names)
+
+
+def test_an_operation_that_became_pointless_has_failed(service: Service, arm: Arm) -> None:
+    service["web-0"].get()
+    answer = arm.call("POST", f"{MACHINES}/web-0/restart")
+    arm.call("DELETE", f"{MACHINES}/web-0")
+    service.clock.advance("30m")
+    status = arm.operation(answer)
+    assert (status["status"], status["error"]["code"]) == ("Failed", "OperationFailed")
+    assert "its machine is being deleted" in status["error"]["message"]
