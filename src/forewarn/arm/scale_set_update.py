@@ -15,6 +15,7 @@ from forewarn.arm.times import iso_duration, parse_iso_duration
 from forewarn.core import EventType, Policy
 from forewarn.core.deciding.removals import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE
 from forewarn.core.time import Duration
+from forewarn.support.text import counted
 
 CAPACITY = "sku.capacity"
 NOTIFICATION = (
@@ -108,8 +109,8 @@ def _check_capacity(capacity: Any, current: int, name: str) -> None:
         raise ArmError(
             409,
             "OperationNotAllowed",
-            f"Scale set '{name}' has {current} machines and cannot be scaled out to {capacity}:"
-            " machines are added with the fleet file.",
+            f"Scale set '{name}' has {counted(current, 'machine')} and cannot be scaled out to"
+            f" {capacity}: machines are added with the fleet file.",
         )
 
 
