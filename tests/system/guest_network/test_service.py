@@ -92,6 +92,7 @@ while True:
     assert urllib.request.urlopen(asked, timeout=10).status == 200
     print("answered", flush=True)
 """
+ARM_PORT = 8171  # of the API for az and Azure's SDKs
 
 
 @pytest.fixture(scope="module")
@@ -176,14 +177,24 @@ def test_a_guest_cannot_reach_the_control_api_on_loopback(served: GuestNetwork) 
         give(served.liar, "lo", CONTROL[0], 8)
 
 
-@pytest.mark.parametrize(("to", "counter"), [(HOST, "control"), (METADATA_ADDRESS, "other_ports")])
+@pytest.mark.parametrize(
+    ("to", "port", "counter"),
+    [
+        (HOST, CONTROL[1], "control"),
+        (HOST, ARM_PORT, "control"),
+        (METADATA_ADDRESS, CONTROL[1], "other_ports"),
+    ],
+)
 def test_a_guest_reaches_the_endpoint_and_no_control_port(
-    served: GuestNetwork, to: str, counter: str
+    served: GuestNetwork, to: str, port: int, counter: str
 ) -> None:
-    with served.lab.host.call(socket.create_server, (to, CONTROL[1])):
-        with knock(served.liar, (to, CONTROL[1])) as knocking:
+    edited = served.room / "edited.nft"
+    ports = f"control_ports = {{ 8170, {ARM_PORT} }}"
+    edited.write_text(RULES.read_text().replace("control_ports = { 8170 }", ports))
+    with served.lab.host.call(socket.create_server, (to, port)):
+        with knock(served.liar, (to, port)) as knocking:
             assert let_in(knocking)
-        with served.rules(), knock(served.liar, (to, CONTROL[1])) as knocking:
+        with served.rules(edited), knock(served.liar, (to, port)) as knocking:
             until_dropped(served.lab.host, counter)
             assert not let_in(knocking, within=0)
 
