@@ -216,6 +216,10 @@ def test_paper_has_whole_tables_in_black_on_white(
             colours = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]"
             expected = ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
             assert page.locator("body").evaluate(colours) == expected, path
+        go(page, "/")
+        countdown = page.locator("td > time[title]").first
+        printed = countdown.evaluate("e => getComputedStyle(e, '::after').content")
+        assert printed == f'"{countdown.get_attribute("title")}"'  # not "in 5 min"
 
 
 def test_a_small_screen_is_not_scrolled_sideways(

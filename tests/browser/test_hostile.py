@@ -50,8 +50,18 @@ FLEET = {
             "kind": "availability-set",
             "labels": {"constructor": "", "tier": "sql"},
             "machines": [
-                {"name": SPECIAL[0], "host": "hasOwnProperty", "computer_name": MARKUP[2]},
-                {"name": SPECIAL[1], "host": LONG_NAME, "tags": {MARKUP[0]: MARKUP[1], "l": LONG}},
+                {
+                    "name": SPECIAL[0],
+                    "host": "hasOwnProperty",
+                    "computer_name": MARKUP[2],
+                    "update_domain": 1,
+                },
+                {
+                    "name": SPECIAL[1],
+                    "host": LONG_NAME,
+                    "tags": {MARKUP[0]: MARKUP[1], "l": LONG},
+                    "update_domain": 1,
+                },
             ],
         },
         {
@@ -100,13 +110,13 @@ def names(service: Service) -> dict[str, str]:
         assert answer.status in (200, 201), (path, answer.body)
         return answer.json()
 
-    def schedule(machine: str, by: str = ACTOR) -> str:
+    def schedule(*machines: str) -> str:
         platform = session.node.platform
         event = session.run(
             platform.schedule(
                 type=EventType.REBOOT,
-                machines=(machine,),
-                by=by,
+                machines=machines,
+                by=ACTOR,
                 description=HOSTILE,
                 ticket=TICKET,
                 ignore_windows=True,
@@ -129,7 +139,7 @@ def names(service: Service) -> dict[str, str]:
         held = schedule(SPECIAL[0])
         session.run(session.node.platform.approve(held, by=ACTOR))
         service.clock.advance("1m")
-    waiting = schedule(SPECIAL[1])
+    waiting = schedule(*SPECIAL)
     call("POST", f"/v1/events/{waiting}/ready", {"machine": SPECIAL[1], "note": HOSTILE})
     call("POST", "/v1/hosts/hasOwnProperty/cordon", {"note": HOSTILE})
     call("POST", f"/v1/hosts/{LONG_NAME}/degrade", {"note": HOSTILE})

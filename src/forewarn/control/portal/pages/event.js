@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useResource } from "../hooks.js";
 import { Badge, Facts, Loaded, Page } from "../parts/basics.js";
-import { stateOf } from "../parts/event-table.js";
+import { nameOf, stateOf } from "../parts/event-table.js";
 import { Details, Explanation, Hold } from "../parts/explanation.js";
 import { Cause, GroupLink, HostLink, MachineLink } from "../parts/links.js";
 import { Records } from "../parts/records.js";
@@ -45,7 +45,7 @@ export function Event({ name: id }) {
       const { event } = of;
       const seen = { ...seenIn(history.data?.records ?? []), ...of.seen_by };
       return html`
-        <${Page} title=${`${event.type} of ${event.machines.length === 1 ? event.machines[0] : `${event.machines.length} machines`}`}
+        <${Page} title=${nameOf(event)}
           aside=${html`<${Badge} kind=${stateOf(event)}>${event.held || event.status}<//>`}>
           <${Explanation} message=${of.holds.length > 1 && event.status === "Scheduled" ? severalReasons(of) : of.message}>
             ${of.holds.length === 1 ? html`<${Details} of=${of.holds[0]} />` : html`<ul>${of.holds.map((hold) => html`<${Hold} of=${hold} />`)}</ul>`}
