@@ -6,6 +6,7 @@ that asks again after a restart, or at another control node, gets the same answe
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
@@ -17,12 +18,15 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.times import moment
 from forewarn.control.http.access.authorization import hide_other_groups
 from forewarn.core import Event, Refused, Status
+from forewarn.service.access.secret import hidden
 from forewarn.service.platform.platform import Outcome, Outcomes
 
 CAUSE = "arm/"  # before the id of an operation, in the cause of its events
-MAX_OTHERS = 4_000  # characters that name other causes in the URL of an operation
+MAX_OTHERS = 100  # events, or operations, that are named in the URL of another operation
 MAX_EXPLAINED = 5  # events of one operation
 RETRY_AFTER = {"Retry-After": "1"}
+
+_OPERATION = re.compile(re.escape(CAUSE) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 Work: TypeAlias = Callable[[str], Awaitable[Outcome | Outcomes | Refused]]
 
@@ -54,21 +58,12 @@ class Operations:
 def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
     """Answer that an operation goes on. The events that it has raised are found by its id; those
     that had been announced before are named in its URL."""
-    others = dict.fromkeys(
-        event.cause if event.cause.startswith(CAUSE) else event.id
-        for event in events
-        if event.cause != CAUSE + id
-    )
+    earlier = [event for event in events if event.cause != CAUSE + id]
+    earlier.sort(key=lambda event: event.not_before, reverse=True)
+    others = dict.fromkeys((_OPERATION.fullmatch(e.cause) and e.cause) or e.id for e in earlier)
     query = {"api-version": request.api_version}
-    if others:
-        query["also"] = ",".join(others)
-    if len(query.get("also", "")) > MAX_OTHERS:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            f"this was requested for {len(events)} machines, and most of them have an event that"
-            " was announced before; wait until these are over",
-        )
+    if others:  # of very many, those that start last
+        query["also"] = ",".join(list(others)[:MAX_OTHERS])
     place = (
         f"{request.base_url}/subscriptions/{quote(request.names['subscription'])}"
         f"/providers/Microsoft.Compute/locations/{DEFAULT_LOCATION}"
@@ -87,15 +82,16 @@ async def events_of(request: Request, id: str) -> list[Event]:
     """Return the events of an operation. Raises ArmError if there are none that the caller sees."""
     store, platform = request.context.store, request.context.platform
     events: dict[str, Event] = {}
-    for other in (CAUSE + id, *filter(None, request.parameters.get("also", "").split(","))):
-        if other.startswith(CAUSE):
-            found = await store.events_by_cause(other)
-        else:
-            found = await platform.events([other.upper()])
-        events |= {event.id: event for event in found}
+    others = request.parameters.get("also", "").split(",")[:MAX_OTHERS]
+    for cause in (CAUSE + id, *others):
+        if _OPERATION.fullmatch(cause):
+            events |= {event.id: event for event in await store.events_by_cause(cause)}
+    events |= {event.id: event for event in await platform.events(list(map(str.upper, others)))}
     if not events or not all(request.call.sees(event.group) for event in events.values()):
         raise ArmError(
-            404, "NotFound", f"The operation '{id}' was not found; it may be over since long."
+            404,
+            "NotFound",
+            f"The operation '{hidden(id)}' was not found. It may have ended long ago.",
         )
     return list(events.values())
 
