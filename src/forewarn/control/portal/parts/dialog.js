@@ -102,7 +102,7 @@ export function Dialog({ kind, verb, of, onClose }) {
 
   const read = async () => {
     const { data, etag } = kind.resource === false ? { data: of } : await get(kind.path(of));
-    const more = (await kind.more?.(data, of)) ?? {};
+    const more = Object.assign({}, ...(await Promise.all([kind.more?.(data, of), verb.more?.(data, of)])));
     key.current = crypto.randomUUID();
     setShown({ resource: data, etag, more });
     return etag;

@@ -2,7 +2,7 @@
 // states it is offered, what it causes, and what it asks. The service decides whether it happens.
 //
 // A kind: path of the API (its ETag is sent along, unless it is no resource of its own), page, name, state in words,
-// more that is read for the confirmation, and whom it concerns. A verb that is typed asks for the name; one with sure
+// more that is read for the confirmation (also by a verb), and whom it concerns. A verb that is typed asks for the name; one with sure
 // has to be ticked; one with a path of its own is not about the state of the resource.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";

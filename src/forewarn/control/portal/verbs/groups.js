@@ -5,7 +5,7 @@ import { address } from "../router.js";
 import { EventTable } from "../parts/event-table.js";
 import { compact, plural } from "../parts/text.js";
 import { announce, BLACKOUTS_HELP, NOTE, REASON, TYPES, WINDOWS_HELP } from "./common.js";
-import { groupsAndHosts, startRollout } from "./rollouts.js";
+import { startRollout } from "./rollouts.js";
 
 const number = (name) => Number(/(\d+)$/.exec(name)?.[1] ?? 0);
 
@@ -39,7 +39,7 @@ export const group = {
   state: (group) => `It is ${group.enabled ? "enabled" : "not enabled"}, with ${group.events.length ? plural(group.events.length, "active event") : "no active event"}.`,
   more: async (group) => {
     const { data } = await get(withQuery("/v1/machines", { group: group.name, gone: "false" }));
-    return { ...(await groupsAndHosts()), machines: data.map(({ name }) => name), spot: data.filter(({ spot }) => spot).map(({ name }) => name) };
+    return { machines: data.map(({ name }) => name), spot: data.filter(({ spot }) => spot).map(({ name }) => name) };
   },
   concerned: (group, { machines }) => ({ groups: [group.name], machines }),
   verbs: [

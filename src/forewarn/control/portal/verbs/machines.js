@@ -9,7 +9,6 @@ export const machine = {
   name: (machine) => machine.name,
   state: (machine) =>
     machine.gone ? `It no longer exists: ${machine.gone}` : machine.events.length ? `It has ${plural(machine.events.length, "active event")}.` : "It has no active event.",
-  more: async (machine) => ({ hosts: await names("/v1/hosts"), machines: await names("/v1/machines", { group: machine.group }) }),
   concerned: (machine) => ({ machines: [machine.name], groups: [machine.group], hosts: machine.host ? [machine.host] : [] }),
   verbs: [
     {
@@ -41,6 +40,7 @@ export const machine = {
       confirm: "Announce it",
       title: (machine) => `Announce an event to ${machine.name}`,
       effect: () => "It is announced to the group, and starts when it is approved or its notice has passed.",
+      more: async (machine) => ({ machines: await names("/v1/machines", { group: machine.group }) }),
       fields: (machine, { machines }, session) => announce([machine.name], machines, session),
     },
     {
@@ -51,6 +51,7 @@ export const machine = {
       confirm: "Record it",
       title: (machine) => `Record that ${machine.name} is on another host`,
       effect: (machine) => `Nothing is done to the machine. What is planned for ${machine.host || "its old host"} does not affect it any more.`,
+      more: async () => ({ hosts: await names("/v1/hosts") }),
       fields: (machine, { hosts }) => [{ name: "host", label: "Host that it is on now", required: true, choices: hosts }],
     },
     {

@@ -75,15 +75,13 @@ export const startRollout = (chosen = () => ({})) => ({
   effect: () => "Its machines are affected one update domain after the other, each announced with an event. The plan comes first.",
   concerned: () => ({}),
   plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${RolloutPlan} of=${plan} />` },
+  more: async () => ({ groups: await names("/v1/groups"), hosts: await names("/v1/hosts") }),
   fields: (resource, choices) => startFields(chosen(resource), choices),
 });
-
-export const groupsAndHosts = async () => ({ groups: await names("/v1/groups"), hosts: await names("/v1/hosts") });
 
 export const rollouts = {
   resource: false,
   page: () => "/rollouts",
-  more: groupsAndHosts,
   verbs: [startRollout()],
 };
 
@@ -92,11 +90,9 @@ export const rollout = {
   page: (rollout) => address("rollouts", rollout.id),
   name: (rollout) => `rollout ${rollout.id.slice(0, 8)} (${rollout.type}, ${rollout.selection})`,
   state: (rollout) => `It is ${rollout.state}, with ${rollout.steps_done} of ${plural(rollout.steps_total, "step")} done.`,
-  more: async (rollout, { lane = "" }) => {
-    const path = address("v1", "rollouts", rollout.id);
-    const events = await get(withQuery("/v1/events", { rollout: rollout.id, status: "Scheduled" }));
-    const steps = await get(withQuery(`${path}/steps`, { state: "waiting", limit: 500 }));
-    return { announced: events.data.map(nameOf), lanes: unique(steps.data.map((step) => step.lane)), lane };
+  more: async (rollout) => {
+    const { data } = await get(withQuery("/v1/events", { rollout: rollout.id, status: "Scheduled" }));
+    return { announced: data.map(nameOf) };
   },
   concerned: (rollout, { announced }) => ({ events: announced, machines: rollout.machines, groups: rollout.groups, hosts: rollout.hosts }),
   verbs: [
@@ -126,6 +122,10 @@ export const rollout = {
       confirm: "Skip them",
       title: (rollout) => `Skip steps of rollout ${rollout.id.slice(0, 8)}`,
       effect: () => "Steps that have not started are left out, and count as over. Events that are announced for them already are withdrawn.",
+      more: async (rollout, { lane = "" }) => {
+        const { data } = await get(withQuery(`${address("v1", "rollouts", rollout.id)}/steps`, { state: "waiting", limit: 500 }));
+        return { lanes: unique(data.map((step) => step.lane)), lane };
+      },
       fields: (rollout, { lanes, lane }) => [
         list("lanes", "Groups or hosts", "All steps of these that have not started; names, separated by commas.", { choices: lanes, value: lane }),
         { name: "steps", label: "or numbers of steps", type: "numbers", help: "As in the table of steps, separated by commas." },
