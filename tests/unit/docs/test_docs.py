@@ -12,6 +12,9 @@ import pytest
 import typer.main
 
 from forewarn.agent.config import read as agent_reading
+from forewarn.arm import app as arm_app
+from forewarn.arm import paging as arm_paging
+from forewarn.arm.routes import scheduled_events
 from forewarn.cli.app import app
 from forewarn.control.http import errors, idempotency, paging
 from forewarn.control.http.access import token_attempts
@@ -34,7 +37,7 @@ from forewarn.drivers.command.options import CommandOptions
 from forewarn.judge import RULES
 from forewarn.node.listening import certificates
 from forewarn.node.settings import Settings, validate, values
-from forewarn.service.access import tokens
+from forewarn.service.access import access_tokens, tokens
 from forewarn.service.access.oidc import AccessRule, Oidc
 from forewarn.service.engine import clock
 from forewarn.service.fleet import build, read, shapes
@@ -153,6 +156,10 @@ LIMITS = {
     "Streams and long-polls of the feed": f"{control_feed.MAX_STREAMS:,}",
     "Streams and long-polls of the feed with one token": str(control_feed.MAX_STREAMS_OF_ONE),
     "Longest wait of a long-poll of the feed": f"{control_feed.MAX_CHANGES_WAIT} s",
+    "Size of the body of a request": f"{arm_app.MAX_BODY // MIB} MiB",
+    "Resources in one page of a list": str(arm_paging.PAGE),
+    "Lifetime of an access token": f"{access_tokens.ACCESS_LIFE // 60} min",
+    "Events that are acknowledged in one request": f"{scheduled_events.MAX_IDS:,}",
     "Wait for a new document: default, and longest": (
         f"{extensions.DEFAULT_WAIT:g} s, {extensions.MAX_WAIT / 60:g} min"
     ),
