@@ -83,7 +83,10 @@ def test_every_page_is_accessible(
             go(page, path.format(**names))
             for summary in page.locator("main summary").all():
                 summary.click()
-            check(page, path, "main" if path != "/" else "html")
+            if path in EMPTY:  # in the colours of the others
+                assert serious(page, part="main") == [], path
+            else:
+                check(page, path, "main" if path != "/" else "html")
         page.get_by_role("combobox", name="Search").fill("web")
         expect(page.get_by_role("option")).to_have_count(4)
         check(page, "search", ".search")

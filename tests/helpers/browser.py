@@ -31,6 +31,9 @@ from helpers.netns import require
 CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 SERIOUS = ("serious", "critical")
+PATIENCE = 15_000  # milliseconds for whatever a page has to do, on a machine that is busy
+
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,7 @@ def portal(
     context = browser.new_context(
         base_url=f"{service.control_url}/ui/", viewport={"width": width, "height": 800}, **how
     )
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE)
     context.on("console", note_console)
     context.on("weberror", lambda error: wrong.append(f"error: {error.error}"))
     context.on("request", note_request)
