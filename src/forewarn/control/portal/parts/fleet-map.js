@@ -77,7 +77,8 @@ export function FleetMap({ rows, onPick }) {
   const [from, to] = useSeenRows(picture, rows.length + 1, ROW);
   useEffect(() => {
     const [domains, most] = [columns(rows), largest(rows)];
-    const paint = () => draw(canvas.current, rows, domains, most, [from, to]);
+    const paint = () => canvas.current && draw(canvas.current, rows, domains, most, [from, to]); // or the page has gone
+    if (!canvas.current) return undefined;
     paint();
     picture.current.style.width = canvas.current.style.width;
     picture.current.style.height = `${(rows.length + 1) * ROW}px`;
