@@ -33,6 +33,7 @@ SCRIPT = (sys.executable, "-c")
 NO_SITE = "-S"  # a program may be started with it to save time, which is saved here anyway
 UNBUFFERED = "PYTHONUNBUFFERED"  # a variable
 USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "pass_fds"}
+ROOM = "/" * 500  # among the words of the nursery, for those of what comes from it
 MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
 NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
 
@@ -172,7 +173,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        argv = [sys.executable, __file__, str(theirs.fileno())]
+        argv = [sys.executable, __file__, str(theirs.fileno()), ROOM]
         env = {name: value for name, value in os.environ.items() if name != UNBUFFERED}
         self._process = subprocess.Popen(
             argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=env
@@ -263,6 +264,9 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _execute(request: dict[str, Any]) -> None:
+    from helpers.forked_processes import install
+
+    install(_end_after)
     if (script := request.get("script")) is not None:
         sys.argv = ["-c", *request["words"]]
         sys.path[0] = ""
@@ -318,8 +322,12 @@ def _read_everything() -> None:
     import forewarn.control.server.protocol
     import forewarn.metadata.http.protocol
     import forewarn.node.daemon.run
+    import forewarn.store.postgres.engine
     import forewarn.store.sqlite.engine
     import forewarn.store.sqlite.restore
+
+    sys.path[0] = str(Path(__file__).parent.parent)
+    import helpers.forked_processes  # noqa: F401
 
     forewarn.control.app.handlers()
     typer.main.get_command = functools.cache(typer.main.get_command)
