@@ -6,7 +6,7 @@ ones. Names are compared in any letter case. What a token is limited from does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -52,6 +52,15 @@ class ScaleSet(msgspec.Struct, frozen=True):
         """Yield its members that exist."""
         return ((group, m) for group in self.groups for m in group.machines if m.alive)
 
+    def keyed_members(self) -> Iterator[tuple[tuple[str], Group, Machine]]:
+        """Yield the same, each after that by which they are sorted: its number."""
+        for group in self.groups:
+            prefix = f"{scale_set_of(group)}_"
+            for machine in group.machines:
+                if not machine.gone:
+                    id = _instance_id(machine.name, prefix)
+                    yield (id.zfill(INSTANCE_DIGITS),), group, machine
+
 
 def subscription_of(group: Group) -> str:
     return group.place.subscription or DEFAULT_SUBSCRIPTION
@@ -75,14 +84,12 @@ def scale_set_of(group: Group) -> str:
 def instance_id(group: Group, machine: Machine) -> str:
     """Return the number by which a machine is addressed in its scale set; its name if it has no
     number there."""
-    scale_set, _, number = machine.name.rpartition("_")
-    numbered = number.isascii() and number.isdecimal()
-    return number if numbered and scale_set == scale_set_of(group) else machine.name
+    return _instance_id(machine.name, f"{scale_set_of(group)}_")
 
 
-def instance_key(group: Group, machine: Machine) -> tuple[str]:
-    """Return by what the members of a scale set are sorted: by their numbers."""
-    return (instance_id(group, machine).zfill(INSTANCE_DIGITS),)
+def _instance_id(name: str, prefix: str) -> str:
+    number = name[len(prefix) :]
+    return number if name.startswith(prefix) and number.isdecimal() else name
 
 
 def is_instance(group: Group, machine: Machine) -> bool:
@@ -214,9 +221,8 @@ class Inventory:
         )
 
     def instance(self, scale_set: ScaleSet, id: str) -> tuple[Group, Machine]:
-        for member in scale_set.members():
-            if instance_id(*member).lower() == id.lower():
-                return member
+        if found := self._by_id(scale_set, [id])[id]:
+            return found
         kind, name = f"{SCALE_SETS}/virtualMachines", f"{scale_set.name}/{id}"
         raise not_found(kind, name, resource_group_of(scale_set.place))
 
@@ -224,18 +230,31 @@ class Inventory:
         self, scale_set: ScaleSet, ids: Sequence[str] | None
     ) -> list[tuple[Group, Machine]]:
         """Return the members of a scale set with these ids; None or `*`: all. Raises ArmError."""
-        members = sorted(scale_set.members(), key=lambda member: instance_key(*member))
         if ids is None or list(ids) == ["*"]:
-            return members
-        by_id = {instance_id(*member).lower(): member for member in members}
-        unknown = [id for id in ids if id.lower() not in by_id]
-        if unknown:
+            members = sorted(scale_set.keyed_members(), key=lambda member: member[0])
+            return [(group, machine) for _, group, machine in members]
+        by_id = self._by_id(scale_set, ids)
+        if unknown := [id for id, member in by_id.items() if member is None]:
             raise ArmError(
                 400,
                 "InvalidParameter",
                 f"Scale set '{scale_set.name}' has no instance {', '.join(unknown)}.",
             )
-        return [by_id[id] for id in dict.fromkeys(id.lower() for id in ids)]
+        return [member for member in by_id.values() if member is not None]
+
+    def _by_id(
+        self, scale_set: ScaleSet, ids: Iterable[str]
+    ) -> dict[str, tuple[Group, Machine] | None]:
+        """Return the members of a scale set with these ids; None: there is none."""
+        groups = {group.name for group in scale_set.groups}
+        by_id: dict[str, tuple[Group, Machine] | None] = {}
+        for id in ids:
+            names = (f"{scale_set.name}_{id}", id)  # numbered, or not
+            found = next(filter(None, map(self._index.machine, names)), None)
+            by_id[id] = None
+            if found is not None and found[0].name in groups and found[1].alive:
+                by_id[id] = found if instance_id(*found) == id else None
+        return by_id
 
     def availability_set(self, subscription: str, resource_group: str, name: str) -> Group:
         for group in self.groups(subscription, resource_group):

@@ -6,7 +6,7 @@ import asyncio
 
 from forewarn.arm import views
 from forewarn.arm.errors import ArmError
-from forewarn.arm.inventory import Inventory, ScaleSet, instance_key
+from forewarn.arm.inventory import Inventory, ScaleSet
 from forewarn.arm.operations import accepted
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
@@ -55,7 +55,8 @@ async def get_scale_set(request: Request) -> Answer:
 
 @route("GET", SCALE_SET + "/instanceView")
 async def get_scale_set_instance_view(request: Request) -> Answer:
-    return Answer(body=views.scale_set_instance_view(scale_set_of(request), request.now))
+    scale_set, now = scale_set_of(request), request.now
+    return Answer(body=await asyncio.to_thread(views.scale_set_instance_view, scale_set, now))
 
 
 @route("PUT", SCALE_SET, role=Role.OPERATOR)
@@ -150,9 +151,9 @@ async def list_instances(request: Request) -> Answer:
     def build() -> Answer:
         return page(
             request,
-            scale_set.members(),
-            lambda member: instance_key(*member),
-            lambda member: views.instance(*member, now, expand=expand),
+            scale_set.keyed_members(),
+            lambda member: member[0],
+            lambda member: views.instance(member[1], member[2], now, expand=expand),
         )
 
     return await asyncio.to_thread(build)

@@ -549,8 +549,10 @@ class Platform:
         commands: list[tuple[str, c.Command]] = []
         refusals: list[Refused] = []
         for index, machine in enumerate(machines):
-            expected: Changes | Refused = self.machine_index.unknown_machine(machine)
-            if (name := self.machine_index.group_of(machine)) is not None:
+            expected: Changes | Refused
+            if (name := self.machine_index.group_of(machine)) is None:
+                expected = self.machine_index.unknown_machine(machine)
+            else:
                 group = states.get(name) or self._store.groups[name]
                 commands.append((name, command(self.new_id(), machine)))
                 expected = decide(group, commands[-1][1], now)
