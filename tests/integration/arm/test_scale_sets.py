@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forewarn.arm import paging
+from forewarn.arm.routes import virtual_machines
 from forewarn.core import Policy
 from forewarn.core.access import Role
 from forewarn.core.time import MINUTE
@@ -215,6 +216,17 @@ def test_nothing_is_done_if_an_id_is_wrong(service: Service, arm: Arm, action: s
         answer = arm.call("POST", f"{WEB}/{action}", {"instanceIds": ids})
         assert code(answer) == (400, "InvalidParameter"), ids
     assert not service.events
+
+
+def test_a_request_is_not_about_too_many_machines(
+    service: Service, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_machines, "MAX_MACHINES", 3)
+    answer = arm.call("POST", f"{WEB}/restart")
+    assert code(answer) == (409, "OperationNotAllowed")
+    assert "at most 3 machines" in message(answer)
+    assert not service.events
+    assert arm.call("POST", f"{WEB}/restart", {"instanceIds": ["0", "2", "3"]}).status == 202
 
 
 def test_nothing_is_done_if_one_member_is_refused(service: Service, arm: Arm) -> None:

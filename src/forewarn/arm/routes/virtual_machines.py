@@ -14,10 +14,12 @@ from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
 from forewarn.core import EventType, Group, Machine
 from forewarn.core.access import Role
+from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.support.text import listing
 
 MACHINES = COMPUTE + "/virtualMachines"
 MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
+MAX_MACHINES = MAX_EVENT_MACHINES  # of one request, as for a request to the control API
 # What the platform does not do to machines, by the action's name.
 NOT_OFFERED = (
     *("powerOff", "deallocate", "start", "reimage", "reapply", "convertToManagedDisks"),
@@ -117,11 +119,23 @@ async def user_maintenance(
     request: Request, members: list[tuple[Group, Machine]], type: EventType
 ) -> Answer:
     """Announce restarts or redeploys, all in one commit or none."""
-    call, machines = request.call, [machine.name for _, machine in members]
+    call, machines = request.call, _names(members)
     return await request.operations.start(
         request,
         lambda cause: call.platform.user_maintenance_of_each(machines, type, call.by, cause),
     )
+
+
+def _names(members: list[tuple[Group, Machine]]) -> list[str]:
+    """Return the names of machines, if they are not too many for one commit."""
+    if len(members) > MAX_MACHINES:
+        raise ArmError(
+            409,
+            "OperationNotAllowed",
+            f"A request can be about at most {MAX_MACHINES:,} machines, and this one is about"
+            f" {len(members):,}. Name fewer of them, in several requests.",
+        )
+    return [machine.name for _, machine in members]
 
 
 async def maintain_now(
@@ -150,7 +164,7 @@ async def maintain_now(
 
 async def evict(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
     """Evict spot machines. Clients do not wait until they are gone."""
-    call, machines = request.call, [machine.name for _, machine in members]
+    call, machines = request.call, _names(members)
     await request.operations.carry_out(
         request, lambda cause: call.removals.evict_each(machines, call.by, cause)
     )
@@ -159,7 +173,7 @@ async def evict(request: Request, members: list[tuple[Group, Machine]]) -> Answe
 
 async def delete(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
     """Delete machines, all in one commit or none."""
-    call, machines = request.call, [machine.name for _, machine in members]
+    call, machines = request.call, _names(members)
     return await request.operations.start(
         request, lambda cause: call.removals.delete_each(machines, call.by, cause)
     )
