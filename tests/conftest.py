@@ -81,7 +81,7 @@ LONGEST = (
     "system/docs/test_example_web.py",
     "system/guest_network/test_hosts.py",
     *("browser/test_accessibility.py", "browser/test_portal.py", "browser/test_verbs.py"),
-    *("browser/test_pages.py", "browser/test_hostile.py"),
+    *("browser/test_pages.py", "browser/test_hostile.py", "browser/test_permissions.py"),
     "system/node/test_host_node_take_over.py",
     "unit/metadata/publishing/test_host_nodes.py",
     "system/guest_network/test_service.py",

@@ -810,6 +810,23 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
         offered(page)
 
 
+def test_what_destroys_something_has_to_be_meant(browser: Browser, service: Service) -> None:
+    with portal(browser, service, "/machines/r1-0") as page:
+        cases: dict[str, tuple[dict[str, str | bool], ...]] = {
+            "Delete": ({}, {"Type r1-0 to confirm": "r1"}, {"Type r1-0 to confirm": "r1-0"}),
+            "Stop all": ({}, {"Stop the whole fleet": True}),
+        }
+        for verb, entries in cases.items():
+            dialog = ask(page, verb)
+            button = dialog.get_by_role("button", name=verb, exact=True)
+            for values in entries:
+                expect(button).to_be_disabled()
+                enter(dialog, values)
+            expect(button).to_be_enabled()
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+
+
 def test_what_is_sent_again_after_a_lost_answer_is_done_once(
     browser: Browser, service: Service, api: Api
 ) -> None:
