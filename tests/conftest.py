@@ -56,6 +56,7 @@ LONGEST = (
     "system/deploy/test_container.py",
     "system/docs/test_example_clients.py",
     "system/arm/test_az.py",
+    "system/docs/test_arm_page.py",
     "system/packaging/test_install_lines.py",
     "system/packaging/test_extras.py",
     "system/control/test_schemathesis.py",
