@@ -130,8 +130,7 @@ $(VENV)/.ready: $(VENV)/.server $(VENV)/.fetched
 	@touch $@
 
 $(VENV)/.fetched: $(VENV)/.pip
-	@$(BIN)/pip --quiet --disable-pip-version-check download --require-hashes --no-deps \
-		--dest $(VENV)/wheels --requirement requirements/dev.lock
+	@tools/fetch-lock $(VENV) $(VENV)/wheels requirements/dev.lock
 	@touch $@
 
 # What the packages of the agent contain; whoever builds them fetches what is missing.
