@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from forewarn.core import Status
 from forewarn.judge import judge
 from forewarn.support import guard
+from helpers.forked_cli import Forked
 from helpers.load import HOSTS, MACHINES, SPEED, LoadGenerator
 from helpers.paths import HELPERS
 from helpers.recorded_state import free_port, held_up, read_state
@@ -71,23 +73,26 @@ class Victims:
 
     async def start(self) -> None:
         with (self.directory / "said").open("ab") as said:
-            self._supervisor = await asyncio.create_subprocess_exec(
-                *(sys.executable, str(HELPERS / "fast_serve.py")),
-                *(str(self.directory / "forewarn.toml"), str(SPEED)),
-                stdout=asyncio.subprocess.PIPE,
+            self._supervisor = Forked(
+                [
+                    *(sys.executable, str(HELPERS / "fast_serve.py")),
+                    *(str(self.directory / "forewarn.toml"), str(SPEED)),
+                ],
+                stdout=subprocess.PIPE,
                 stderr=said,
                 env={**os.environ, "XDG_RUNTIME_DIR": str(self.directory)},
             )
         assert self._supervisor.stdout is not None
         async with asyncio.timeout(NEVER_LONGER):
-            line = await self._supervisor.stdout.readline()
+            line = await asyncio.to_thread(self._supervisor.stdout.readline)
         assert line.startswith(b"ready"), (self.directory / "said").read_text()[-3000:]
 
     async def end(self, number: signal.Signals) -> int:
         children = list(self.children().values())
         self._supervisor.send_signal(number)
         async with asyncio.timeout(NEVER_LONGER):
-            status = await self._supervisor.wait()
+            with self._supervisor:
+                status = await asyncio.to_thread(self._supervisor.wait)
             while any(_lives(child) for child in children):
                 await guard.pause(0.01)
         return status
