@@ -4,6 +4,7 @@ lost, and nothing is there twice."""
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 import time  # noqa: TID251 - real servers take real time
@@ -16,9 +17,11 @@ import pytest
 from forewarn.core.registry import HostPut
 from forewarn.store import Commit
 from helpers import patroni
+from helpers.forked_cli import Forked, nursery
 from helpers.netns import needs_root
 from helpers.paths import HELPERS
 from helpers.patroni import Cluster
+from helpers.process import Running
 
 CONTROL = {"c1": "10.88.0.21", "c2": "10.88.0.22"}
 CUT = 25.0  # seconds, longer than Patroni waits for a primary
@@ -35,6 +38,7 @@ class ControlNodes:
         self._threads = [threading.Thread(target=self._keep, args=(name,)) for name in CONTROL]
 
     def __enter__(self) -> ControlNodes:
+        nursery()  # here, not inside
         for thread in self._threads:
             thread.start()
         return self
@@ -46,11 +50,12 @@ class ControlNodes:
 
     def _keep(self, name: str) -> None:
         program = str(HELPERS / "committing_node.py")
+        words = [sys.executable, program, self.cluster.url, name, str(self.directory / name)]
         guest = self.cluster.lab.guests[CONTROL[name]]
+        pipe = subprocess.PIPE
         while not self._stopped.is_set():
-            running = guest.popen(
-                [sys.executable, program, self.cluster.url, name, str(self.directory / name)]
-            )
+            process = guest.call(Forked, words, stdout=pipe, stderr=pipe, text=True)
+            running = Running(process, words)
             while running.process.poll() is None and not self._stopped.wait(0.1):
                 pass
             if self._stopped.is_set():
