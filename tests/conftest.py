@@ -122,8 +122,7 @@ GARBAGE = (20_000, 20, 20)  # objects, then collections of the younger generatio
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # whatever is garbage of it by now as well: to find that takes longer
     gc.set_threshold(*GARBAGE)
     gc.enable()
 
