@@ -31,6 +31,7 @@ from helpers.netns import require
 CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 SERIOUS = ("serious", "critical")
+ALIKE = ("tbody tr:nth-child(n+3)", ".facts > div:nth-child(n+5)", "datalist")
 PATIENCE = 15_000  # milliseconds for whatever a page has to do, on a machine that is busy
 
 expect.set_options(timeout=PATIENCE)
@@ -94,12 +95,12 @@ def portal(
 
 def serious(page: Page, *rules: str, part: str = "html") -> list[str]:
     """Return what is seriously wrong with a part of a page for people who cannot see it well or use
-    no mouse, by all rules or by some. The page has to be opened with bypass_csp. Of the rows of a
-    table, which are alike, the first ones are looked at."""
+    no mouse, by all rules or by some. The page has to be opened with bypass_csp. Of what is alike,
+    the rows of a table and the facts in a list, the first ones are looked at."""
     options: dict[str, object] = {"resultTypes": ["violations"], "iframes": False, "preload": False}
     if rules:
         options["runOnly"] = list(rules)
-    where = {"include": [[part]], "exclude": [["tbody tr:nth-child(n+4)"]]}
+    where = {"include": [[part]], "exclude": [[rest] for rest in ALIKE]}
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     found = page.evaluate("([where, options]) => axe.run(where, options)", [where, options])
