@@ -14,7 +14,7 @@ const FILTERS = [
   ["event", "Event", "id, or its beginning"],
   ["what", "What", "raised,approved"],
   ["since", "Since", "2h, or a time"],
-  ["until", "Until", "2027-01-15T08:00:00Z"],
+  ["until", "Until", "1h, or a time"],
 ];
 
 export function History({ query }) {

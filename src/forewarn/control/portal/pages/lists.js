@@ -53,14 +53,14 @@ export const Hosts = ({ query }) => html`
   <${List} title="Hosts" path="/v1/hosts" page="/hosts" filters=${hostFilters} query=${query} noun="host">${(list, caption) => html`
     <table class="rows stacked">
       <caption>${caption}</caption>
-      <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events</th><th>Node</th><th>Labels</th></tr></thead>
+      <thead><tr><th>Host</th><th>Health</th><th class="number">Machines</th><th class="number">Events of the host</th><th>Node</th><th>Labels</th></tr></thead>
       <tbody>
         ${list.map((host) => html`
           <tr key=${host.name}>
             <td><${HostLink} name=${host.name} /></td>
             <td><span class="badges"><${Badge} kind=${HEALTH[host.health]}>${host.health}<//>${host.cordoned && html`<${Badge} kind="started">cordoned<//>`}</span></td>
             <td class="number" data-label="Machines"><${Link} to=${withQuery("/machines", { host: host.name })}>${host.machines.length.toLocaleString("en")}<//></td>
-            <td class="number" data-label="Events">${host.events.length || "0"}</td>
+            <td class="number" data-label="Events of the host">${host.events.length || "0"}</td>
             <td data-label="Node">${host.node?.state ?? "none"}</td>
             <td>${Object.keys(host.labels).length > 0 && html`<${Labels} of=${host.labels} />`}</td>
           </tr>`)}

@@ -43,7 +43,7 @@ export function Rollouts({ query }) {
         ${list.length
           ? html`
               <table class="rows stacked">
-                <caption><span class="aside">Those in progress first, each the latest first</span></caption>
+                <caption><span class="aside">Those in progress first, then the latest</span></caption>
                 <thead><tr><th>Rollout</th><th>Of</th><th>State</th><th>Progress</th><th class="number">Machines</th><th>Started</th><th>Ended</th></tr></thead>
                 <tbody>${list.map((rollout) => html`<${Row} key=${rollout.id} of=${rollout} />`)}</tbody>
               </table>

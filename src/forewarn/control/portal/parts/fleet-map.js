@@ -15,8 +15,8 @@ const MEANINGS = {
   gone: "evicted or deleted",
 };
 const ROW = 22;
-// The widths of a name and of a cell, and how many pixels of a screen are few.
-const [NAME, CELL] = [180, 120];
+// The widths of a name and of a cell, which is wider if there is room, and how many pixels of a screen are few.
+const [NAME, CELL, WIDEST_CELL] = [180, 120, 280];
 const [SMALL_NAME, SMALL_CELL, FEW] = [96, 72, 640];
 
 export const total = (domain) => STATES.reduce((sum, state) => sum + (domain[state] ?? 0), 0);
@@ -30,11 +30,18 @@ export function columns(rows) {
 // The largest number of machines in a cell, which fills it.
 const largest = (rows) => rows.reduce((most, row) => (row.domains ?? []).reduce((n, domain) => Math.max(n, total(domain)), most), 1);
 
+function cellWidth(canvas, columns) {
+  const frame = canvas.closest(".fleet-map");
+  const { paddingLeft, paddingRight } = getComputedStyle(frame);
+  const room = frame.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - NAME;
+  return Math.min(WIDEST_CELL, Math.max(CELL, Math.floor(room / Math.max(1, columns))));
+}
+
 // Draw some of the rows. The heads of the columns are the first one.
 function draw(canvas, rows, domains, most, [from, to]) {
   const scale = devicePixelRatio || 1;
   const few = innerWidth < FEW;
-  const [name, cell] = few ? [SMALL_NAME, SMALL_CELL] : [NAME, CELL];
+  const [name, cell] = few ? [SMALL_NAME, SMALL_CELL] : [NAME, cellWidth(canvas, domains.length)];
   const [width, height] = [name + domains.length * cell, (to - from) * ROW];
   canvas.width = width * scale;
   canvas.height = height * scale;
@@ -77,14 +84,21 @@ export function FleetMap({ rows, onPick }) {
   const [from, to] = useSeenRows(picture, rows.length + 1, ROW);
   useEffect(() => {
     const [domains, most] = [columns(rows), largest(rows)];
-    const paint = () => canvas.current && draw(canvas.current, rows, domains, most, [from, to]); // or the page has gone
+    const paint = () => {
+      if (!canvas.current) return; // the page has gone
+      draw(canvas.current, rows, domains, most, [from, to]);
+      picture.current.style.width = canvas.current.style.width;
+    };
     if (!canvas.current) return undefined;
     paint();
-    picture.current.style.width = canvas.current.style.width;
     picture.current.style.height = `${(rows.length + 1) * ROW}px`;
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", paint);
-    return () => scheme.removeEventListener("change", paint);
+    addEventListener("resize", paint);
+    return () => {
+      scheme.removeEventListener("change", paint);
+      removeEventListener("resize", paint);
+    };
   }, [rows, from, to]);
   const pick = (event) => {
     const row = rows[from + Math.floor(event.offsetY / ROW) - 1];
