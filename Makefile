@@ -11,6 +11,7 @@
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, cluster, kit
 #                or agent)
 #   make docs    the documentation as a site, in site/
+#   make screenshots  the pictures of the portal in docs/images/portal anew
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/
 #   make deb     Debian packages of the service, of a node alone and of the agent alone, in dist/
 #   make rpm     an RPM package of the agent alone, in dist/
@@ -34,7 +35,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test tests portable-beside-tests portable packages collected lint fuzz bench docs dist deb rpm lock clean
+.PHONY: dev check conformance test tests portable-beside-tests portable packages collected lint fuzz bench docs screenshots dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -92,6 +93,10 @@ bench: $(BENCHES)/.ready
 # Links are checked, and nothing in it is loaded from elsewhere.
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
+# Each page of the portal, in Debian's Chromium; they change only where a page does.
+screenshots: $(VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -m helpers.write_pictures
 
 # As PyPI takes them; the tests install what was built into empty environments, and use it there.
 dist: $(VENV)/.ready

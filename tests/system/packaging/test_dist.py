@@ -20,6 +20,7 @@ from helpers.paths import ROOT
 
 LINK = re.compile(r'(?:href|src)="([^"]*)"')
 LINKED = re.compile(r"\[((?:[^\[\]\n]|\[[^\[\]\n]*\])+)\]\([^)\s]+\)")
+PICTURE = re.compile(r"!\[[^\]\n]*\]\([^)\s]+\)")
 TARGET = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -64,7 +65,10 @@ def test_the_source_distribution_contains_what_it_is_made_of_and_what_there_is_t
 ) -> None:
     with tarfile.open(sdist) as archive:
         contents = {name.partition("/")[2] for name in archive.getnames()}
-    assert files("src", "docs", "examples", "deploy") <= contents
+    pictures = files("docs/images")
+    assert files("src", "docs", "examples", "deploy") - pictures <= contents
+    assert pictures
+    assert contents.isdisjoint(pictures)
     assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO"} <= contents
     tops = {name.partition("/")[0] for name in contents}
     assert tops.isdisjoint({".ci", "bench", "tests", "tools", "requirements", ".venv"})
@@ -103,8 +107,10 @@ def test_no_link_of_the_description_depends_on_where_it_is_shown(
     assert [link for link in LINK.findall(shown) if not _absolute(link)] == []
 
 
-def test_the_description_is_the_readme_but_for_its_links(metadata: email.message.Message) -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_the_description_is_the_readme_but_for_its_links_and_pictures(
+    metadata: email.message.Message,
+) -> None:
+    readme = PICTURE.sub("", (ROOT / "README.md").read_text())
     assert len([link for link in TARGET.findall(readme) if not _absolute(link)]) > 20
 
     def words(text: str) -> str:
@@ -121,7 +127,7 @@ def test_the_addresses_of_the_project_are_published_and_links_lead_there(
     assert metadata.get_all("Project-URL") == [f"{name}, {url}" for name, url in urls.items()]
     if source := urls.get("Source"):  # unless it has no address yet
         linked = TARGET.findall(described(metadata))
-        readme = TARGET.findall((ROOT / "README.md").read_text())
+        readme = TARGET.findall(PICTURE.sub("", (ROOT / "README.md").read_text()))
         relative = [link for link in readme if not _absolute(link)]
         assert len([link for link in linked if link.startswith(source)]) >= len(relative)
 
