@@ -71,6 +71,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     confirm: str = ""  # the button, if it is not called like the verb
     enter: dict[str, str | bool] = {}  # into fields, by their labels
     plan: str = ""  # the button that shows a plan first
+    planned: str = ""  # and what the plan says
     refused: dict[str, str | bool] = {}  # what is entered before, and refused
     sentence: str = ""  # with which it is refused
     touch: Callable[[], object] | None = None  # changes the resource while the dialog is open
@@ -142,7 +143,7 @@ def use(page: Page, verb: Verb) -> None:
     enter(dialog, verb.enter)
     if verb.plan:
         confirm(dialog, verb.plan)
-        expect(dialog.locator(".preview")).to_be_visible()
+        expect(dialog.locator(".preview")).to_contain_text(verb.planned)
     if verb.touch is not None:
         verb.touch()
         confirm(dialog, label)
@@ -554,6 +555,7 @@ def test_verbs_of_groups(browser: Browser, service: Service, api: Api) -> None:
                 says=("1 groupjobs", "Those that have not started do not happen"),
                 confirm="Cancel them",
                 plan="Show the events",
+                planned="1 event would be cancelled:Freeze of jobs_1, jobs_2 in jobs",
                 enter={"Reason": "wrong week"},
                 sends="POST /v1/events/cancel",
                 body={"group": "jobs", "reason": "wrong week"},
@@ -717,6 +719,7 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
                 says=("The plan comes first.",),
                 confirm="Start it",
                 plan="Show the plan",
+                planned="without group r0Machines6Groups6Hosts0Steps6Waves1 + 2 + 3Pauses1",
                 refused={"Groups": "nonesuch"},
                 sentence="no group 'nonesuch'",
                 enter={

@@ -184,7 +184,7 @@ export function Dialog({ kind, verb, of, onClose }) {
       <form ref=${form} onSubmit=${submit} onInvalidCapture=${unfold}>
         <h2 id="dialog-title">${title}</h2>
         ${changed && html`<p class="problem" role="alert">${CHANGED}</p>`}
-        ${shown && kind.state && html`<p class="now">${kind.state(resource)}</p>`}
+        ${shown && kind.state && !verb.path && html`<p class="now">${kind.state(resource)}</p>`}
         ${shown
           ? html`
               <p>${allowed ? verb.effect(resource, shown.more, session) : TOO_LATE}</p>

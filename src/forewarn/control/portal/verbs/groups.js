@@ -2,8 +2,8 @@
 import { html } from "../html.js";
 import { get, withQuery } from "../api.js";
 import { address } from "../router.js";
-import { EventTable } from "../parts/event-table.js";
-import { compact, plural } from "../parts/text.js";
+import { nameOf } from "../parts/event-table.js";
+import { at, compact, plural } from "../parts/text.js";
 import { announce, BLACKOUTS_HELP, NOTE, REASON, TYPES, WINDOWS_HELP } from "./common.js";
 import { startRollout } from "./rollouts.js";
 
@@ -27,7 +27,8 @@ const policyFields = (group, more, session) => [
 
 const Cancelled = ({ of }) => html`
   <section class="preview" aria-live="polite">
-    ${of.events.length ? html`<${EventTable} events=${of.events} caption=${`${plural(of.events.length, "event")} would be cancelled`} />` : html`<p>No event would be cancelled.</p>`}
+    <p>${of.events.length ? `${plural(of.events.length, "event")} would be cancelled:` : "No event would be cancelled."}</p>
+    <ul>${of.events.map((event) => html`<li key=${event.id}>${nameOf(event)} in ${event.group}, NotBefore ${at(event.not_before)}</li>`)}</ul>
     ${[...of.refused, ...of.notes].map((text) => html`<p>${text}</p>`)}
   </section>
 `;
