@@ -63,19 +63,6 @@ def test_it_waits_while_the_guest_is_asked(
     assert restart.wait() == 0, "".join(restart.stderr)
 
 
-def test_it_does_not_wait_if_it_need_not(service: Service, az: Az) -> None:
-    az.run("vm", "redeploy", "-g", "forewarn", "-n", "jumpbox", "--no-wait")
-    [event] = service["jumpbox"].events
-    assert (event.type, event.status) == ("Redeploy", "Scheduled")
-    event.cancel()
-
-
-def test_machines_are_shown_with_their_domains(az: Az) -> None:
-    shown = az.run("vm", "get-instance-view", "-g", "forewarn", "-n", "jumpbox")
-    view = shown["instanceView"]
-    assert (view["platformUpdateDomain"], view["statuses"][1]["code"]) == (0, "PowerState/running")
-
-
 def test_a_spot_machine_is_evicted(service: Service, az: Az) -> None:
     az.run("vmss", "simulate-eviction", "-g", "forewarn", "-n", "web", "--instance-id", "2")
     [event] = service["web_2"].document()["Events"]
