@@ -8,7 +8,7 @@ const READS = 8; // a second, at most, of all data together while changes keep c
 const REST = 4; // times as long as a read took, until the next one
 const AFTER_FAILURE = 5_000; // milliseconds until the next read if the service could not answer
 const SECOND = 1_000; // milliseconds
-const ROWS_AT_ONCE = 20; // by which the rows that are shown move
+const ROWS_AT_ONCE = 20; // that are added to those that are shown, or by which these move
 
 // The answer to a GET request, which all components that show it share: read again whenever something has changed, one
 // read at a time, and the less often the longer it takes.
@@ -124,6 +124,17 @@ export function useConnection() {
   const [state, setState] = useState(connection());
   useEffect(() => onConnection(setState), []);
   return state;
+}
+
+// How many of many rows are shown: some more with every frame, so that the page is never busy for long.
+export function useGradually(count) {
+  const [shown, setShown] = useState(ROWS_AT_ONCE);
+  useEffect(() => {
+    if (shown >= count) return undefined;
+    const frame = requestAnimationFrame(() => setShown(shown + ROWS_AT_ONCE));
+    return () => cancelAnimationFrame(frame);
+  }, [shown, count]);
+  return Math.min(shown, count);
 }
 
 // Whether the page is being printed.
