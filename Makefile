@@ -8,8 +8,8 @@
 #   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
 #                wire contract (forewarn conformance checks recordings instead)
 #   make fuzz    look for requests that two ways of answering take differently
-#   make bench   measurements, never part of the tests (BENCH=poll, platform, cluster, kit
-#                or agent)
+#   make bench   measurements, never part of the tests (BENCH=poll, platform, cluster, kit,
+#                agent or portal)
 #   make docs    the documentation as a site, in site/
 #   make screenshots  the pictures of the portal in docs/images/portal anew
 #   make dist    the wheel and the source distribution, checked and tried out, in dist/

@@ -1,0 +1,1 @@
+"""What the portal costs a browser, and what an open portal costs guests."""
