@@ -19,6 +19,10 @@ from helpers.portal_scene import Scene, portal_scene
 
 PICTURES = ROOT / "docs" / "images" / "portal"
 WIDE, NARROW = 1080, 375
+# A frame, which tells a picture from the page around it.
+FRAME = """html::after {
+  content: ''; position: fixed; inset: 0; z-index: 9; border: 1px solid var(--line);
+}"""
 # Services in production have no such panel.
 NO_CLOCK = ".clock { display: none }"
 # The port of the endpoint is another one each time.
@@ -77,7 +81,7 @@ def pictures(scene: Scene) -> list[Picture]:
         Picture("login", "/", 420, 620, logged_in=False),
         Picture("status", "/"),
         Picture("status-dark", "/", scheme="dark"),
-        Picture("status-narrow", "/", 900, NARROW),
+        Picture("status-narrow", "/", 640, NARROW),
         Picture("search", "/", 300, prepare=_search),
         Picture("fleet-hosts", "/fleet"),
         Picture("fleet-groups", "/fleet?by=group"),
@@ -90,7 +94,7 @@ def pictures(scene: Scene) -> list[Picture]:
         Picture("machine", "/machines/web_7"),
         Picture("events", "/events"),
         Picture("event", held, 860),
-        Picture("event-narrow", held, 900, NARROW),
+        Picture("event-narrow", held, 640, NARROW),
         Picture("rollouts", "/rollouts"),
         Picture("rollout", rollout, 860),
         Picture("rollout-plan", "/rollouts", 700, prepare=_plan, whole=False),
@@ -121,8 +125,7 @@ def take(browser: Browser, scene: Scene, picture: Picture, session: StorageState
     picture.prepare(page)
     _still(page)
     page.evaluate(HIDE, "Metadata endpoint")
-    if not picture.clock:
-        page.add_style_tag(content=NO_CLOCK)
+    page.add_style_tag(content=FRAME if picture.clock else FRAME + NO_CLOCK)
     content = page.evaluate("document.documentElement.scrollHeight")
     height = min(content, picture.height) if picture.whole else picture.height
     page.set_viewport_size({"width": picture.width, "height": height})
