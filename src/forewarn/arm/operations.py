@@ -1,6 +1,10 @@
-"""Long-running operations. Nothing is stored about them: the events that a call has raised carry
-its id as their cause, and what has become of the operation is read off these events. So a client
-that asks again after a restart, or at another control node, gets the same answer.
+"""Long-running operations. The events that a call has raised carry its id as their cause, and what
+has become of the operation is read off these events. So a client that asks again after a restart,
+or at another control node, gets the same answer.
+
+A call with an x-ms-client-request-id is committed under an idempotency key. Repeated under the same
+id, it does nothing more, and gets the same operation: also if that is over, or if the call has
+joined events that had been announced before.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from forewarn.arm.inventory import DEFAULT_LOCATION
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.times import moment
 from forewarn.control.http.access.authorization import hide_other_groups
+from forewarn.control.http.context import CallContext
+from forewarn.control.http.idempotency import LOCAL_OWNER
 from forewarn.core import Event, Refused, Status
 from forewarn.service.access.secret import hidden
 from forewarn.service.platform.platform import Outcome, Outcomes
+from forewarn.store.port import Key
 
 CAUSE = "arm/"  # before the id of an operation, in the cause of its events
 MAX_OTHERS = 100  # events, or operations, that are named in the URL of another operation
@@ -28,7 +35,7 @@ RETRY_AFTER = {"Retry-After": "1"}
 
 _OPERATION = re.compile(re.escape(CAUSE) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
-Work: TypeAlias = Callable[[str], Awaitable[Outcome | Outcomes | Refused]]
+Work: TypeAlias = Callable[[CallContext, str], Awaitable[Outcome | Outcomes | Refused]]
 
 
 class Operations:
@@ -38,14 +45,17 @@ class Operations:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def carry_out(self, request: Request, work: Work) -> tuple[str, list[Event]]:
-        """Carry a request out, unless that was done before. `work` is given the cause for its
-        events. Returns the id of the operation, and the events that it is about."""
-        id = request.operation_id()
+        """Carry a request out, unless that was done before. `work` is given the platform, bound to
+        the request, and the cause for its events; it also looks for the machines, which may be gone
+        when the request is repeated. Returns the id of the operation, and the events that it is
+        about."""
+        id, call, context = request.operation_id(), request.call, request.context
+        key = Key(call.caller.token or LOCAL_OWNER, CAUSE + id, id) if request.client_id else None
         lock = self._locks.setdefault(id, asyncio.Lock())
         async with lock:
-            events = list(await request.context.store.events_by_cause(CAUSE + id))
+            events = await _done_before(request, key) if key else []
             if not events:
-                outcome = unwrap(await work(CAUSE + id))
+                outcome = unwrap(await work(context.call(call.caller, {}, key), CAUSE + id))
                 events = [outcome.event] if isinstance(outcome, Outcome) else list(outcome.events)
         return id, events
 
@@ -53,6 +63,18 @@ class Operations:
         """Carry a request out, and answer where its caller learns what becomes of it."""
         id, events = await self.carry_out(request, work)
         return accepted(request, id, events) if events else Answer()
+
+
+async def _done_before(request: Request, key: Key) -> list[Event]:
+    """Return the events that a request was about which has been carried out under this key."""
+    context = request.context
+    keyed = await context.store.keyed_request(key.owner, key.name)
+    if keyed is not None:
+        async for commit in context.store.commits(keyed.seq - 1):
+            if commit.seq == keyed.seq:
+                return await context.platform.events(commit.about)
+            break
+    return list(await context.store.events_by_cause(key.name))
 
 
 def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:

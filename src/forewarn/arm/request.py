@@ -54,6 +54,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def api_version(self) -> str:
         return self.parameters.get("api-version", "")
 
+    @property
+    def client_id(self) -> str:
+        """The client's own id of the request; empty if it has none."""
+        return self.headers.get("x-ms-client-request-id", "")
+
     def body(self) -> dict[str, Any]:
         """Return the JSON object in the body; empty if there is no body. Raises ArmError."""
         if not self.content.strip():
@@ -74,11 +79,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Return the id of the long-running operation that this request asks for. An SDK repeats a
         request under the same x-ms-client-request-id; az uses one for all requests of a command, so
         that what is requested counts as well."""
-        client_id = self.headers.get("x-ms-client-request-id", "")
-        if not client_id:
+        if not self.client_id:
             return str(uuid.uuid4())
         digest = hashlib.sha256()
-        parts = (self.call.caller.token, client_id, self.method, self.path.lower())
+        parts = (self.call.caller.token, self.client_id, self.method, self.path.lower())
         for part in (*(part.encode() for part in parts), self.content):
             digest.update(len(part).to_bytes(8, "big") + part)
         return str(uuid.uuid5(_OPERATIONS, digest.hexdigest()))

@@ -193,6 +193,20 @@ def test_deleting_needs_the_names_of_members(service: Service, arm: Arm, body: A
     assert not service.events
 
 
+def test_a_deletion_that_is_repeated_when_all_are_gone_gets_the_same_operation(
+    service: Service, arm: Arm
+) -> None:
+    body = {"instanceIds": ["0", "2"]}
+    first = arm.call("POST", f"{WEB}/delete", body, x_ms_client_request_id="c0ffee")
+    assert first.status == 202
+    service.clock.advance("1h")
+    assert not service["web_0"].alive
+    again = arm.call("POST", f"{WEB}/delete", body, x_ms_client_request_id="c0ffee")
+    assert again.headers["location"] == first.headers["location"]
+    assert arm.status_of(again) == "Succeeded"
+    assert code(arm.call("POST", f"{WEB}/delete", body)) == (400, "InvalidParameter")
+
+
 def test_planned_maintenance_is_done_now(service: Service, arm: Arm) -> None:
     for machine in ("web_0", "web_2"):
         service.schedule("Reboot", machine, notice="2h")

@@ -138,3 +138,19 @@ def test_a_tenant_has_the_maintenance_of_its_own_machines_done(service: Service)
     reader = Arm(service, token(service, "reads", Role.VIEWER, groups=("web",)).secret.text)
     answer = reader.call("PUT", f"{SCALE_SET}{APPLY}/default")
     assert code(answer) == (403, "AuthorizationFailed")
+
+
+def test_an_apply_update_that_is_repeated_when_it_is_over_is_the_same(
+    service: Service, arm: Arm
+) -> None:
+    service.schedule("Reboot", "web_0", notice="20m")
+
+    def apply() -> Any:
+        path = f"{SCALE_SET}{APPLY}/default"
+        return arm.call("PUT", path, x_ms_client_request_id="c0ffee").json()
+
+    first = apply()
+    service.clock.advance("1h")
+    assert service.events == []
+    again = apply()
+    assert (again["id"], again["properties"]["status"]) == (first["id"], "Completed")

@@ -172,6 +172,35 @@ def test_a_repeated_request_raises_nothing_more(service: Service, arm: Arm) -> N
     assert arm.status_of(anew) == "InProgress"
 
 
+def test_repeated_after_all_is_over_a_request_gets_the_same_operation(
+    service: Service, arm: Arm
+) -> None:
+    """Its answer may have been lost, with the service or the connection."""
+    service["web-0"].get()
+    service["web-1"].get()
+    service.schedule("Redeploy", "web-0")
+    by_hand = service["web-1"].restart()
+    verbs = {
+        f"{MACHINES}/web-0/performMaintenance": 202,
+        f"{MACHINES}/web-1/restart": 202,  # for which that by hand is waited
+        f"{MACHINES}/batch-0/simulateEviction": 204,
+    }
+
+    def ask() -> list[Response]:
+        return [arm.call("POST", path, x_ms_client_request_id="c0ffee") for path in verbs]
+
+    first = ask()
+    assert [answer.status for answer in first] == list(verbs.values())
+    service["web-1"].approve(by_hand.id)
+    service.clock.advance("1h")
+    again = ask()
+    assert [answer.status for answer in again] == list(verbs.values())
+    for answer, repeated in zip(first[:2], again[:2], strict=True):
+        assert repeated.headers["location"] == answer.headers["location"]
+        assert arm.status_of(repeated) == "Succeeded"
+    assert service.events == []
+
+
 def test_who_asks_for_what_was_announced_already_waits_for_that(service: Service, arm: Arm) -> None:
     service["web-0"].get()
     by_hand = service["web-0"].restart()

@@ -65,10 +65,12 @@ async def get_host_instance_view(request: Request) -> Answer:
 
 @route("POST", HOST + "/restart", role=Role.OPERATOR, limited=False)
 async def restart_host(request: Request) -> Answer:
-    call, host = request.call, _inventory(request).host(request.names["host"])
+    host = _inventory(request).host(request.names["host"])
     answer = await request.operations.start(
         request,
-        lambda cause: call.hosts.maintain(host.name, MaintenanceMode.REBOOT, call.by, cause=cause),
+        lambda call, cause: call.hosts.maintain(
+            host.name, MaintenanceMode.REBOOT, call.by, cause=cause
+        ),
     )
     # Clients poll an operation nevertheless, and Azure's SDKs accept nothing else for this one.
     return msgspec.structs.replace(answer, status=200)
@@ -79,7 +81,7 @@ async def redeploy_host(request: Request) -> Answer:
     inventory = _inventory(request)
     members, _ = inventory.on_host(inventory.host(request.names["host"]).name)
     staying = [(group, machine) for group, machine in members if machine in group.staying]
-    answer = await user_maintenance(request, staying, EventType.REDEPLOY)
+    answer = await user_maintenance(request, lambda: staying, EventType.REDEPLOY)
     # Azure's SDKs accept nothing else for this one, also if no machine is on the host.
     return msgspec.structs.replace(answer, status=202)
 

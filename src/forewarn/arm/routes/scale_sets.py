@@ -12,6 +12,7 @@ from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.virtual_machines import (
     delete,
+    delete_one,
     evict,
     expands,
     maintain_now,
@@ -21,6 +22,7 @@ from forewarn.arm.routes.virtual_machines import (
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
 from forewarn.arm.scale_set_update import read_update
 from forewarn.control.http.access.authorization import limit_text
+from forewarn.control.http.context import CallContext
 from forewarn.core import EventType, Group, Machine, Refused
 from forewarn.core.access import Role
 from forewarn.service.platform.platform import Outcomes
@@ -63,9 +65,9 @@ async def get_scale_set_instance_view(request: Request) -> Answer:
 @route("PATCH", SCALE_SET, role=Role.OPERATOR)
 async def update_scale_set(request: Request) -> Answer:
     """Scale in, and change the rules for events, in one commit."""
-    call, body = request.call, request.body()
+    body = request.body()
 
-    async def work(cause: str) -> Outcomes | Refused:
+    async def work(call: CallContext, cause: str) -> Outcomes | Refused:
         scale_set = _whole_scale_set(request)
         update = read_update(body, views.scale_set(scale_set))
         return await call.removals.update_scale_set(
@@ -115,18 +117,18 @@ async def delete_scale_set(request: Request) -> Answer:
 
 @route("POST", SCALE_SET + "/restart", role=Role.TENANT)
 async def restart_instances(request: Request) -> Answer:
-    return await user_maintenance(request, _named_members(request), EventType.REBOOT)
+    return await user_maintenance(request, lambda: _named_members(request), EventType.REBOOT)
 
 
 @route("POST", SCALE_SET + "/redeploy", role=Role.TENANT)
 async def redeploy_instances(request: Request) -> Answer:
-    return await user_maintenance(request, _named_members(request), EventType.REDEPLOY)
+    return await user_maintenance(request, lambda: _named_members(request), EventType.REDEPLOY)
 
 
 @route("POST", SCALE_SET + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance(request: Request) -> Answer:
     all_members = _instance_ids(request) in (None, ["*"])
-    return await maintain_now(request, _named_members(request), all_members=all_members)
+    return await maintain_now(request, lambda: _named_members(request), all_members=all_members)
 
 
 @route("POST", SCALE_SET + "/delete", role=Role.OPERATOR)
@@ -138,7 +140,7 @@ async def delete_instances(request: Request) -> Answer:
             "Required parameter 'instanceIds' is missing (null). To delete all instances, name"
             ' them as ["*"].',
         )
-    return await delete(request, _named_members(request))
+    return await delete(request, lambda: _named_members(request))
 
 
 # One member.
@@ -173,33 +175,27 @@ async def get_instance_view(request: Request) -> Answer:
 
 @route("POST", INSTANCE + "/restart", role=Role.TENANT)
 async def restart_instance(request: Request) -> Answer:
-    return await user_maintenance(request, [_member(request)], EventType.REBOOT)
+    return await user_maintenance(request, lambda: [_member(request)], EventType.REBOOT)
 
 
 @route("POST", INSTANCE + "/redeploy", role=Role.TENANT)
 async def redeploy_instance(request: Request) -> Answer:
-    return await user_maintenance(request, [_member(request)], EventType.REDEPLOY)
+    return await user_maintenance(request, lambda: [_member(request)], EventType.REDEPLOY)
 
 
 @route("POST", INSTANCE + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance_of_instance(request: Request) -> Answer:
-    return await maintain_now(request, [_member(request)])
+    return await maintain_now(request, lambda: [_member(request)])
 
 
 @route("POST", INSTANCE + "/simulateEviction", role=Role.OPERATOR, limited=False)
 async def evict_instance(request: Request) -> Answer:
-    return await evict(request, [_member(request)])
+    return await evict(request, lambda: [_member(request)])
 
 
 @route("DELETE", INSTANCE, role=Role.OPERATOR)
 async def delete_instance(request: Request) -> Answer:
-    try:
-        member = _member(request)
-    except ArmError as error:
-        if error.code != "ResourceNotFound":
-            raise
-        return Answer(status=204)
-    return await delete(request, [member])
+    return await delete_one(request, lambda: [_member(request)])
 
 
 def scale_set_of(request: Request) -> ScaleSet:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from forewarn.arm import views
-from forewarn.arm.errors import ArmError, unwrap
+from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory, machine_id
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
@@ -53,6 +53,16 @@ async def list_updates(request: Request) -> Answer:
 async def apply_updates(request: Request) -> Answer:
     target = target_of(request, hosts=True)
     _check(request)
+    _, events = await request.operations.carry_out(
+        request, lambda call, _: call.platform.approve_each(_to_approve(target), call.by)
+    )
+    # Not 201: old SDKs take only 200.
+    return Answer(body=_apply_update(target.id, events[0].id, events))
+
+
+def _to_approve(target: Target) -> list[str]:
+    """Return the ids of the planned maintenance that has to be approved; of the first one if all is
+    approved. Raises ArmError."""
     planned = target.maintenance()
     if not planned:
         raise ArmError(
@@ -60,14 +70,7 @@ async def apply_updates(request: Request) -> Answer:
             "OperationNotAllowed",
             f"No maintenance is planned for '{target.id}' that could be done now.",
         )
-    waiting = [event.id for event in planned if event.approved is None]
-    call = request.call
-    if not waiting:
-        return Answer(body=_apply_update(target.id, planned[0].id, planned[:1]))
-    done = unwrap(await call.platform.approve_each(waiting, call.by))
-    first = done.events[0].id
-    # Not 201: old SDKs take only 200.
-    return Answer(body=_apply_update(target.id, first, done.events))
+    return [event.id for event in planned if event.approved is None] or [planned[0].id]
 
 
 @route("GET", RESOURCE + APPLY_UPDATES + "/{update}")

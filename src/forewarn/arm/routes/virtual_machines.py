@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from forewarn.arm import views
-from forewarn.arm.errors import ArmError, unwrap
+from forewarn.arm.errors import ArmError
 from forewarn.arm.inventory import Inventory, is_instance
-from forewarn.arm.operations import accepted
 from forewarn.arm.paging import page_of_parts
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, Handler, route
@@ -20,6 +20,7 @@ from forewarn.support.text import listing
 MACHINES = COMPUTE + "/virtualMachines"
 MACHINE = RESOURCE_GROUP + MACHINES + "/{name}"
 MAX_MACHINES = MAX_EVENT_MACHINES  # of one request, as for a request to the control API
+FindMembers: TypeAlias = Callable[[], list[tuple[Group, Machine]]]  # may raise ArmError
 # What the platform does not do to machines, by the action's name.
 NOT_OFFERED = (
     *("powerOff", "deallocate", "start", "reimage", "reapply", "convertToManagedDisks"),
@@ -68,33 +69,27 @@ async def get_instance_view(request: Request) -> Answer:
 
 @route("POST", MACHINE + "/restart", role=Role.TENANT)
 async def restart_machine(request: Request) -> Answer:
-    return await user_maintenance(request, [machine_of(request)], EventType.REBOOT)
+    return await user_maintenance(request, lambda: [machine_of(request)], EventType.REBOOT)
 
 
 @route("POST", MACHINE + "/redeploy", role=Role.TENANT)
 async def redeploy_machine(request: Request) -> Answer:
-    return await user_maintenance(request, [machine_of(request)], EventType.REDEPLOY)
+    return await user_maintenance(request, lambda: [machine_of(request)], EventType.REDEPLOY)
 
 
 @route("POST", MACHINE + "/performMaintenance", role=Role.TENANT)
 async def perform_maintenance(request: Request) -> Answer:
-    return await maintain_now(request, [machine_of(request)])
+    return await maintain_now(request, lambda: [machine_of(request)])
 
 
 @route("POST", MACHINE + "/simulateEviction", role=Role.OPERATOR, limited=False)
 async def evict_machine(request: Request) -> Answer:
-    return await evict(request, [machine_of(request)])
+    return await evict(request, lambda: [machine_of(request)])
 
 
 @route("DELETE", MACHINE, role=Role.OPERATOR)
 async def delete_machine(request: Request) -> Answer:
-    try:
-        member = machine_of(request)
-    except ArmError as error:
-        if error.code != "ResourceNotFound":
-            raise
-        return Answer(status=204)
-    return await delete(request, [member])
+    return await delete_one(request, lambda: [machine_of(request)])
 
 
 def machine_of(request: Request) -> tuple[Group, Machine]:
@@ -115,19 +110,19 @@ def expands(request: Request) -> bool:
 # Verbs, also for members of scale sets.
 
 
-async def user_maintenance(
-    request: Request, members: list[tuple[Group, Machine]], type: EventType
-) -> Answer:
+async def user_maintenance(request: Request, find: FindMembers, type: EventType) -> Answer:
     """Announce restarts or redeploys, all in one commit or none."""
-    call, machines = request.call, _names(members)
     return await request.operations.start(
         request,
-        lambda cause: call.platform.user_maintenance_of_each(machines, type, call.by, cause),
+        lambda call, cause: call.platform.user_maintenance_of_each(
+            _names(find), type, call.by, cause
+        ),
     )
 
 
-def _names(members: list[tuple[Group, Machine]]) -> list[str]:
+def _names(find: FindMembers) -> list[str]:
     """Return the names of machines, if they are not too many for one commit."""
+    members = find()
     if len(members) > MAX_MACHINES:
         raise ArmError(
             409,
@@ -138,12 +133,17 @@ def _names(members: list[tuple[Group, Machine]]) -> list[str]:
     return [machine.name for _, machine in members]
 
 
-async def maintain_now(
-    request: Request, members: list[tuple[Group, Machine]], *, all_members: bool = False
-) -> Answer:
+async def maintain_now(request: Request, find: FindMembers, *, all_members: bool = False) -> Answer:
     """Approve the planned maintenance of machines, so that it begins now: of all of them in one
     commit, or of none. With `all_members`, those that have none are left out."""
-    call = request.call
+    return await request.operations.start(
+        request,
+        lambda call, _: call.platform.approve_each(_planned(find(), all_members), call.by),
+    )
+
+
+def _planned(members: list[tuple[Group, Machine]], all_members: bool) -> list[str]:
+    """Return the ids of the maintenance that is planned for machines. Raises ArmError."""
     planned = {
         machine.name: views.maintenance_of(views.events_of(group, machine), under_way=True)
         for group, machine in members
@@ -158,25 +158,32 @@ async def maintain_now(
             if without
             else "There is no machine whose maintenance could be done now.",
         )
-    outcomes = unwrap(await call.platform.approve_each(list(ids), call.by))
-    return accepted(request, request.operation_id(), outcomes.events)
+    return list(ids)
 
 
-async def evict(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
+async def evict(request: Request, find: FindMembers) -> Answer:
     """Evict spot machines. Clients do not wait until they are gone."""
-    call, machines = request.call, _names(members)
     await request.operations.carry_out(
-        request, lambda cause: call.removals.evict_each(machines, call.by, cause)
+        request, lambda call, cause: call.removals.evict_each(_names(find), call.by, cause)
     )
     return Answer(status=204)
 
 
-async def delete(request: Request, members: list[tuple[Group, Machine]]) -> Answer:
+async def delete(request: Request, find: FindMembers) -> Answer:
     """Delete machines, all in one commit or none."""
-    call, machines = request.call, _names(members)
     return await request.operations.start(
-        request, lambda cause: call.removals.delete_each(machines, call.by, cause)
+        request, lambda call, cause: call.removals.delete_each(_names(find), call.by, cause)
     )
+
+
+async def delete_one(request: Request, find: FindMembers) -> Answer:
+    """Delete a machine, which may be gone already."""
+    try:
+        return await delete(request, find)
+    except ArmError as error:
+        if error.code != "ResourceNotFound":
+            raise
+        return Answer(status=204)
 
 
 def refuse(path: str, action: str) -> None:
