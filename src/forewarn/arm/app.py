@@ -4,6 +4,7 @@ with the headers that clients of Azure Resource Manager expect.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import re
 import uuid
@@ -37,11 +38,13 @@ from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.context import Context, current_context
 from forewarn.control.http.errors import ProblemError, RefusedError
 from forewarn.core.access import Role
-from forewarn.service.access.secret import hidden
-from forewarn.store.port import NotLeading, StoreFailed
+from forewarn.service.access.secret import hidden, hidden_bytes
+from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
 from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
+MAX_LOGIN_BODY = 64 * 1024  # bytes, of a request that needs no token
+LOGIN_BODY_TIMEOUT = 10.0  # seconds to send it
 ROUTES = (
     *(login, subscriptions, operations),
     *(virtual_machines, scale_sets, availability_sets, dedicated_hosts),
@@ -73,10 +76,10 @@ class ArmApp:
         await self._app(scope, receive, send)
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        }
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in scope["headers"]:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         base_url = f"https://{headers.get('host', '')}"
         try:
             answer = await self._answer_to(scope, receive, headers, base_url)
@@ -118,9 +121,8 @@ class ArmApp:
             path=path,
             names=names,
             parameters=parameters,
-            query_string=query,
             headers=headers,
-            content=await _content(receive),
+            content=await (_content(receive) if route.role else _content_of_anybody(receive)),
             base_url=base_url,
             address=str((scope.get("client") or ("", 0))[0]),
             context=self._context,
@@ -167,18 +169,29 @@ def _nothing_there(method: str, path: str, methods: list[str]) -> ArmError:
     )
 
 
-async def _content(receive: Any) -> bytes:
+async def _content_of_anybody(receive: Any) -> bytes:
+    """Read the body of a request that needs no token, of which nobody may send many slowly."""
+    try:
+        async with asyncio.timeout(LOGIN_BODY_TIMEOUT):
+            return await _content(receive, MAX_LOGIN_BODY)
+    except TimeoutError as error:
+        raise ArmError(
+            408, "RequestTimeout", f"The body was not sent within {LOGIN_BODY_TIMEOUT:g} s."
+        ) from error
+
+
+async def _content(receive: Any, most: int = MAX_BODY) -> bytes:
     content = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ArmError(400, "BadRequest", "The connection ended before the end of the body.")
         content += message.get("body", b"")
-        if len(content) > MAX_BODY:
+        if len(content) > most:
             raise ArmError(
                 413,
                 "RequestEntityTooLarge",
-                f"The request content may have at most {MAX_BODY:,} bytes.",
+                f"The request content may have at most {most:,} bytes.",
             )
         if not message.get("more_body", False):
             return bytes(content)
@@ -200,6 +213,13 @@ def _error_of(error: Exception, base_url: str, scope: Any) -> ArmError:
             return ArmError(kind.status, code, f"{error}.", headers=headers)
         case NotLeading():
             return ArmError(503, "ServiceUnavailable", f"{error}.", headers={"Retry-After": "1"})
+        case StoreUnreadable():
+            return ArmError(
+                503,
+                "ServiceUnavailable",
+                f"The state could not be read: {error}.",
+                headers={"Retry-After": "1"},
+            )
         case StoreFailed():
             return ArmError(
                 503,
@@ -227,6 +247,8 @@ def _answer_of(error: ArmError) -> Answer:
 
 async def _send(scope: Any, send: Any, answer: Answer, asked: dict[str, str]) -> None:
     content = b"" if answer.body is None else msgspec.json.encode(answer.body)
+    if answer.status >= 400:  # which may repeat what its caller has put in the wrong place
+        content = hidden_bytes(content)
     id = scope["state"]["request_id"]
     correlation = asked.get("x-ms-correlation-request-id", "")
     headers = {

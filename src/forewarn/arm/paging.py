@@ -48,7 +48,7 @@ def page_of_parts(
     body: dict[str, Any] = {"value": [view(item) for item in found[:PAGE]]}
     if len(found) > PAGE:
         query = {**request.parameters, SKIP: SEPARATOR.join(key(found[PAGE - 1]))}
-        body["nextLink"] = f"{request.base_url}{request.path}?{urlencode(query)}"
+        body["nextLink"] = f"{request.url}?{urlencode(query)}"
     return Answer(body=body)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,7 +31,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     names: Mapping[str, str]  # in the path
     parameters: Mapping[str, str]  # of the query, by name in lower case
-    query_string: str
     headers: Mapping[str, str]  # by name in lower case
     content: bytes
     base_url: str  # of this API, as the client has addressed it
@@ -38,6 +38,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     context: Context
     operations: Operations
     bound: CallContext | None  # None: the operation needs no caller
+
+    @property
+    def url(self) -> str:
+        """Its own URL, without the query."""
+        return self.base_url + quote(self.path)
 
     @property
     def call(self) -> CallContext:

@@ -528,3 +528,10 @@ def test_a_limited_token_sees_only_its_groups(service: Service) -> None:
     assert active(service) == {"web_2": "Reboot", "web_3": "Reboot"}
     whole = Arm(service, token(service, "both", Role.OPERATOR, groups=("near", "far")).secret.text)
     assert whole.call("PATCH", WEB, {"sku": {"capacity": 3}}).status == 200
+
+
+def test_a_request_names_no_more_machines_than_one_commit_changes(arm: Arm) -> None:
+    ids = [str(number) for number in range(1_001)]
+    answer = arm.call("POST", f"{WEB}/restart", {"instanceIds": ids})
+    assert code(answer) == (409, "OperationNotAllowed")
+    assert "at most 1,000 machines" in message(answer)

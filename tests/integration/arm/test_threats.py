@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from forewarn.arm import app
 from forewarn.arm.app import MAX_BODY
 from forewarn.core.access import Role
 from forewarn.node.listening.make_certificate import make_certificate
 from forewarn.testing import Service
-from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, code
+from helpers.arm import COMPUTE, HOST, SUBSCRIPTION, Arm, anonymous, app_of, code
 from helpers.endpoint import METADATA, NOT_FOUND, Guest
 from helpers.raw_http import request
 from helpers.token_api import Api, token
@@ -72,6 +75,62 @@ def test_a_body_that_is_too_large_is_not_kept(service: Service) -> None:
     log_in = anonymous(service, "POST", "/adfs/oauth2/token", {"Host": HOST}, b"a" * (MAX_BODY + 1))
     assert log_in.status == 413
     assert service.events == []
+
+
+def status_of(
+    service: Service, method: str, target: str, headers: list[tuple[bytes, bytes]], *parts: bytes
+) -> int:
+    """Return the status of the answer to a request whose body begins with these parts, and never
+    ends."""
+    sent, unsent = list[Any](), list(parts)
+
+    async def receive() -> Any:
+        if not unsent:
+            await asyncio.get_running_loop().create_future()
+        return {"type": "http.request", "body": unsent.pop(0), "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    path, _, query = target.partition("?")
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
+    scope |= {"headers": [(b"host", HOST.encode()), *headers], "client": ("127.0.0.1", 0)}
+    service._session.run(app_of(service)(scope, receive, send))
+    return int(sent[0]["status"])
+
+
+def test_nobody_without_a_token_holds_a_connection_with_a_body_that_never_ends(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "LOGIN_BODY_TIMEOUT", 0.01)
+    for path in ("/adfs/oauth2/token", "/6f0a/oauth2/v2.0/token"):
+        assert status_of(service, "POST", path, [], b"grant_type=", b"client") == 408
+    assert status_of(service, "GET", "/identity", []) == 408
+
+
+def test_names_in_a_path_add_no_header(service: Service) -> None:
+    arm = Arm(service)
+    service["jumpbox"].get()
+    begun = urlsplit(arm.call("POST", RESTART).headers["location"])
+    [event] = service.events
+    smuggled = f"{begun.path}%0d%0aSet-Cookie:%20a=b?also={event.id}"
+    location = arm.call("GET", smuggled).headers["location"]
+    assert location.endswith(f"%0D%0ASet-Cookie%3A%20a%3Db?also={event.id}&api-version=2024-07-01")
+
+
+def test_of_two_tokens_none_counts(service: Service) -> None:
+    secret = token(service, "root", Role.ADMIN).secret.text
+    sent = [(b"authorization", f"Bearer {text}".encode()) for text in ("wrong", secret)]
+    target = "/subscriptions?api-version=2022-12-01"
+    for headers in (sent, sent[::-1]):
+        assert status_of(service, "GET", target, headers, b"") == 401
+
+
+def test_a_refusal_does_not_repeat_a_token(service: Service) -> None:
+    secret = token(service, "root", Role.ADMIN).secret.text
+    answer = Arm(service, secret).call("GET", f"{COMPUTE}/virtualMachines/{secret}")
+    assert code(answer) == (404, "ResourceNotFound")
+    assert secret.encode() not in answer.body
 
 
 def test_nothing_is_answered_in_the_clear_and_a_new_certificate_is_shown() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from forewarn.arm.errors import ArmError
 from forewarn.arm.operations import RETRY_AFTER, events_of, status_of
 from forewarn.arm.request import Answer, Request
@@ -22,8 +24,7 @@ async def get_operation_result(request: Request) -> Answer:
     id = request.names["operation"]
     status = await status_of(request, id, await events_of(request, id))
     if status["status"] == "InProgress":
-        query = request.query_string
-        url = f"{request.base_url}{request.path}?{query}"
+        url = f"{request.url}?{urlencode(request.parameters)}"
         return Answer(status=202, headers={"Location": url, **RETRY_AFTER})
     if error := status.get("error"):
         raise ArmError(409, error["code"], error["message"])

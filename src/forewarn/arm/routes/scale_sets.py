@@ -11,12 +11,14 @@ from forewarn.arm.operations import accepted
 from forewarn.arm.paging import page
 from forewarn.arm.request import Answer, Request
 from forewarn.arm.routes.virtual_machines import (
+    MAX_MACHINES,
     delete,
     delete_one,
     evict,
     expands,
     maintain_now,
     refuse,
+    too_many,
     user_maintenance,
 )
 from forewarn.arm.routing import COMPUTE, RESOURCE_GROUP, SUBSCRIPTION, route
@@ -219,6 +221,8 @@ def _instance_ids(request: Request) -> list[str] | None:
         raise ArmError(
             400, "InvalidParameter", 'instanceIds must be a list of ids, such as ["0", "1"].'
         )
+    if len(ids) > MAX_MACHINES:
+        raise too_many(len(ids))
     return ids
 
 

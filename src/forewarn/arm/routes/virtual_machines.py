@@ -124,13 +124,17 @@ def _names(find: FindMembers) -> list[str]:
     """Return the names of machines, if they are not too many for one commit."""
     members = find()
     if len(members) > MAX_MACHINES:
-        raise ArmError(
-            409,
-            "OperationNotAllowed",
-            f"A request can be about at most {MAX_MACHINES:,} machines, and this one is about"
-            f" {len(members):,}. Name fewer of them, in several requests.",
-        )
+        raise too_many(len(members))
     return [machine.name for _, machine in members]
+
+
+def too_many(count: int) -> ArmError:
+    return ArmError(
+        409,
+        "OperationNotAllowed",
+        f"A request can be about at most {MAX_MACHINES:,} machines, and this one is about"
+        f" {count:,}. Name fewer of them, in several requests.",
+    )
 
 
 async def maintain_now(request: Request, find: FindMembers, *, all_members: bool = False) -> Answer:
