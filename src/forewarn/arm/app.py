@@ -8,6 +8,7 @@ import asyncio
 import datetime
 import re
 import uuid
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -32,7 +33,7 @@ from forewarn.arm.routes import (  # each declares its operations
     updates,
     virtual_machines,
 )
-from forewarn.control.http.access.admission import WRITE_METHODS, check_host, check_leading
+from forewarn.control.http.access import admission
 from forewarn.control.http.access.authentication import Refusal
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.context import Context, current_context
@@ -40,6 +41,7 @@ from forewarn.control.http.errors import ProblemError, RefusedError
 from forewarn.core.access import Role
 from forewarn.service.access.secret import hidden, hidden_bytes
 from forewarn.store.port import NotLeading, StoreFailed, StoreUnreadable
+from forewarn.support import guard
 from forewarn.support.logs import logger
 
 MAX_BODY = 1024 * 1024  # bytes
@@ -67,6 +69,7 @@ class ArmApp:
         self._context = context
         self._admission = ArmAdmission(context)
         self._operations = Operations()
+        self._changes = guard.Tasks()  # each ends with its commit
         self._app = AccessLog(self._answer, context)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -82,10 +85,33 @@ class ArmApp:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         base_url = f"https://{headers.get('host', '')}"
         try:
-            answer = await self._answer_to(scope, receive, headers, base_url)
+            answer = await self._within_patience(
+                self._answer_to(scope, receive, headers, base_url), scope["method"]
+            )
         except Exception as error:
             answer = _answer_of(_error_of(error, base_url, scope))
         await _send(scope, send, answer, headers)
+
+    async def _within_patience(self, work: Coroutine[Any, Any, Answer], method: str) -> Answer:
+        """Return the answer to a request, unless its commit hangs. It goes on: whoever repeats it
+        under the same x-ms-client-request-id learns what became of it."""
+        store, patience = self._context.store, admission.STORE_PATIENCE
+        if store.leadership is None or method not in admission.WRITE_METHODS:
+            return await work
+        began, task = guard.monotonic(), self._changes.start(work, "a change")
+        while not task.done():
+            if (waited := min(store.waited(), guard.monotonic() - began)) >= patience:
+                raise ArmError(
+                    503,
+                    "ServiceUnavailable",
+                    f"The database has not confirmed a commit for {patience:g} s, so it is not"
+                    " known whether the change happens. Repeat the request with the same"
+                    " x-ms-client-request-id.",
+                    headers={"Retry-After": "1"},
+                )
+            await asyncio.wait([task], timeout=patience - waited)
+        answer: Answer = await task
+        return answer
 
     async def _answer_to(
         self, scope: Any, receive: Any, headers: dict[str, str], base_url: str
@@ -93,7 +119,7 @@ class ArmApp:
         values: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             values.setdefault(name.lower(), []).append(value)
-        check_host(scope, values, self._context.host_names())
+        admission.check_host(scope, values, self._context.host_names())
         path = re.sub(r"/{2,}", "/", scope["path"])
         path = path.rstrip("/") or "/"
         query = scope["query_string"].decode("latin-1")
@@ -113,8 +139,8 @@ class ArmApp:
             authorization = headers.get("authorization", "")
             caller = await self._admission.caller(scope, route, authorization, base_url)
             scope["state"]["caller"] = caller
-            if route.role is not Role.VIEWER and route.method in WRITE_METHODS:
-                check_leading(self._context)
+            if route.role is not Role.VIEWER and route.method in admission.WRITE_METHODS:
+                admission.check_leading(self._context)
             bound = self._context.call(caller, {})
         request = Request(
             method=scope["method"],

@@ -5,14 +5,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import psycopg
 import pytest
 
+from forewarn.arm.app import ArmApp
 from forewarn.control.http.access import admission
+from forewarn.core import Refused
+from forewarn.core.access import Role
 from forewarn.metadata import upstream
+from forewarn.node import Node
+from forewarn.service.access.tokens import NewToken
+from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.extensions import POSTPONE, READY
+from helpers.arm import COMPUTE, HOST
 from helpers.control_nodes import ControlNodes, ask, new_state, until
 from helpers.endpoint import METADATA, NEWEST, approval, events
 from helpers.polls import GET
@@ -75,3 +82,39 @@ def test_an_operator_is_answered_503_and_whoever_repeats_the_request_learns_what
         assert ask(node.control_url, "GET", "/v1/events").json() == []
     until(lambda: ask(node.control_url, "POST", "/v1/events", REBOOT, key).status == 201)
     assert len(ask(node.control_url, "GET", "/v1/events").json()) == 1
+
+
+def test_a_client_of_azure_is_answered_503_and_gets_its_operation_when_it_asks_again(
+    nodes: ControlNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "STORE_PATIENCE", 0.2)
+    leader, follower = nodes.start_leader(), nodes.start_follower()
+    ops = nodes.run(leader.tokens.create(NewToken(name="ops", role=Role.ADMIN), "test"))
+    assert not isinstance(ops, Refused)
+    until(lambda: follower.store.seq == leader.store.seq)
+    apps = {node: ArmApp(node._operators_context()) for node in (leader, follower)}
+
+    def call(node: Node, target: str, body: bytes = b"", **headers: str) -> Response:
+        said = {name.replace("_", "-"): value for name, value in headers.items()} | {"Host": HOST}
+        return nodes.run(exchange(apps[node], HOST, "POST", target, said, body))
+
+    def log_in(node: Node) -> Response:
+        form = {"grant_type": "client_credentials", "client_secret": ops.secret.text}
+        return call(node, "/adfs/oauth2/token", urlencode(form).encode())
+
+    refused = log_in(follower)
+    assert (refused.status, refused.json()["error"]) == (503, "temporarily_unavailable")
+    assert "control node 'c1' decides" in refused.json()["error_description"]
+    issued = log_in(leader).json()["access_token"]
+    until(lambda: log_in(follower).status == 200)  # once it knows the public key
+
+    def restart() -> Response:
+        target = f"{COMPUTE}/virtualMachines/web-0/restart?api-version=2024-07-01"
+        return call(leader, target, Authorization=f"Bearer {issued}", x_ms_client_request_id="once")
+
+    with hanging(nodes.url):
+        answer = restart()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "the same x-ms-client-request-id" in answer.json()["error"]["message"]
+    until(lambda: restart().status == 202)
+    assert len(leader.active_events) == 1

@@ -16,9 +16,11 @@ from forewarn.core import Refused
 from forewarn.core.access import local
 from forewarn.core.time import SECOND
 from forewarn.service.access.access_tokens import ACCESS_LIFE, unverified
+from forewarn.store.port import StoreFailed
 from forewarn.support import guard
 
 ADFS = "adfs"  # an authority of this name is not looked up at Microsoft
+UNAVAILABLE = "temporarily_unavailable"
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -119,10 +121,13 @@ async def token(request: Request) -> Answer:
     except Refusal as refused:
         raise OAuthError(
             refused.status,
-            "invalid_client",
+            "invalid_client" if refused.status < 500 else UNAVAILABLE,
             refused.detail,
             headers={**NO_STORE, **refused.headers},
         ) from refused
+    except StoreFailed as error:  # the first time, a public key is stored
+        headers = {**NO_STORE, "Retry-After": "1"}
+        raise OAuthError(503, UNAVAILABLE, str(error), headers=headers) from error
     body = {
         "token_type": "Bearer",
         "expires_in": lasts,
