@@ -263,11 +263,15 @@ class Inventory:
         raise not_found(AVAILABILITY_SETS, name, resource_group)
 
     def hosts(self) -> list[Host]:
-        return [host for host in self._call.hosts.hosts() if host_visible(self._call, host.name)]
+        hosts = self._call.hosts.hosts()
+        if self._call.limited:  # of many hosts, few are looked at closely
+            places = {place for group in self._visible() for place in _hosts_of(group)}
+            hosts = [host for host in hosts if host.name in places]
+        return [host for host in hosts if host_visible(self._call, host.name)]
 
     def host(self, name: str) -> Host:
-        for host in self.hosts():
-            if host.name.lower() == name.lower():
+        for host in self._call.hosts.hosts():
+            if host.name.lower() == name.lower() and host_visible(self._call, host.name):
                 return host
         raise not_found(f"{HOST_GROUPS}/hosts", f"{HOST_GROUP}/{name}", DEFAULT_RESOURCE_GROUP)
 
@@ -287,6 +291,12 @@ class Inventory:
         """Raise ArmError unless this is the host group that all hosts are in."""
         if not self.is_default(subscription, resource_group) or name.lower() != HOST_GROUP:
             raise not_found(HOST_GROUPS, name, resource_group)
+
+
+def _hosts_of(group: Group) -> Iterator[str]:
+    """Yield the hosts of a group's machines and events."""
+    yield from (machine.host for machine in group.machines)
+    yield from (event.host for event in group.events)
 
 
 def _is_default(subscription: str, resource_group: str) -> bool:
