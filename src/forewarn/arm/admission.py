@@ -12,8 +12,13 @@ from forewarn.control.http.access.authorization import limit_text
 from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.core.access import local
 from forewarn.service.access.access_tokens import AccessTokenExpired
+from forewarn.service.access.oidc import is_token
 
 TENANT = "6f0a3c1e-2f4b-5c8d-9e7a-0d1b2c3f4a5e"  # there is one
+ENDED = (
+    "The access token is invalid: the token that it stands for has expired or was revoked, or this"
+    " service does not know it. Log in again."
+)
 
 
 class ArmAdmission:
@@ -61,6 +66,8 @@ class ArmAdmission:
                 base_url, "ExpiredAuthenticationToken", "The access token has expired."
             ) from error
         except Refusal as refused:
+            if refused.status == 401 and is_token(text) and self._context.tokens.oidc is None:
+                raise _unauthenticated(base_url, CODE_OF_STATUS[401], ENDED) from refused
             raise from_refusal(refused, base_url) from refused
 
 

@@ -542,7 +542,8 @@ class Node(Component):
     ) -> None:
         certificates = self.arm_certificates or self.certificates
         assert certificates is not None
-        await asyncio.to_thread(import_module, "forewarn.arm.app")
+        for module in ("forewarn.arm.app", "jwt"):  # the first login would have to wait for it
+            await asyncio.to_thread(import_module, module)
         from forewarn.arm.app import ArmApp
         from forewarn.control.server.acceptor import acceptors
         from forewarn.control.server.protocol import OperatorsProtocol

@@ -94,6 +94,8 @@ def test_a_revoked_token_ends_its_access_tokens(service: Service) -> None:
     session.run(session.node.tokens.revoke("guest", "ops"))
     answer = bearer(service, issued)
     assert code(answer) == (401, "InvalidAuthenticationToken")
+    assert "was revoked" in message(answer)
+    assert "Log in again." in message(answer)
     assert f"https://{HOST}/{TENANT}" in answer.headers["www-authenticate"]
 
 
