@@ -50,7 +50,7 @@ class Operations:
         when the request is repeated. Returns the id of the operation, and the events that it is
         about."""
         id, call, context = request.operation_id(), request.call, request.context
-        key = Key(call.caller.token or LOCAL_OWNER, CAUSE + id, id) if request.client_id else None
+        key = _key(request, id) if request.client_id else None
         lock = self._locks.setdefault(id, asyncio.Lock())
         async with lock:
             events = await _done_before(request, key) if key else []
@@ -63,6 +63,11 @@ class Operations:
         """Carry a request out, and answer where its caller learns what becomes of it."""
         id, events = await self.carry_out(request, work)
         return accepted(request, id, events) if events else Answer()
+
+
+def _key(request: Request, id: str) -> Key:
+    """Return the idempotency key under which an operation of the caller is committed."""
+    return Key(request.call.caller.token or LOCAL_OWNER, CAUSE + id, id)
 
 
 async def _done_before(request: Request, key: Key) -> list[Event]:
@@ -105,7 +110,9 @@ async def events_of(request: Request, id: str) -> list[Event]:
     store, platform = request.context.store, request.context.platform
     events: dict[str, Event] = {}
     others = request.parameters.get("also", "").split(",")[:MAX_OTHERS]
-    for cause in (CAUSE + id, *others):
+    if _OPERATION.fullmatch(CAUSE + id):
+        events = {event.id: event for event in await _done_before(request, _key(request, id))}
+    for cause in others:
         if _OPERATION.fullmatch(cause):
             events |= {event.id: event for event in await store.events_by_cause(cause)}
     events |= {event.id: event for event in await platform.events(list(map(str.upper, others)))}

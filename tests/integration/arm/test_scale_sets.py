@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -535,3 +536,22 @@ def test_a_request_names_no_more_machines_than_one_commit_changes(arm: Arm) -> N
     answer = arm.call("POST", f"{WEB}/restart", {"instanceIds": ids})
     assert code(answer) == (409, "OperationNotAllowed")
     assert "at most 1,000 machines" in message(answer)
+
+
+def test_an_operation_is_about_all_of_very_many_events() -> None:
+    groups = [
+        {
+            "name": f"big-{part}",
+            "kind": "scale-set",
+            "scale_set": "big",
+            "machines": [{"name": f"big_{60 * part + number}"} for number in range(60)],
+        }
+        for part in range(2)
+    ]
+    with Service(json.dumps({"groups": groups})) as service:
+        for number in range(120):
+            service.schedule("Freeze", f"big_{number}")
+        arm = Arm(service)
+        path = f"{COMPUTE}/virtualMachineScaleSets/big/performMaintenance"
+        answer = arm.call("POST", path, x_ms_client_request_id="c0ffee")
+        assert len(arm.operation(answer)["properties"]["events"]) == 120
