@@ -87,7 +87,11 @@ def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
     that had been announced before are named in its URL."""
     earlier = [event for event in events if event.cause != CAUSE + id]
     earlier.sort(key=lambda event: event.not_before, reverse=True)
-    others = dict.fromkeys((_OPERATION.fullmatch(e.cause) and e.cause) or e.id for e in earlier)
+    # Operations of others may be about more: they are named only if a URL is too short for events.
+    whole = len(earlier) > MAX_OTHERS and not request.call.limited
+    others = dict.fromkeys(
+        e.cause if whole and _OPERATION.fullmatch(e.cause) else e.id for e in earlier
+    )
     query = {"api-version": request.api_version}
     if others:  # of very many, those that start last
         query["also"] = ",".join(list(others)[:MAX_OTHERS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -117,6 +118,19 @@ def test_a_host_without_machines_is_done_at_once(
     assert answer.status == status
     assert "azure-asyncoperation" not in answer.headers
     assert not service.events
+
+
+def test_a_tenant_waits_for_its_part_of_a_restart_of_the_host(service: Service) -> None:
+    operator = Arm(service, token(service, "root", Role.ADMIN).secret.text)
+    tenant = Arm(service, token(service, "team", Role.TENANT, groups=("web",)).secret.text)
+    whole = operator.call("POST", f"{HOSTS}/north/restart")
+    own = f"{COMPUTE}/virtualMachineScaleSets/web/virtualMachines/0/performMaintenance"
+    [planned] = [event.id for event in service.events if event.resources == ("web_0",)]
+    for client_id in ("", "c0ffee"):
+        answer = tenant.call("POST", own, x_ms_client_request_id=client_id)
+        assert tenant.operation(answer)["properties"]["events"] == [planned]
+    others = urlsplit(whole.headers["azure-asyncoperation"])
+    assert tenant.call("GET", f"{others.path}?{others.query}").status == 404
 
 
 def test_hosts_are_the_operators(service: Service) -> None:

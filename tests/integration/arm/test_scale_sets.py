@@ -538,6 +538,19 @@ def test_a_request_names_no_more_machines_than_one_commit_changes(arm: Arm) -> N
     assert "at most 1,000 machines" in message(answer)
 
 
+def test_who_asks_for_a_part_of_what_was_announced_waits_for_that_part(
+    service: Service, arm: Arm
+) -> None:
+    for machine in ("web_0", "web_2"):
+        service.document(machine)
+    arm.call("POST", f"{WEB}/restart", {"instanceIds": ["0", "2"]})
+    part = arm.call("POST", f"{WEB}/virtualMachines/0/restart")
+    [other] = [event for event in service.events if event.resources == ("web_2",)]
+    other.cancel("not today")
+    service.clock.advance("1h")
+    assert arm.status_of(part) == "Succeeded"
+
+
 def test_an_operation_is_about_all_of_very_many_events() -> None:
     groups = [
         {
