@@ -111,7 +111,7 @@ def accepted(request: Request, id: str, events: Sequence[Event]) -> Answer:
 
 async def events_of(request: Request, id: str) -> list[Event]:
     """Return the events of an operation. Raises ArmError if there are none that the caller sees."""
-    store, platform = request.context.store, request.context.platform
+    store = request.context.store
     events: dict[str, Event] = {}
     others = request.parameters.get("also", "").split(",")[:MAX_OTHERS]
     if _OPERATION.fullmatch(CAUSE + id):
@@ -119,7 +119,7 @@ async def events_of(request: Request, id: str) -> list[Event]:
     for cause in others:
         if _OPERATION.fullmatch(cause):
             events |= {event.id: event for event in await store.events_by_cause(cause)}
-    events |= {event.id: event for event in await platform.events(list(map(str.upper, others)))}
+    events |= {event.id: event for event in await request.events(others)}
     if not events or not all(request.call.sees(event.group) for event in events.values()):
         raise ArmError(
             404,

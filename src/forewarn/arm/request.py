@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,11 +13,12 @@ import msgspec
 
 from forewarn.arm.errors import ArmError
 from forewarn.control.http.context import CallContext, Context
-from forewarn.core import Time
+from forewarn.core import Event, Time
 
 if TYPE_CHECKING:
     from forewarn.arm.operations import Operations
 
+_EVENT = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 _OPERATIONS = uuid.UUID("5b7a4bd5-5e2c-5d2b-9c0c-2b6f2f1f3a77")  # namespace of operation ids
 
 
@@ -79,6 +81,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 400, "InvalidRequestContent", "The request content must be a JSON object."
             )
         return decoded
+
+    async def events(self, ids: Iterable[str]) -> list[Event]:
+        """Return the events with these ids, in any letter case. A text that cannot be an id is not
+        looked for."""
+        wanted = [id.upper() for id in ids if _EVENT.fullmatch(id)]
+        return await self.context.platform.events(wanted)
 
     def operation_id(self) -> str:
         """Return the id of the long-running operation that this request asks for. An SDK repeats a

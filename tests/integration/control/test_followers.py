@@ -104,6 +104,9 @@ def test_azures_sdks_read_from_a_follower_and_change_nothing_there(
     listed = here.get(machines).json()["value"]
     assert [machine["name"] for machine in listed] == ["web-0", "web-1"]
     assert listed == there.get(machines).json()["value"]
+    for name in ("none", "a%00b"):  # not in any text of PostgreSQL
+        update = f"{COMPUTE}/virtualMachines/web-0/providers/Microsoft.Maintenance/applyUpdates"
+        assert here.get(f"{update}/{name}?api-version=2024-07-01").status == 404
     assert leader.store.leadership is not None
     known, before = leader.store.leadership.leader(), leader.store.seq
     assert known is not None

@@ -87,7 +87,7 @@ async def _acknowledge(request: Request, target: Target, id: str) -> None:
     """Approve an event of a resource. An event that is over is approved if the caller has approved
     it before, so that a request can be repeated. Raises ArmError."""
     call = request.call
-    found = await call.platform.events([id.upper()])
+    found = await request.events([id])
     if not found or not target.concerns(found[0]):
         raise _unknown(target, id)
     approved = found[0].approved

@@ -82,7 +82,7 @@ async def get_apply_update(request: Request) -> Answer:
         if latest is None:
             return Answer(body=_apply_update(target.id, DEFAULT, ()))
         return Answer(body=_apply_update(target.id, DEFAULT, _approved_with(target, latest)))
-    found = await request.call.platform.events([name.upper()])
+    found = await request.events([name])
     if not found or not target.concerns(found[0]) or not is_maintenance(found[0]):
         raise ArmError(
             404,
