@@ -216,3 +216,16 @@ def test_a_token_of_the_oidc_issuer_is_a_secret_an_assertion_and_a_bearer(servic
         assert [event.by for event in service._session.node.active_events] == ["ann@example.net"]
         refused = log_in(service, issued.token(Key()))
         assert (refused.status, refused.json()["error"]) == (401, "invalid_client")
+
+
+@pytest.mark.parametrize("times", [{"exp": float("inf")}, {"exp": "soon"}, {"exp": None}, {}])
+def test_an_owner_cannot_make_one_that_never_ends(
+    service: Service, times: dict[str, object]
+) -> None:
+    admin = token(service, "ops", Role.ADMIN)
+    log_in(service, admin.secret.text)
+    key = access_tokens._private_key(admin.secret.text)
+    jwt = pytest.importorskip("jwt")
+    said = {"appid": admin.token.id, "iat": 0, **times}
+    text = jwt.encode(said, key, "EdDSA")
+    assert code(bearer(service, text))[0] == 401

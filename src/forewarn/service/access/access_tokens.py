@@ -91,7 +91,7 @@ class AccessTokens:
             )
         except jwt.ExpiredSignatureError as error:
             raise AccessTokenExpired("the access token has expired") from error
-        except (jwt.PyJWTError, ValueError):
+        except (jwt.PyJWTError, ValueError, OverflowError, TypeError):
             return None
         return token if token.valid(self._writer.now().at) else None
 
