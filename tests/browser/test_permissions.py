@@ -123,7 +123,7 @@ def test_a_control_node_that_follows_leads_to_the_one_that_decides(
     leader = ask(follower.control_url, "GET", "/v1/session").json()["leader"]
     with portal(browser, follower, "/machines?group=web") as page:
         expect(page.get_by_text("Control node c1 decides.")).to_be_visible()
-        link = page.get_by_role("link", name="This page of the control node that decides")
+        link = page.get_by_role("link", name="This page on the control node that decides")
         expect(link).to_have_attribute("href", f"{leader['address']}/ui/machines?group=web")
         page.get_by_role("row").nth(1).get_by_role("link").first.click()
         offered(page)
@@ -136,5 +136,5 @@ def test_a_control_node_that_follows_leads_to_the_one_that_decides(
         page.get_by_label("Token").fill(secret)
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_contain_text("control node 'c1' decides, at http")
-        link = page.get_by_role("link", name="This page of the control node that decides")
+        link = page.get_by_role("link", name="This page on the control node that decides")
         expect(link).to_have_attribute("href", f"{leader['address']}/ui/groups")

@@ -203,7 +203,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
             page,
             Verb(
                 label="Postpone",
-                says=("1 machineweb_0", "1 groupweb", "NotBefore moves on from 2027-01-15 08:15"),
+                says=("1 machineweb_0", "1 groupweb", "NotBefore moves from 2027-01-15 08:15"),
                 refused={"By how much": "3h"},
                 sentence="the policy of group 'web' allows 2 h more; the latest possible time is",
                 enter={"By how much": "", "or until (UTC)": "2027-01-15T09:00"},
@@ -228,7 +228,7 @@ def test_verbs_of_events(browser: Browser, service: Service, api: Api) -> None:
             page,
             Verb(
                 label="Approve",
-                says=("1 machineweb_0", "instead of 2027-01-15 09:00:00 UTC, 1 h earlier"),
+                says=("1 machineweb_0", "instead of at 2027-01-15 09:00:00 UTC, up to 1 h earlier"),
                 touch=touch,
                 sends=f"POST {path}/approve",
             ),
@@ -375,7 +375,7 @@ def test_verbs_of_machines(browser: Browser, service: Service, api: Api) -> None
             page,
             Verb(
                 label="Fail",
-                says=("1 machineshop_1", "An event is announced that has started already"),
+                says=("1 machineshop_1", "The event that is announced has already started"),
                 enter={"What its group is shown": "Reboot", "Type shop_1 to confirm": "shop_1"},
                 touch=touch,
                 sends=f"POST {path}/fail",
@@ -768,7 +768,7 @@ def test_verbs_of_rollouts(browser: Browser, service: Service, api: Api) -> None
             page,
             Verb(
                 label="Pause",
-                says=(*whom, "1 event that is announced already happens unless withdrawn."),
+                says=(*whom, "1 announced event still happens unless it is withdrawn."),
                 enter={"Reason": "a look at it"},
                 touch=touch,
                 sends=f"POST {path}/pause",

@@ -105,7 +105,7 @@ def _until(start: date, opens: int, zone: str) -> str:
 def _text(shown: Mapping[str, Any], name: str, default: str = "") -> str:
     value = shown.get(name) or default
     if not isinstance(value, str) or not value.strip():
-        raise _invalid(name, "this property is needed, and is a text")
+        raise _invalid(name, "this property is required, and must be a text")
     return " ".join(value.split())
 
 
@@ -166,9 +166,7 @@ def _days(text: str, start: date) -> str:
     if weekday is None or weekday[1] not in WEEKS:
         raise _invalid("recurEvery", f"'{rest[:60]}' are not days of a {unit}")
     if int(weekday[3] or 0):
-        raise _invalid(
-            "recurEvery", "a window cannot be some days before or after a day of the week"
-        )
+        raise _invalid("recurEvery", "an offset from a day of the week is not possible here")
     return f"{WEEKS[weekday[1]]} {_weekday(weekday[2])}"
 
 

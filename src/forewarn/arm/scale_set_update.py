@@ -55,7 +55,7 @@ def read_update(body: dict[str, Any], current: dict[str, Any]) -> ScaleSetUpdate
             409,
             "PropertyChangeNotAllowed",
             f"Changing property '{refused[0]}' is not allowed: of a scale set, forewarn changes"
-            f" {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}. Send everything else as GET gives"
+            f" {CAPACITY}, {EVENTS_POLICY} and {NOTIFICATION}. Send everything else as GET returns"
             " it, or leave it out.",
             [
                 ("PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.")

@@ -71,7 +71,7 @@ def target_of(request: Request, *, hosts: bool = False) -> Target:
             404,
             "InvalidResourceType",
             f"The resource type 'Microsoft.Compute/{shown}' has no such operation here;"
-            " virtual machines, scale sets and their virtual machines, and availability sets have.",
+            " virtual machines, scale sets and their instances, and availability sets do.",
         )
     id, members = _found(request, kind)
     return Target(

@@ -116,7 +116,9 @@ def _configuration(request: Request, target: Target) -> MaintenanceConfiguration
     resource = properties.get("resourceId") or target.id
     if str(resource).lower() != target.id.lower():
         raise ArmError(
-            400, "InvalidParameter", f"properties.resourceId: the path names '{target.id}'."
+            400,
+            "InvalidParameter",
+            f"properties.resourceId: must be '{target.id}', as in the path.",
         )
     id = str(properties.get("maintenanceConfigurationId") or "")
     name = id.rpartition("/")[2]

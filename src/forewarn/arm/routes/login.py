@@ -172,7 +172,7 @@ async def _issue(request: Request, secret: str, audience: str) -> tuple[str, int
     }
     if not context.tokens.needed:
         if not local(request.address):
-            raise Refusal(401, "this service has no tokens, and takes requests from itself alone")
+            raise Refusal(401, "this service has no tokens, and answers only its own machine")
         return unverified({**claims, **_subject("local")}), ACCESS_LIFE
     caller = await Authentication(context).caller(secret, request.address)
     if caller.identity is not None:  # a token of the issuer, which is short-lived itself

@@ -143,14 +143,14 @@ def _parse(name: str, body: Mapping[str, Any]) -> MaintenanceConfiguration:
         if str(value).lower() != FIXED[key].lower():
             raise _invalid(f"properties.{key}", f"only '{FIXED[key]}' is possible here")
     if properties.get("maintenanceScope") is None:
-        raise _invalid("properties.maintenanceScope", "this property is needed: 'Host'")
+        raise _invalid("properties.maintenanceScope", "this property is required: 'Host'")
     window = _table(properties, "maintenanceWindow", at="properties.")
     more = _table(properties, "extensionProperties", at="properties.")
     for key, value in more.items():
         if key not in ("select", "windows", "blackouts") or not isinstance(value, str):
             raise _invalid(
                 f"properties.extensionProperties.{key}",
-                "there can be texts for 'select', 'windows' and 'blackouts'",
+                "only 'select', 'windows' and 'blackouts' are possible, each a text",
             )
     texts = {
         key: [text.strip() for text in more.get(key, "").split(";") if text.strip()]
@@ -158,10 +158,10 @@ def _parse(name: str, body: Mapping[str, Any]) -> MaintenanceConfiguration:
     }
     if window and texts["windows"]:
         raise _invalid(
-            "properties.maintenanceWindow", "extensionProperties.windows is in its place"
+            "properties.maintenanceWindow", "leave this out, or extensionProperties.windows"
         )
     if not (window or texts["windows"] or texts["blackouts"]):
-        raise _invalid("properties.maintenanceWindow", "this property is needed")
+        raise _invalid("properties.maintenanceWindow", "this property is required")
     if window:
         schedule = windows.parse(window)
         texts["windows"] = [schedule.window]

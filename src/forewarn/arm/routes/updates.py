@@ -87,7 +87,7 @@ async def get_apply_update(request: Request) -> Answer:
         raise ArmError(
             404,
             "NotFound",
-            f"There is no apply update '{hidden(name[:100])}' of '{target.id}'.",
+            f"There is no apply update '{hidden(name[:100])}' for '{target.id}'.",
         )
     events = _approved_with(target, found[0])
     return Answer(body=_apply_update(target.id, found[0].id, events))

@@ -133,7 +133,7 @@ def too_many(count: int) -> ArmError:
         409,
         "OperationNotAllowed",
         f"A request can be about at most {MAX_MACHINES:,} machines, and this one is about"
-        f" {count:,}. Name fewer of them, in several requests.",
+        f" {count:,}. Send several requests, each about fewer of them.",
     )
 
 

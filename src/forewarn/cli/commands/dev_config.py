@@ -137,7 +137,7 @@ def _arm_lines(node: Node) -> list[str]:
         restart += f" --subscription {subscription}"
     header = "TOKEN" if node.tokens.needed else "dev"
     lines = [
-        "use az or Azure's SDKs, in a shell of their own (your profile of az is not touched):",
+        "use az or Azure's SDKs, in a separate shell (your own az profile is not touched):",
         f"  export REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}",
         f"  export IDENTITY_ENDPOINT={url}/identity IDENTITY_HEADER={header}"
         ""

@@ -125,7 +125,7 @@ function Root() {
   };
   if (session) return html`<${Portal} session=${session} onEnded=${ended} />`;
   if (why) return html`<${Login} why=${why} onDone=${setSession} />`;
-  if (problem) return html`<main class="login"><h1>forewarn</h1><p class="problem" role="alert">${problem}</p><p class="quiet">It is asked again every two seconds.</p></main>`;
+  if (problem) return html`<main class="login"><h1>forewarn</h1><p class="problem" role="alert">${problem}</p><p class="quiet">The page tries again every two seconds.</p></main>`;
   return html`<p class="quiet" aria-busy="true">Loading…</p>`;
 }
 

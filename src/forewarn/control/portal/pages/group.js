@@ -95,7 +95,7 @@ export function Group({ name, query }) {
       <div class="badges"><${Badge} kind=${group.data.enabled ? "quiet" : "over"}>${group.data.enabled ? "enabled: its machines poll" : "not enabled: no machine polls"}<//></div>`}>
       <${Loaded} of=${group}>${(of) => html`
         <${Verbs} kind="group" of=${of} />
-        ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group when one of its machines asks for them for the first time.</p>`}
+        ${!of.enabled && html`<p class="quiet">Scheduled Events are enabled for this group as soon as one of its machines asks for them.</p>`}
         <${Facts} of=${[
           ["Kind", of.kind],
           ["Machines", `${of.machines.length.toLocaleString("en")}${of.machines.length ? `: ${covered(of.coverage)}` : ""}`],

@@ -98,7 +98,7 @@ const machineFilters = [
   { name: "group", title: "Group", example: "web" },
   { name: "host", title: "Host", example: "host-a" },
   LABEL,
-  { name: "coverage", title: "Polls", choices: { listening: "in the last hour", silent: "before that", "never-polled": "never", "never-approves": "but never approves" } },
+  { name: "coverage", title: "Polls", choices: { listening: "in the last hour", silent: "not in the last hour", "never-polled": "never", "never-approves": "but never approves" } },
   { name: "gone", title: "Gone", choices: { false: "no", true: "yes" } },
 ];
 

@@ -25,7 +25,7 @@ export function Login({ why, onDone }) {
       </form>
       <p class=${problem ? "problem" : "quiet"} role=${problem ? "alert" : undefined}>${problem?.message ?? why}</p>
       <${Elsewhere} leader=${problem?.leader} />
-      ${location.protocol === "http:" && html`<p class="quiet">This connection is not encrypted; it does not leave this computer.</p>`}
+      ${location.protocol === "http:" && html`<p class="quiet">This connection is not encrypted. Enter a token only at an address of this computer, such as 127.0.0.1.</p>`}
     </main>
   `;
 }

@@ -25,7 +25,7 @@ export function Loaded({ of, title, children }) {
   }
   if (!of.data) return html`<p class="quiet" aria-busy="true">Loading…</p>`;
   return html`
-    ${of.error && html`<p class="problem" role="alert">${of.error.message} This is how it was before.</p>`}
+    ${of.error && html`<p class="problem" role="alert">${of.error.message} What is shown may be out of date.</p>`}
     ${children(of.data)}
   `;
 }

@@ -16,7 +16,7 @@ import { plural } from "./text.js";
 const CHANGED = "It has changed in the meantime, and nothing was done. This is how it is now:";
 const TOO_LATE = "In this state, it is no longer possible.";
 const STALE = 412; // the resource does not have the ETag that was sent
-const LOST = "Whether it was done is not known. You can send it again: it is done once at most.";
+const LOST = "It is not known whether this was done. You can send it again: it is done at most once.";
 
 const kindOf = (error) => /problem-(.*)$/.exec(error.body?.type ?? "")?.[1] ?? "";
 const isUnknown = (error) => error.status === 0 || kindOf(error) === "under-way" || (error.status >= 500 && kindOf(error) !== "not-leading");

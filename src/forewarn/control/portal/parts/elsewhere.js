@@ -4,14 +4,14 @@ import { html } from "../html.js";
 const isWeb = (address) => URL.canParse(address) && ["http:", "https:"].includes(new URL(address).protocol);
 
 export const Elsewhere = ({ leader }) =>
-  leader && isWeb(leader) ? html`<p><a href=${new URL(location.pathname + location.search, leader).href}>This page of the control node that decides</a></p>` : null;
+  leader && isWeb(leader) ? html`<p><a href=${new URL(location.pathname + location.search, leader).href}>This page on the control node that decides</a></p>` : null;
 
 // Said on every page of a control node that follows.
 export const Follows = ({ session }) =>
   !session.decides &&
   html`
     <section class="halt">
-      <p>This control node follows, so nothing can be changed here. ${session.leader ? `Control node ${session.leader.name} decides.` : "None decides at the moment."}</p>
+      <p>This control node follows, so nothing can be changed here. ${session.leader ? `Control node ${session.leader.name} decides.` : "No control node decides at the moment."}</p>
       <${Elsewhere} leader=${session.leader?.address} />
     </section>
   `;

@@ -10,7 +10,7 @@ const MEANINGS = {
   held: "an event could start, or go on, but something holds it",
   started: "an event is under way",
   scheduled: "an event is announced",
-  silent: "it has not asked for its events in the last hour, or never",
+  silent: "it has not asked for its events in the last hour, or has never asked",
   quiet: "nothing is planned, and it asks for its events",
   gone: "evicted or deleted",
 };

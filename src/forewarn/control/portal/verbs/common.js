@@ -12,8 +12,8 @@ export const IGNORE_WINDOWS = { name: "ignore_windows", label: "Ignore maintenan
 export const DESCRIPTION = { name: "description", label: "Description", help: "Guests see it." };
 export const DURATION = { name: "duration", label: "Seconds that the impact lasts", type: "number", min: -1, help: "0 for no impact, -1 if it is not known. Guests see it." };
 export const TICKET = { name: "ticket", label: "Ticket", help: "Your reference, such as a change request. Guests do not see it." };
-export const WINDOWS_HELP = "Such as sat,sun 22:00-04:00 Europe/Berlin; separated by semicolons.";
-export const BLACKOUTS_HELP = "When it may not, such as 2026-12-20 to 2027-01-06 Europe/Berlin; separated by semicolons.";
+export const WINDOWS_HELP = "For example: sat,sun 22:00-04:00 Europe/Berlin. Separate several with semicolons.";
+export const BLACKOUTS_HELP = "When maintenance may not start. For example: 2026-12-20 to 2027-01-06 Europe/Berlin. Separate several with semicolons.";
 
 export const TYPES = ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"];
 

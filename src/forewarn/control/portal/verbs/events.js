@@ -26,7 +26,7 @@ const concernedEvents = (events) => ({
 
 const earlier = (event) => {
   const left = Date.parse(event.not_before) - serviceTime();
-  return left > 0 ? `, ${duration(left)} earlier` : "";
+  return left > 0 ? `, up to ${duration(left)} earlier` : "";
 };
 
 export const event = {
@@ -48,7 +48,7 @@ export const event = {
       action: "approve",
       offered: (event) => !event.approved,
       concerned: (event) => concernedEvents([event]),
-      effect: (event) => `It starts now instead of ${at(event.not_before)}${earlier(event)}, as soon as nothing else holds it.`,
+      effect: (event) => `It starts as soon as nothing else holds it, instead of at ${at(event.not_before)}${earlier(event)}.`,
       fields: (event, more, session) => (session.limited ? [] : [{ ...IGNORE_WINDOWS, query: true }]),
     },
     {
@@ -66,7 +66,7 @@ export const event = {
       label: "Postpone",
       action: "postpone",
       effect: (event, { together }) =>
-        `NotBefore moves on from ${at(event.not_before)}, as far and as often as the policy of the group allows, and into a maintenance window.${
+        `NotBefore moves from ${at(event.not_before)} to a later time, as far and as often as the policy of the group allows, and into a maintenance window.${
           together.length > 1 ? " All events of this maintenance move together." : ""
         }`,
       fields: () => [
@@ -81,11 +81,11 @@ export const event = {
       confirm: "Report it",
       title: (event) => `Report whether a machine is ready for ${nameOf(event)}`,
       concerned: (event) => ({ groups: [event.group] }),
-      effect: () => "For a machine that does not report it itself. Nothing starts because of it.",
+      effect: () => "Use this for a machine that does not report it itself. Nothing starts because of it.",
       fields: (event) => [
         { name: "machine", label: "Machine", type: "choice", choices: [...event.machines.filter((name) => !event.ready.includes(name)), ...event.ready] },
-        { name: "ready", label: "It is not ready any more", type: "check", means: false },
-        { ...NOTE, help: "It is shown in the history." },
+        { name: "ready", label: "It is no longer ready", type: "check", means: false },
+        NOTE,
       ],
     },
     {

@@ -76,7 +76,7 @@ export const group = {
       offered: (group) => group.events.length,
       title: (group) => `Cancel the events of ${group.name}`,
       concerned: (group) => ({ groups: [group.name] }),
-      effect: (group, more, session) => `Those that have not started do not happen, and guests no longer see them.${session.limited ? " They are those that users have requested." : ""}`,
+      effect: (group, more, session) => `Those that have not started do not happen, and guests no longer see them.${session.limited ? " Only events that users have requested are cancelled." : ""}`,
       body: (group, session) => ({ group: group.name, ...(session.limited && { source: "User" }) }),
       plan: { path: "/v1/events/cancel", label: "Show the events", body: { plan: true }, view: (plan) => html`<${Cancelled} of=${plan} />` },
       fields: () => [REASON],

@@ -38,7 +38,7 @@ export const part = {
       keyed: false,
       confirm: "Stop it",
       title: () => "Stop a part of the fleet",
-      effect: () => `No event starts that is about a machine to which all of this applies, until the stop is released, no matter who has approved it. ${STAYS}`,
+      effect: () => `Until the stop is released, no event starts that names a machine to which all of this applies, no matter who has approved it. ${STAYS}`,
       sure: () => "Stop this part of the fleet",
       fields: (none, { groups }) => [
         { name: "groups", label: "Groups", type: "list", choices: groups, help: "Names, separated by commas." },
@@ -65,7 +65,7 @@ export const halt = {
       action: "release",
       keyed: false,
       effect: (halt) =>
-        `${halt.events ? plural(halt.events, "event that waits for it starts", "events that wait for it start") : "Events that are announced start again"} as soon as approval, notice and update domains allow.`,
+        `${halt.events ? plural(halt.events, "event that waits for it starts", "events that wait for it start") : "Announced events can start again"} as soon as the other rules allow.`,
       fields: () => [NOTE],
     },
   ],

@@ -61,7 +61,7 @@ export const machine = {
       offered: (machine) => !machine.gone,
       typed: true,
       title: (machine) => `Report that ${machine.name} has failed`,
-      effect: () => "An event is announced that has started already, without notice. A Redeploy moves it to another host; what is on its local disks is lost.",
+      effect: () => "The event that is announced has already started, without notice. A Redeploy moves the machine to another host; what is on its local disks is lost.",
       fields: () => [{ name: "type", label: "What its group is shown", type: "choice", choices: ["Redeploy", ...TYPES.filter((type) => type !== "Redeploy")] }],
     },
     {
@@ -77,7 +77,7 @@ export const machine = {
       label: "Restore",
       action: "restore",
       offered: (machine) => machine.gone,
-      effect: () => "The machine is there again, as it was before it was evicted or deleted.",
+      effect: () => "The machine exists again, as it was before it was evicted or deleted.",
     },
   ],
 };

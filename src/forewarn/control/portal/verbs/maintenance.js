@@ -2,7 +2,7 @@
 import { address } from "../router.js";
 import { BLACKOUTS_HELP, WINDOWS_HELP } from "./common.js";
 
-const APPLIES = "It applies at once, also to events that are announced already. The next fleet file that is applied sets it to what the file says, if it says anything.";
+const APPLIES = "It applies at once, also to events that are announced already. A fleet file that is applied later and has maintenance configurations replaces all that are here.";
 
 const fields = ({ select = "", windows = [], blackouts = [] }) => [
   { name: "select", label: "Machines with labels", value: select, help: "Such as tier=web,!canary. Empty for all machines." },
@@ -48,7 +48,7 @@ export const configuration = {
       method: "DELETE",
       keyed: false,
       sure: (configuration) => `Remove ${configuration.name}`,
-      effect: () => "Events that only it has held start as soon as nothing else holds them.",
+      effect: () => "Events that it holds start as soon as nothing else holds them.",
     },
   ],
 };

@@ -8,7 +8,7 @@ import { plural } from "../parts/text.js";
 import { DESCRIPTION, DURATION, IGNORE_WINDOWS, names, NOTICE, REASON, SHORT_NOTICE, TICKET, unique, WINDOWS_HELP, within } from "./common.js";
 
 const NAMES = "Names or patterns, separated by commas.";
-const SELECTORS = "Such as tier=web,!canary; separated by semicolons.";
+const SELECTORS = "For example: tier=web,!canary. Separate several with semicolons.";
 const list = (name, label, help, more = {}) => ({ name, label, type: "list", help, ...more });
 const selectors = (name, label) => list(name, label, SELECTORS, { separator: ";" });
 const choice = (name, label, ...choices) => ({ name, label, type: "choice", choices, byDefault: choices[0] });
@@ -32,7 +32,7 @@ const startFields = (chosen, { groups, hosts }) => [
   ),
   ...within(
     "Order, waves and pauses",
-    { name: "at_once", label: "Groups or hosts at once", type: "number", value: 1, min: 1 },
+    { name: "at_once", label: "Groups or hosts at a time", type: "number", value: 1, min: 1 },
     list("order_by", "Order by labels", "Names of labels, separated by commas."),
     list("canary", "First", "Hosts or groups that go first, or how many."),
     list("waves", "Waves", "How many hosts or groups are done after each wave, such as 1, 5%, 25%, 100%."),
@@ -72,7 +72,7 @@ export const startRollout = (chosen = () => ({})) => ({
   path: () => "/v1/rollouts",
   title: () => "Start a rollout",
   confirm: "Start it",
-  effect: () => "Its machines are affected one update domain after the other, each announced with an event. The plan comes first.",
+  effect: () => "Machines are affected one update domain after the other, each announced with an event. The plan comes first.",
   concerned: () => ({}),
   plan: { path: "/v1/rollouts/plan?steps=8", label: "Show the plan", view: (plan) => html`<${RolloutPlan} of=${plan} />` },
   more: async () => ({ groups: await names("/v1/groups"), hosts: await names("/v1/hosts") }),
@@ -103,7 +103,7 @@ export const rollout = {
       offered: (rollout) => rollout.state === "running" || rollout.state === "blocked",
       effect: (rollout, { announced }) =>
         `No further step is announced until it is resumed.${
-          announced.length ? ` ${plural(announced.length, "event that is announced already happens", "events that are announced already happen")} unless withdrawn.` : ""
+          announced.length ? ` ${plural(announced.length, "announced event still happens unless it is", "announced events still happen unless they are")} withdrawn.` : ""
         }`,
       fields: () => [{ name: "withdraw", label: "Withdraw events that have not started; they are announced again after the pause", type: "check" }, REASON],
     },
@@ -138,7 +138,7 @@ export const rollout = {
       action: "abort",
       offered: (rollout) => !rollout.ended_at && rollout.state !== "aborting",
       effect: (rollout, { announced }) =>
-        `It cannot be resumed. ${plural(rollout.steps_total - rollout.steps_done, "step is", "steps are")} not done${
+        `It cannot be resumed. ${plural(rollout.steps_total - rollout.steps_done, "step is", "steps are")} left undone${
           announced.length ? `, and ${plural(announced.length, "event that has not started is", "events that have not started are")} cancelled` : ""
         }.`,
       sure: () => "End this rollout for good",
