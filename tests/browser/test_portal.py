@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from forewarn.core.access import Role
 from forewarn.testing import Service
 from helpers.browser import portal
-from helpers.token_api import token
+from helpers.token_api import Api, token
 
 FLEET = """
 hosts: [host-a, host-b]
@@ -55,10 +55,22 @@ def test_the_fleet_is_the_same_as_a_picture_and_as_a_table(
         expect(page.get_by_text("2 machines on 2 hosts")).to_be_visible()
         page.get_by_text("The same as a table").click()
         row = page.get_by_role("row").filter(has_text="host-a")
-        expect(row.get_by_role("cell").nth(4)).to_have_text("1")  # scheduled
+        expect(row.get_by_role("cell").nth(1)).to_have_text("healthy")
+        expect(row.get_by_role("cell").nth(5)).to_have_text("1")  # scheduled
         page.get_by_label("With machines that are").select_option("scheduled")
         expect(page).to_have_url(f"{service.control_url}/ui/fleet?state=scheduled")
         expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
+        page.get_by_label("With machines that are").select_option("")
+        api = Api(service.control_url)
+        assert api.post("/v1/hosts/host-b/cordon", {}).status == 200
+        assert api.post("/v1/hosts/host-b/fail", {}).status == 200
+        row = page.get_by_role("row").filter(has_text="host-b")
+        expect(row.get_by_role("cell").nth(1)).to_have_text("failed, cordoned")
+        page.get_by_label("Hosts that are").select_option("failed")
+        expect(page).to_have_url(f"{service.control_url}/ui/fleet?health=failed")
+        expect(page.get_by_text("1 machine on 1 host")).to_be_visible()
+        page.get_by_label("Hosts that are").select_option("degraded")
+        expect(page.get_by_text("No host matches. Change the filters above.")).to_be_visible()
 
 
 def test_nobody_gets_in_without_a_token_and_a_revoked_one_is_out(

@@ -12,14 +12,26 @@ import { Verbs } from "../parts/verbs.js";
 const sums = (row) =>
   Object.fromEntries(STATES.map((state) => [state, (row.domains ?? []).reduce((sum, d) => sum + (d[state] ?? 0), 0)]));
 
+// What is wrong with a host, or was done to it, as one can filter by it.
+const CONDITIONS = {
+  healthy: (host) => host.health === "healthy",
+  degraded: (host) => host.health === "degraded",
+  failed: (host) => host.health === "failed",
+  cordoned: (host) => host.cordoned,
+  "cut off": (host) => host.apart,
+};
+
+const condition = (host) => Object.keys(CONDITIONS).filter((name) => CONDITIONS[name](host)).join(", ");
+
 function Numbers({ rows, by }) {
   const [open, setOpen] = useState(false);
   const printed = usePrinted();
-  const head = html`<th>${by === "group" ? "Group" : "Host"}</th><th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}`;
+  const head = html`<th>${by === "group" ? "Group" : "Host"}</th>${by === "host" && html`<th>Health</th>`}<th>Update domains</th>${STATES.map((state) => html`<th class="number">${state}</th>`)}`;
   const cells = (row) => {
     const of = sums(row);
     return html`
       <td><${Link} to=${address(`${by}s`, row.name)}>${row.name}<//></td>
+      ${by === "host" && html`<td>${condition(row)}</td>`}
       <td>${columns([row]).join(", ")}</td>
       ${STATES.map((state) => html`<td class="number">${of[state] || ""}</td>`)}
     `;
@@ -35,6 +47,7 @@ function Numbers({ rows, by }) {
 export function Fleet({ query }) {
   const by = query.get("by") === "group" ? "group" : "host";
   const [label, state] = [query.get("label") ?? "", query.get("state") ?? ""];
+  const health = by === "host" ? query.get("health") ?? "" : "";
   const overview = useResource(`/v1/overview?by=${by}${label ? `&label=${encodeURIComponent(label)}` : ""}`);
   return html`
     <${Page} title="Fleet" aside=${html`<${Legend} /><${Verbs} kind="part" />`}>
@@ -46,9 +59,12 @@ export function Fleet({ query }) {
         <label>With machines that are <select value=${state} onChange=${(event) => setQuery({ state: event.target.value })}>
           <option value="">anything</option>${STATES.map((name) => html`<option value=${name}>${name}</option>`)}
         </select></label>
+        ${by === "host" && html`<label>Hosts that are <select value=${health} onChange=${(event) => setQuery({ health: event.target.value })}>
+          <option value="">anything</option>${Object.keys(CONDITIONS).map((name) => html`<option value=${name}>${name}</option>`)}
+        </select></label>`}
       </form>
       <${Loaded} of=${overview}>${({ rows }) => {
-        const shown = state ? rows.filter((row) => sums(row)[state]) : rows;
+        const shown = rows.filter((row) => (!state || sums(row)[state]) && (!(health in CONDITIONS) || CONDITIONS[health](row)));
         const machines = shown.reduce((sum, row) => sum + (row.domains ?? []).reduce((n, d) => n + total(d), 0), 0);
         if (!shown.length) return html`<${Empty}>No ${by} matches. ${rows.length ? "Change the filters above." : "Add machines with 'forewarn apply'."}<//>`;
         return html`

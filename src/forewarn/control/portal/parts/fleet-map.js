@@ -63,7 +63,8 @@ function draw(canvas, rows, domains, most, [from, to]) {
       continue;
     }
     const row = rows[n - 1];
-    context.fillStyle = text;
+    const unwell = row.apart || (row.health && row.health !== "healthy");
+    context.fillStyle = unwell ? colours.held : row.cordoned ? muted : text;
     context.fillText(row.name, 0, top + ROW / 2, name - 12);
     for (const domain of row.domains ?? []) {
       let left = name + domains.indexOf(domain.update_domain) * cell;
@@ -113,6 +114,7 @@ export function FleetMap({ rows, onPick }) {
 const Meanings = () => html`
   <ul class="meanings">
     ${STATES.map((state) => html`<li><span class=${`swatch ${state}`}></span><strong>${state}</strong>: ${MEANINGS[state]}.</li>`)}
+    <li>The name of a host is red if it is degraded, has failed or is cut off, and grey if it is cordoned.</li>
   </ul>
 `;
 
