@@ -851,7 +851,8 @@ def test_what_is_sent_again_after_a_lost_answer_is_done_once(
         expect(page.get_by_role("button", name="Restart…")).to_be_focused()
         ask(page, "Restart")
         confirm(dialog, "Restart")
-        expect(dialog.get_by_role("alert")).to_contain_text("Whether it was done is not known.")
+        unknown = "It is not known whether this was done."
+        expect(dialog.get_by_role("alert")).to_contain_text(unknown)
         confirm(dialog, "Send again")
         expect(dialog).to_contain_text("Restart r0-0: done")
         assert keys[0] == keys[1]

@@ -7,6 +7,7 @@ import { Empty, Loaded, Page } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { RolloutLink } from "../parts/links.js";
 import { plural } from "../parts/text.js";
+import { TextFilter } from "../parts/text-filter.js";
 
 const FILTERS = ["status", "type", "group", "machine", "host", "rollout"];
 const PAGE = 100;
@@ -27,7 +28,7 @@ export function Events({ query }) {
           <option value="">any</option>${TYPES.map((type) => html`<option>${type}</option>`)}
         </select></label>
         ${[["group", "Group"], ["machine", "Machine"], ["host", "Host"]].map(
-          ([name, title]) => html`<label>${title} <input value=${query.get(name) ?? ""} onChange=${change(name)} /></label>`,
+          ([name, title]) => html`<${TextFilter} key=${name} title=${title} value=${query.get(name) ?? ""} onChange=${change(name)} />`,
         )}
         <label><input type="checkbox" checked=${query.get("past") === "true"}
           onChange=${(event) => setQuery({ past: event.target.checked ? "true" : "", after: "" })} /> also those that are over</label>

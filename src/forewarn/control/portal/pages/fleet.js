@@ -7,6 +7,7 @@ import { Empty, Loaded, Page } from "../parts/basics.js";
 import { columns, FleetMap, Legend, STATES, total } from "../parts/fleet-map.js";
 import { LongTable } from "../parts/long-table.js";
 import { plural } from "../parts/text.js";
+import { TextFilter } from "../parts/text-filter.js";
 import { Verbs } from "../parts/verbs.js";
 
 const sums = (row) =>
@@ -55,7 +56,7 @@ export function Fleet({ query }) {
         <label>Rows <select value=${by} onChange=${(event) => setQuery({ by: event.target.value })}>
           <option value="host">hosts</option><option value="group">groups</option>
         </select></label>
-        <label>Label <input value=${label} placeholder="rack=r1" onChange=${(event) => setQuery({ label: event.target.value })} /></label>
+        <${TextFilter} title="Label" value=${label} example="rack=r1" onChange=${(event) => setQuery({ label: event.target.value.trim() })} />
         <label>With machines that are <select value=${state} onChange=${(event) => setQuery({ state: event.target.value })}>
           <option value="">anything</option>${STATES.map((name) => html`<option value=${name}>${name}</option>`)}
         </select></label>

@@ -5,6 +5,7 @@ import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
 import { Empty, Loaded, Page } from "../parts/basics.js";
 import { Records } from "../parts/records.js";
+import { TextFilter } from "../parts/text-filter.js";
 
 const PAGE = 100;
 const FILTERS = [
@@ -27,8 +28,8 @@ export function History({ query }) {
       <form class="filters" onSubmit=${(event) => event.preventDefault()}>
         ${FILTERS.map(
           ([name, title, example]) => html`
-            <label>${title} <input name=${name} value=${query.get(name) ?? ""} placeholder=${example}
-              onChange=${(event) => setQuery({ [name]: event.target.value.trim(), before: "" })} /></label>
+            <${TextFilter} key=${name} title=${title} value=${query.get(name) ?? ""} example=${example}
+              onChange=${(event) => setQuery({ [name]: event.target.value.trim(), before: "" })} />
           `,
         )}
         ${filtered && html`<${Link} to="/history">Clear<//>`}

@@ -7,6 +7,7 @@ import { Badge, Empty, Labels, Loaded, Page } from "../parts/basics.js";
 import { GroupLink, HostLink } from "../parts/links.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { plural } from "../parts/text.js";
+import { TextFilter } from "../parts/text-filter.js";
 
 const PAGE = 100;
 const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
@@ -15,7 +16,7 @@ const LABEL = { name: "label", title: "Label", example: "tier=web" };
 function Filter({ of, query }) {
   const value = query.get(of.name) ?? "";
   const change = (event) => setQuery({ [of.name]: event.target.value.trim(), after: "" });
-  if (!of.choices) return html`<label>${of.title} <input value=${value} placeholder=${of.example} onChange=${change} /></label>`;
+  if (!of.choices) return html`<${TextFilter} title=${of.title} value=${value} example=${of.example} onChange=${change} />`;
   return html`
     <label>${of.title} <select value=${value} onChange=${change}>
       <option value="">any</option>${Object.entries(of.choices).map(([choice, words]) => html`<option value=${choice}>${words}</option>`)}
