@@ -105,7 +105,7 @@ def _until(start: date, opens: int, zone: str) -> str:
 def _text(shown: Mapping[str, Any], name: str, default: str = "") -> str:
     value = shown.get(name) or default
     if not isinstance(value, str) or not value.strip():
-        raise _invalid(name, "this property is required, and must be a text")
+        raise _invalid(name, "this property is required, and must be a string")
     return " ".join(value.split())
 
 
@@ -118,7 +118,7 @@ def _start(text: str) -> tuple[date, int]:
             "startDateTime", f"'{text[:60]}' is not a time; write it like 2026-12-01 22:00"
         )
     if not FIRST_YEAR <= day.year <= LAST_YEAR:
-        raise _invalid("startDateTime", f"a year is from {FIRST_YEAR} to {LAST_YEAR}")
+        raise _invalid("startDateTime", f"the year must be from {FIRST_YEAR} to {LAST_YEAR}")
     return day, int(match[2]) * 60 + int(match[3])
 
 
@@ -152,7 +152,9 @@ def _days(text: str, start: date) -> str:
         )
     number, unit, rest = match[1] or "1", match[2], match[3] or ""
     if int(number) != 1:
-        raise _invalid("recurEvery", f"a window recurs every {unit}, not every {number} {unit}s")
+        raise _invalid(
+            "recurEvery", f"a window can only recur every {unit}, not every {number} {unit}s"
+        )
     if unit == "day" and not rest:
         return ""
     if unit == "week":
@@ -164,7 +166,7 @@ def _days(text: str, start: date) -> str:
         return f"day {rest.replace('day', '')}"
     weekday = _DAY_OF_WEEK.fullmatch(rest) if unit == "month" else None
     if weekday is None or weekday[1] not in WEEKS:
-        raise _invalid("recurEvery", f"'{rest[:60]}' are not days of a {unit}")
+        raise _invalid("recurEvery", f"'{rest[:60]}' does not name days of a {unit}")
     if int(weekday[3] or 0):
         raise _invalid("recurEvery", "an offset from a day of the week is not possible here")
     return f"{WEEKS[weekday[1]]} {_weekday(weekday[2])}"

@@ -50,12 +50,7 @@ class AccessTokens:
             refused = await self._publish(token.id, public)
             if refused is not None:
                 return refused
-        now = guard.wall_us() // SECOND
-        times = {"iat": now, "nbf": now - LEEWAY, "exp": now + ACCESS_LIFE}
-        signed: str = import_module("jwt").encode(
-            {**claims, CLAIM: token.id, **times}, key, ALGORITHM
-        )
-        return signed
+        return _signed({**claims, CLAIM: token.id}, key, ALGORITHM)
 
     async def _publish(self, token_id: str, public: str) -> Refused | None:
         """Store the public key of a token."""
@@ -98,11 +93,13 @@ class AccessTokens:
 
 def unverified(claims: dict[str, Any]) -> str:
     """Return an access token for local programs, while no tokens are needed: nobody verifies it."""
+    return _signed({**claims, CLAIM: "local"}, secrets.token_bytes(32), "HS256")
+
+
+def _signed(claims: dict[str, Any], key: Any, algorithm: str) -> str:
     now = guard.wall_us() // SECOND
     times = {"iat": now, "nbf": now - LEEWAY, "exp": now + ACCESS_LIFE}
-    signed: str = import_module("jwt").encode(
-        {**claims, CLAIM: "local", **times}, secrets.token_bytes(32), "HS256"
-    )
+    signed: str = import_module("jwt").encode({**claims, **times}, key, algorithm)
     return signed
 
 

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { address, Link } from "../router.js";
-import { Badge, Empty, Facts, Labels, Loaded, Page, When } from "../parts/basics.js";
+import { Badge, Empty, Facts, HEALTH, Labels, Loaded, Page, When } from "../parts/basics.js";
 import { EventTable } from "../parts/event-table.js";
 import { Explanation, Hold } from "../parts/explanation.js";
 import { MachineTable } from "../parts/machine-table.js";
@@ -11,7 +11,6 @@ import { Latest } from "../parts/records.js";
 import { at, duration, plural } from "../parts/text.js";
 import { Verbs } from "../parts/verbs.js";
 
-const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
 
 const Plan = ({ of }) => html`
   <section class="plan">

@@ -3,14 +3,13 @@ import { html } from "../html.js";
 import { withQuery } from "../api.js";
 import { useResource } from "../hooks.js";
 import { Link, setQuery } from "../router.js";
-import { Badge, Empty, Labels, Loaded, Page } from "../parts/basics.js";
+import { Badge, Empty, HEALTH, Labels, Loaded, Page } from "../parts/basics.js";
 import { GroupLink, HostLink } from "../parts/links.js";
 import { MachineTable } from "../parts/machine-table.js";
 import { plural } from "../parts/text.js";
 import { TextFilter } from "../parts/text-filter.js";
 
 const PAGE = 100;
-const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
 const LABEL = { name: "label", title: "Label", example: "tier=web" };
 
 function Filter({ of, query }) {

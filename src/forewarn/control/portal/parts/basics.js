@@ -4,6 +4,9 @@ import { html } from "../html.js";
 import { useNow } from "../hooks.js";
 import { at, relative } from "./text.js";
 
+// In which colours the health of a host is shown.
+export const HEALTH = { healthy: "quiet", degraded: "started", failed: "held" };
+
 export function Page({ title, children, aside }) {
   useEffect(() => {
     document.title = `${title} – forewarn`;
