@@ -24,7 +24,7 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.metadata.upstream import GroupNews
 from forewarn.node import Config, Node
-from forewarn.node.processes.unix_socket import make_dial
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
 from forewarn.store.engines import state_name

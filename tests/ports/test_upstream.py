@@ -29,7 +29,7 @@ from forewarn.node import Config, Node
 from forewarn.node.config import Address, NodeLines, Tls
 from forewarn.node.listening.node_lines import make_tls_dial
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.unix_socket import make_dial
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed

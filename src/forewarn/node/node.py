@@ -37,7 +37,7 @@ from forewarn.node.listening.node_lines import NodeListener
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import ANY_HOST, open_socket
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.unix_socket import open_worker_socket
+from forewarn.node.processes.worker_socket import open_worker_socket
 from forewarn.node.wiring import (
     apply_fleet,
     control_node,

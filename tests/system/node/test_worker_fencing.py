@@ -41,7 +41,7 @@ from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
 from forewarn.node import Node
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.unix_socket import make_dial
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.engine.clock import STALL, FollowedClock
 from forewarn.support import guard
 from helpers.worker_hub import (
@@ -62,7 +62,7 @@ A_WORKER = """
 import asyncio, sys
 from pathlib import Path
 from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
-from forewarn.node.processes.unix_socket import make_dial
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.support import guard
 from forewarn.service.engine.clock import FollowedClock
@@ -348,7 +348,7 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
 def test_a_socket_whose_name_is_taken_away_is_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forewarn.node.processes.unix_socket.WATCH_EVERY", 0.02)
+    monkeypatch.setattr("forewarn.node.processes.worker_socket.WATCH_EVERY", 0.02)
     control = Control(tmp_path, 2)
 
     async def body() -> None:

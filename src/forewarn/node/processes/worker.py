@@ -16,8 +16,8 @@ from forewarn.metadata.publishing.remote_upstream import RemoteUpstream
 from forewarn.node.component import Component
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
-from forewarn.node.processes.unix_socket import make_dial
 from forewarn.node.processes.worker_marks import WorkerMark
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.store.engines import has_leadership, state_name

@@ -30,8 +30,7 @@ from forewarn.metadata.publishing.messages import (
 from forewarn.metadata.publishing.remote_upstream import NotWelcome, RemoteUpstream
 from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
 from forewarn.node import Config, Node
-from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.unix_socket import make_dial, open_unix_socket
+from forewarn.node.processes.worker_socket import make_dial
 from forewarn.service.engine.clock import ClockLimits, FollowedClock, RealClock
 from forewarn.service.fleet.read import parse
 from forewarn.support import guard
@@ -371,22 +370,6 @@ def test_time_without_workers_is_not_time_served(
             assert now.at - now.steady_since < 10_000_000
 
     run_within_limit(body)
-
-
-def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_else(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "line"
-    open_unix_socket(path).close()
-    assert path.is_socket()
-    open_unix_socket(path).close()
-    path.unlink()
-    path.write_text("precious")
-    with pytest.raises(CannotListen, match="upstream = "):
-        open_unix_socket(path)
-    assert path.read_text() == "precious"
-    with pytest.raises(CannotListen, match="at most 107 bytes"):
-        open_unix_socket(tmp_path / ("x" * 120))
 
 
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:

@@ -10,65 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 from pathlib import Path
 
 from forewarn.metadata.publishing.hub import WATCH_EVERY, Hub
 from forewarn.metadata.publishing.remote_upstream import Dial
 from forewarn.node.listening.sockets import CannotListen
+from forewarn.node.listening.unix_socket import open_unix_socket
 from forewarn.node.processes.worker_marks import WorkerMark, find_worker, peer
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
-CONNECT_TIMEOUT = 1.0  # seconds; whether another service listens on the socket
-
 log = logger("forewarn")
-
-
-def too_long(path: Path) -> bool:
-    return len(os.fsencode(path)) > MAX_SOCKET_PATH
-
-
-def open_unix_socket(path: Path) -> socket.socket:
-    """Listen on a path, in place of a socket that an earlier process has left there. Raises
-    CannotListen."""
-    if too_long(path):
-        raise CannotListen(
-            f"upstream = {path}: the path of a socket has at most {MAX_SOCKET_PATH} bytes;"
-            " set upstream to a shorter one"
-        )
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.fchmod(listener.fileno(), 0o600)  # before bind, so that others never can open it
-        if path.is_socket():
-            if _answers(path):
-                raise CannotListen(
-                    f"upstream = {path}: another service listens there;"
-                    " give each service an upstream of its own"
-                )
-            path.unlink()
-        listener.bind(os.fspath(path))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise CannotListen(f"upstream = {path}: {error.strerror or error}") from error
-    except CannotListen:
-        listener.close()
-        raise
-    return listener
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(CONNECT_TIMEOUT)
-        try:
-            connection.connect(os.fspath(path))
-        except (TimeoutError, BlockingIOError):
-            return True  # listening, but too busy to accept
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        return True
 
 
 class WorkerSocket:
@@ -81,7 +33,7 @@ class WorkerSocket:
         self._file_id: tuple[int, int] | None = None  # of the socket that was opened
 
     async def open(self) -> None:
-        listener = open_unix_socket(self._path)
+        listener = open_unix_socket(self._path, "upstream")
         self._file_id = self._current_file_id()
         self._server = await asyncio.start_unix_server(self._connected, sock=listener)
 
