@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import selectors
 import signal
 import subprocess
@@ -16,9 +17,15 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
+PIPE_BYTES = 65_536  # which are all that a pipe holds
+
 
 class Running:
-    """A process inside a namespace; its output is read as it comes, so no pipe ever fills up."""
+    """A process inside a namespace; its output is read as it comes, so no pipe ever fills up.
+
+    One thread reads both pipes. When a line of standard output is handed out, everything that the
+    process had written to standard error before it is in `stderr`.
+    """
 
     def __init__(self, process: subprocess.Popen[str], argv: Sequence[str]) -> None:
         self.process = process
@@ -26,21 +33,32 @@ class Running:
         self.stdout: list[str] = []
         self.stderr: list[str] = []
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._readers = [
-            threading.Thread(target=self._read, args=(process.stdout, self.stdout), daemon=True),
-            threading.Thread(target=self._read, args=(process.stderr, self.stderr), daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def _read(self, stream: IO[str], kept: list[str]) -> None:
-        with stream:
-            for line in stream:
-                kept.append(line)
-                if kept is self.stdout:
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with (
+            self.process.stdout as out,
+            self.process.stderr as err,
+            selectors.DefaultSelector() as waiting,
+        ):
+            stdout, stderr = _Pipe(out), _Pipe(err)
+            for pipe in (stdout, stderr):
+                waiting.register(pipe.fd, selectors.EVENT_READ, pipe)
+            while waiting.get_map():
+                waiting.select()
+                printed = stdout.read()
+                self.stderr += stderr.read()  # later, so that nothing is missing from it
+                self.stdout += printed
+                for line in printed:
                     self._lines.put(line.rstrip("\n"))
-        if kept is self.stdout:
-            self._lines.put(None)
+                for pipe in (stdout, stderr):
+                    if pipe.ended and pipe.fd in waiting.get_map():
+                        waiting.unregister(pipe.fd)
+                        if pipe is stdout:
+                            self._lines.put(None)
 
     def line(self, timeout: float = 120.0) -> str:
         """The next line on standard output."""
@@ -72,8 +90,7 @@ class Running:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise self.failure(f"still running after {timeout:g} s") from None
-        for reader in self._readers:
-            reader.join(timeout)
+        self._reader.join(timeout)
         return status
 
     def stop(self) -> int:
@@ -87,6 +104,31 @@ class Running:
         """What went wrong, with all that the process said."""
         said = "".join([*self.stdout, *self.stderr])
         return AssertionError(f"{' '.join(self.argv)}: {what}; it said:\n{said}")
+
+
+class _Pipe:
+    """The lines that can be read from a pipe without waiting."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.fd = stream.fileno()
+        self.ended = False
+        self._unfinished = b""  # the beginning of a line
+        os.set_blocking(self.fd, False)
+
+    def read(self) -> list[str]:
+        """Return all complete lines that there are by now, and at the end what is left."""
+        blocks = [self._unfinished]
+        while not self.ended:
+            try:
+                block = os.read(self.fd, PIPE_BYTES)
+            except BlockingIOError:
+                break
+            self.ended = not block
+            blocks.append(block)
+        lines = b"".join(blocks).splitlines(keepends=True)
+        complete = self.ended or not lines or lines[-1].endswith(b"\n")
+        self._unfinished = b"" if complete else lines.pop()
+        return [re.sub(r"\r\n?", "\n", line.decode()) for line in lines]
 
 
 def end(pidfds: Iterable[int], signum: signal.Signals, patience: float = 2.0) -> None:
