@@ -343,7 +343,7 @@ def test_somebody_interrupts_it(program: list[str], how: signal.Signals) -> None
     running = Running(process, argv)
     started = int(running.line(60))
     process.send_signal(how)
-    assert process.wait(60) == 130
+    assert running.wait() == 130
     assert "interrupted; the scenario has no result\n" in running.stderr
     assert not Path(f"/proc/{started}").exists()
 
@@ -406,7 +406,7 @@ def test_by_hand_it_is_played_to_whoever_asks() -> None:
             return process.poll() is not None
 
         until(ended, 60)
-        assert process.wait(60) == 0
+        assert running.wait() == 0
         assert any(seen)
         assert not seen[-1]
         assert "scenario sudden-failure: passed" in "".join(running.stdout)
