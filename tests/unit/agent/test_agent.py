@@ -4,6 +4,7 @@ what happens when the state cannot be written or the endpoint is away."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -100,13 +101,13 @@ def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
 
             def fails(case: Any) -> None:
                 if full:
-                    raise OSError(28, "No space left on device")
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 save(case)
 
             monkeypatch.setattr(running.store, "save", fails)
             running.client.queue.put_nowait((event(),))
             (trouble,) = await running.told("problem")
-            assert "No space left on device" in trouble["why"]
+            assert os.strerror(errno.ENOSPC) in trouble["why"]
             assert running.agent.cases == ()
             full = False
             running.client.queue.put_nowait((event(),))
@@ -229,9 +230,9 @@ def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_
 @pytest.mark.parametrize("strange", ["../x", "a/b", ".hidden", "", "x" * 200, "a\0b"])
 def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> None:
     shared = SharedDirectory(tmp_path / "shared")
-    with pytest.raises(CoordinationError, match="cannot be used as a file name"):
+    with pytest.raises(CoordinationError, match="file name"):
         shared.report_ready(strange, "web_0", BEGINNING)
-    with pytest.raises(CoordinationError, match="cannot be used as a file name"):
+    with pytest.raises(CoordinationError, match="file name"):
         shared.waiting("E1", [strange])
     shared.forget(strange)
     assert list(tmp_path.iterdir()) == []
@@ -284,5 +285,5 @@ def test_an_undo_that_is_given_up_says_what_to_do(
 
     says: list[str] = []
     asyncio.run(scenario())
-    assert "undo it by hand" in says[0]
+    assert "by hand" in says[0]
     assert Path(says[0].rpartition(" ")[2], "file").read_text() == "kept\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -41,7 +44,7 @@ def test_a_name_that_is_too_long(
 ) -> None:
     path = tmp_path / LONG
     says = said(capsys, monkeypatch, *command, str(path))
-    assert says == f"forewarn: {path}: File name too long"
+    assert says == f"forewarn: {path}: {os.strerror(errno.ENAMETOOLONG)}"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_a_nul_in_the_settings(
     file = tmp_path / "forewarn.toml"
     file.write_text(f'history = "1d"\n{key} = "a\\u0000b"\n')
     says = said(capsys, monkeypatch, "config", "check", "--config", str(file))
-    assert says.startswith(f"forewarn: {file}:2: {key}: contains a NUL character")
+    assert re.match(f"forewarn: {file}:2: {key}: .*NUL", says)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +125,4 @@ def test_a_file_that_is_no_trace_is_called_so(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = said(capsys, monkeypatch, command, __file__)
-    assert says.startswith(f"forewarn: {__file__}: this is not a trace")
+    assert re.match(f"forewarn: {__file__}: .*not a trace", says)

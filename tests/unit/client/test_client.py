@@ -245,9 +245,7 @@ def _async_events(url: str) -> object:
 
 @pytest.mark.parametrize("events", [_events, _async_events])
 def test_nobody_listens_there(events: Callable[[str], object]) -> None:
-    with pytest.raises(
-        EndpointUnavailableError, match=r"127\.0\.0\.1:1 does not .*: the connection was refused"
-    ):
+    with pytest.raises(EndpointUnavailableError, match=r"127\.0\.0\.1:1 .*refused"):
         events("http://127.0.0.1:1")
 
 
@@ -360,5 +358,5 @@ def test_a_library_other_than_asyncio_is_told_what_to_use(
     use: Callable[[AsyncClient], Coroutine[object, object, object]],
 ) -> None:
     coroutine = use(AsyncClient("http://127.0.0.1:1"))
-    with pytest.raises(RuntimeError, match=r"needs asyncio.* With trio, use Client .*to_thread"):
+    with pytest.raises(RuntimeError, match=r"needs asyncio.*trio.*Client .*to_thread"):
         coroutine.send(None)  # as any library for coroutines does

@@ -403,7 +403,7 @@ def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
 def test_patience_is_what_was_asked_for() -> None:
     for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
         stage = ScriptedExchanges(always(reply))
-        with pytest.raises(EndpointUnavailableError, match="does not give a valid answer"):
+        with pytest.raises(EndpointUnavailableError, match="valid answer"):
             stage.done(stage.rules.events(20))
         assert most - 5 <= stage.now - 1_000 <= most
     stage = ScriptedExchanges(always(answer(500)))
@@ -484,7 +484,7 @@ def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
 
 def test_a_service_that_does_not_say_who_this_is() -> None:
     stage = ScriptedExchanges(always(answer(200, b"{}")))
-    with pytest.raises(EndpointUnavailableError, match="without the name of this machine"):
+    with pytest.raises(EndpointUnavailableError, match="without the name"):
         stage.done(stage.rules.identity(10))
 
 

@@ -130,7 +130,7 @@ def test_after_a_change_of_other_machines_the_next_long_poll_starts_at_once() ->
         (answer(404), pace.ABSENT, "answered 404"),
         (answer(400), pace.ABSENT, "answered 400"),
         (answer(500), pace.TIMEOUT, "answered 500"),
-        (answer(200, b"{}"), pace.TIMEOUT, "answered without the name of this machine"),
+        (answer(200, b"{}"), pace.TIMEOUT, "without the name"),
     ],
 )
 def test_an_endpoint_with_events_and_without_identities_is_an_error(
@@ -138,8 +138,7 @@ def test_an_endpoint_with_events_and_without_identities_is_an_error(
 ) -> None:
     stage = ScriptedExchanges(service(document(MINE), identity=lambda: identity))
     begun = stage.now
-    message = f"does not give the identity of this machine: {problem}"
-    with pytest.raises(EndpointUnavailableError, match=message):
+    with pytest.raises(EndpointUnavailableError, match=f"the identity .*{problem}"):
         next(stage.snapshots(mine=True))
     assert seconds - pace.BACK_OFF_MOST <= stage.now - begun < seconds + 1
 
@@ -225,6 +224,6 @@ def test_a_refusal_of_an_event_that_is_still_scheduled_is_an_error(approved: Eve
         return answer(400) if ask.method == "POST" else document(MINE)
 
     stage = ScriptedExchanges(script)
-    with pytest.raises(ApprovalRefusedError, match="answered 400 to the approval of MINE"):
+    with pytest.raises(ApprovalRefusedError, match=r"400 .*MINE"):
         stage.done(stage.rules.approve([approved], 60))
     assert len(approvals(stage)) == 1

@@ -11,7 +11,7 @@ import pytest
 from forewarn.testing import RefusedError, Service
 from forewarn.testing.durations import in_microseconds, in_seconds, instant, whole_seconds
 
-REFUSED = r"is not a duration|cannot be negative"
+REFUSED = "not a duration|negative"
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_what_is_no_duration_is_refused_wherever_it_is_given(duration: Any) -> N
 def test_the_duration_of_an_impact_is_whole_seconds_or_unknown() -> None:
     assert [whole_seconds(duration) for duration in ("9s", 9, timedelta(seconds=9))] == [9] * 3
     assert whole_seconds(-1) == -1
-    with pytest.raises(RefusedError, match=r"whole number of seconds, not 0\.5"):
+    with pytest.raises(RefusedError, match=r"whole number.*0\.5"):
         whole_seconds(0.5)
 
 
 def test_a_time_has_a_zone() -> None:
     nine = datetime(2027, 1, 15, 9, tzinfo=timezone(timedelta(hours=1)))
     assert instant(nine) == instant(datetime(2027, 1, 15, 8, tzinfo=UTC)) == 1_800_000_000_000_000
-    with pytest.raises(RefusedError, match="has no time zone; pass one that has"):
+    with pytest.raises(RefusedError, match="no time zone"):
         instant(datetime(2027, 1, 15, 8))  # noqa: DTZ001
 
 
@@ -80,7 +80,7 @@ def test_times_of_the_kit_are_datetimes() -> None:
         web = service.scale_set("web", 1)
         at = start + timedelta(hours=2)
         assert web[0].schedule("Reboot", not_before=at).not_before == at
-        with pytest.raises(RefusedError, match="has no time zone"):
+        with pytest.raises(RefusedError, match="no time zone"):
             web[0].schedule("Reboot", not_before=at.replace(tzinfo=None))
-    with pytest.raises(RefusedError, match="has no time zone"):
+    with pytest.raises(RefusedError, match="no time zone"):
         Service(start=start.replace(tzinfo=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -183,7 +184,7 @@ def test_who_approves_before_the_work_is_done_is_found() -> None:
         worker.kill()
         [complaint] = service.verdict().by("approved-too-early")
     assert (complaint.machine, complaint.event) == ("web_0", event.id)
-    assert "it was still busy when it was carried out: 2 jobs are running" in complaint.message
+    assert ": 2 jobs are running;" in complaint.message
     assert complaint.severity == "wrong"
     assert worker.starts == 2
 
@@ -223,7 +224,7 @@ def test_whoever_approves_for_a_busy_machine_is_named(service: Service) -> None:
     service.approve("web_1", event)
     [complaint] = service.verdict().by("approved-too-early")
     assert complaint.machine == "web_1"
-    assert "and web_0 was still busy when it was carried out: 2 jobs" in complaint.message
+    assert re.search("web_0 was still busy .*: 2 jobs", complaint.message)
 
 
 def test_an_operators_approval_accuses_no_client(service: Service) -> None:
@@ -295,7 +296,7 @@ def test_a_callback_may_use_the_service_but_not_its_clock(service: Service) -> N
     service.restart("web_0")
     service.clock.advance("1h")
     assert statuses == ["Started", "Started"]
-    assert all("the clock stands still while a callback" in text for text in refusals)
+    assert all("callback" in text for text in refusals)
 
 
 def test_in_real_time_impacts_end_as_well() -> None:
@@ -323,7 +324,7 @@ class OtherDriver(Driver):
 def test_impacts_of_machines_that_are_not_simulated_are_refused() -> None:
     with Service(driver=OtherDriver()) as service, pytest.raises(RefusedError) as refused:
         service.on_impact(lambda _: None)
-    assert "only known for simulated machines" in str(refused.value)
+    assert "simulated machines" in str(refused.value)
 
 
 def test_whoever_reports_ready_after_approving_approved_too_early(service: Service) -> None:
@@ -334,7 +335,7 @@ def test_whoever_reports_ready_after_approving_approved_too_early(service: Servi
     web.approve(event)
     web.report_ready(event)
     [complaint] = service.verdict().by("approved-too-early")
-    assert complaint.message.startswith("reported that it is ready for Reboot")
+    assert f"ready for Reboot {event.id[:8]}" in complaint.message
 
 
 def test_whoever_is_ready_first_approved_at_the_right_time(service: Service) -> None:

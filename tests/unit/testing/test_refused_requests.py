@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 import urllib.error
@@ -66,14 +67,14 @@ def test_a_client_without_the_header_is_told_so(web: Machine) -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (f"{EVENTS}?api-version=2020-07-09", r"\(400\): .*api-version=2020-07-09 .*use 2020-07-01"),
-        (EVENTS, r"\(400\): .*api-version.*use 2020-07-01"),
-        ("/metadata/scheduledevent?api-version=2020-07-01", r"\(404\): .*does not exist; use /met"),
+        (f"{EVENTS}?api-version=2020-07-09", r"\(400\): .*api-version=2020-07-09.*2020-07-01"),
+        (EVENTS, r"\(400\): .*api-version.*2020-07-01"),
+        ("/metadata/scheduledevent?api-version=2020-07-01", r"\(404\): .*does not exist"),
     ],
 )
 def test_a_wrong_version_or_path_is_named(web: Machine, target: str, why: str) -> None:
     ask(web, target, {"Metadata": "true"})
-    with pytest.raises(RefusedError, match=f"web_0 sent 1 request, which was refused {why}"):
+    with pytest.raises(RefusedError, match=f"web_0 sent 1 request.* {why}"):
         web.wait_for_poll(timeout=0)
 
 
@@ -84,8 +85,8 @@ def test_several_mistakes_are_counted_and_the_most_frequent_is_told(
     ask(web, "/metadata/scheduledevent?api-version=2020-07-01", {"Metadata": "true"}, 2)
     ask(web, "/metadata/instance?api-version=2021-02-01", {"Metadata": "true"})
     text = refused_requests(service._session.verdict(), "web_0")
-    assert text.startswith("web_0 sent 4 requests, 3 of them refused (400, 404 ×2): GET /metadata/")
-    assert text.endswith("; and 1 other mistake, see the verdict")
+    assert re.match(r"web_0 sent 4 requests, 3 .*\(400, 404 ×2\): GET /metadata/", text)
+    assert "1 other mistake" in text
 
 
 def test_a_client_that_asks_for_something_else_is_told_so(web: Machine) -> None:
@@ -98,19 +99,19 @@ def test_a_client_that_asks_for_something_else_is_told_so(web: Machine) -> None:
 def test_a_fault_that_answered_is_named(service: Service, web: Machine) -> None:
     service.faults.add("gone", times=2)
     ask(web, f"{EVENTS}?api-version=2020-07-01", {"Metadata": "true"}, 2)
-    with pytest.raises(RefusedError, match=r"all refused \(410 ×2\) by the faults gone ×2$"):
+    with pytest.raises(RefusedError, match=r"\(410 ×2\).*gone ×2$"):
         web.wait_for_poll(timeout=0)
 
 
 def test_who_polls_as_another_machine_is_named(machines: Group, web: Machine) -> None:
     ask(machines[1], f"{EVENTS}?api-version=2020-07-01", {"Metadata": "true"})
-    with pytest.raises(RefusedError, match=r"does it use http://.*\? \(requests came from web_1\)"):
+    with pytest.raises(RefusedError, match=r"http://.*came from web_1"):
         web.wait_for_poll(timeout=0)
 
 
 def test_without_any_request_nothing_is_said_about_refusals(service: Service, web: Machine) -> None:
     assert refused_requests(service._session.verdict(), "web_0") == ""
-    with pytest.raises(RefusedError, match=r"is its client running, and does it use http://.*\?$"):
+    with pytest.raises(RefusedError, match=r"does it use http://.*\?$"):
         web.wait_for_poll(timeout=0)
 
 
@@ -145,5 +146,5 @@ def test_play_does_not_block_the_loop_of_trio(
 ) -> None:
     inside = SimpleNamespace(lowlevel=SimpleNamespace(in_trio_run=lambda: True))
     monkeypatch.setitem(sys.modules, "trio", inside)
-    with pytest.raises(RefusedError, match=r"block the event loop.*trio\.to_thread\.run_sync"):
+    with pytest.raises(RefusedError, match=r"event loop.*trio\.to_thread\.run_sync"):
         service.clock.play("1m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -91,7 +92,8 @@ def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
     assert len(conduct.versions) <= clients.MAX_VERSIONS + 1
     assert len(conduct.headers["user-agent"]) < 100
     assert len(verdict.by("unknown-approval")) == complaints.MAX_COMPLAINTS
-    assert f"{300 - complaints.MAX_COMPLAINTS} more complaints were dropped" in verdict.remarks
+    dropped = 300 - complaints.MAX_COMPLAINTS
+    assert any(remark.startswith(f"{dropped} more complaints") for remark in verdict.remarks)
     assert "\x1b" not in str(verdict)
 
 
@@ -119,9 +121,8 @@ def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     verdict = world.verdict()
     assert len(verdict.courses) <= 10
     assert verdict.course("web_0", standing).over is None
-    assert verdict.remarks == (
-        "41 courses of events on machines were forgotten, since only 10 are remembered",
-    )
+    [remark] = verdict.remarks
+    assert re.match("41 courses .* 10 ", remark)
 
 
 def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
@@ -165,7 +166,8 @@ def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.Mo
         world.poll(f"m{n}")
     verdict = world.verdict()
     assert len(verdict.conducts) == 3
-    assert verdict.remarks == ("7 requests were ignored, since only 3 machines are remembered",)
+    [remark] = verdict.remarks
+    assert re.match("7 requests .* 3 machines", remark)
 
 
 def test_a_hundred_documents_are_not_all_remembered() -> None:
@@ -183,7 +185,8 @@ def test_strangers_are_counted_and_machines_known_by_their_address() -> None:
         world.poll("", **said)
     verdict = world.verdict()
     assert [one.machine for one in verdict.conducts] == ["web_1"]
-    assert verdict.remarks == ("1 request came from addresses of no machine",)
+    [remark] = verdict.remarks
+    assert re.match("1 request .*no machine", remark)
 
 
 def test_beginning_anew_keeps_what_is_going_on_and_holds_nothing_against_anybody() -> None:

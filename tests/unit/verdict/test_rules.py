@@ -163,33 +163,29 @@ def preview(service: Service) -> None:
 @pytest.mark.parametrize(
     ("does", "rule", "message"),
     [
-        (no_header, "missing-header", "came with no Metadata header and was refused"),
-        (false_header, "missing-header", "came with Metadata: True, really"),
-        (forwarded, "forwarded", "send requests directly, not through a proxy"),
-        (old_path, "wrong-path", "/metadata/latest/scheduledevents does not exist"),
-        (another_verb, "wrong-verb", "read with GET, approve with POST"),
+        (no_header, "missing-header", "no Metadata header"),
+        (false_header, "missing-header", "Metadata: True, really"),
+        (forwarded, "forwarded", "through a proxy"),
+        (old_path, "wrong-path", "/metadata/latest/scheduledevents"),
+        (another_verb, "wrong-verb", "GET"),
         (version_twice, "wrong-query", "give each once"),
-        (no_version, "wrong-version", f"no api-version and was refused; use {NEWEST}"),
+        (no_version, "wrong-version", NEWEST),
         (version_of_another, "wrong-version", "api-version=2021-02-01"),
-        (no_json, "malformed-approval", "is not valid JSON"),
+        (no_json, "malformed-approval", "valid JSON"),
         (nothing_to_start, "malformed-approval", "no StartRequests"),
-        (no_id, "malformed-approval", "an entry without an EventId"),
+        (no_id, "malformed-approval", "without an EventId"),
         (far_too_much, "malformed-approval", "send {"),
-        (made_up, "unknown-approval", "NO-SUCH-EVENT, which was never in a document of its group"),
-        (somebody_elses, "unknown-approval", "which was never in a document of its group"),
-        (withdrawn, "ignored-withdrawal", "after it had been withdrawn"),
-        (ready_for_nothing, "ignored-withdrawal", "after it had been withdrawn"),
-        (impatient, "approved-freeze", "a pause of 5 s"),
-        (
-            blind,
-            "blind-version",
-            "polls with api-version 2017-08-01, which does not show a Preempt",
-        ),
-        (too_late, "late-approval", "had seen it as Started"),
+        (made_up, "unknown-approval", "NO-SUCH-EVENT"),
+        (somebody_elses, "unknown-approval", "never in a document"),
+        (withdrawn, "ignored-withdrawal", "withdrawn"),
+        (ready_for_nothing, "ignored-withdrawal", "withdrawn"),
+        (impatient, "approved-freeze", "5 s"),
+        (blind, "blind-version", "api-version 2017-08-01"),
+        (too_late, "late-approval", "as Started"),
         (again_and_again, "repeated-approval", "once is enough"),
-        (for_another, "approved-for-others", "of web_1, which is not its own"),
-        (without_a_word, "no-reaction", "neither approved it nor reported that it is ready"),
-        (wound_past, "clock-passed", "while web_0, which polls, had not polled; use clock.play"),
+        (for_another, "approved-for-others", "of web_1"),
+        (without_a_word, "no-reaction", "neither approved"),
+        (wound_past, "clock-passed", "clock.play"),
         (preview, "preview-version", "a preview"),
     ],
 )
@@ -236,7 +232,7 @@ def test_the_events_of_a_client_whose_requests_are_all_refused_are_not_held_agai
         service.clock.advance("2h")
         verdict = service.verdict()
         assert [complaint.rule for complaint in verdict.complaints] == ["missing-header"]
-        assert verdict.course("web_0", event).excuse == "its requests were refused"
+        assert verdict.course("web_0", event).excuse.endswith("refused")
 
 
 def test_a_client_that_is_refused_once_is_still_blamed_for_what_it_missed(

@@ -3,6 +3,8 @@ no chance to do."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from forewarn.verdict.rules import GIVEN_UP_AFTER, MAX_THROTTLED
@@ -14,7 +16,7 @@ def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:
     world.poll_for(300, every=60)
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "polls-too-seldom"
-    assert "polls every 60 s, but a Preempt of its machine gives 30 s" in complaint.message
+    assert re.search("60 s.*Preempt.*30 s", complaint.message)
 
 
 def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
@@ -122,10 +124,7 @@ def test_what_was_wound_past_one_who_polls_was_not_seen_and_that_is_no_success(
         world.poll_for(5)
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.severity, complaint.event) == ("clock-passed", "wrong", id)
-    assert complaint.message == (
-        "the clock passed the notice of Preempt 00000000 (30 s) while web_0, which polls, had not"
-        " polled; use clock.play, or advance in steps that let it poll"
-    )
+    assert re.search(r"Preempt 00000000 \(30 s\).*web_0.*clock\.play", complaint.message)
     assert "not seen" in str(world.verdict())
     assert "too late" in str(world.verdict())
 
@@ -174,8 +173,9 @@ def test_what_was_wound_past_a_machine_that_never_polled_is_held_against_nobody(
     world.poll("web_0")
     assert rules(world.verdict()) == set()
     course = world.verdict().course("web_0", id)
-    assert (course.in_time, course.excuse) == (False, "no client was polling when it was announced")
-    assert "excused: no client was polling when it was announced" in str(world.verdict())
+    assert course.in_time is False
+    assert "no client was polling" in course.excuse
+    assert f"excused: {course.excuse}" in str(world.verdict())
 
 
 def test_an_event_that_was_announced_and_withdrawn_at_once_is_held_against_nobody() -> None:
@@ -217,8 +217,7 @@ def test_what_was_wound_past_one_who_is_being_restarted_is_excused() -> None:
     second = world.raise_("Preempt", "web_0")
     world.wind(60)
     assert rules(world.verdict()) == set()
-    excuse = world.verdict().course("web_0", second).excuse
-    assert excuse == "another event disturbed its machine"
+    assert "another event" in world.verdict().course("web_0", second).excuse
 
 
 def test_a_machine_that_has_long_come_back_is_not_excused_by_its_restart() -> None:
@@ -257,7 +256,7 @@ def test_whoever_finds_it_started_by_somebody_elses_approval_is_not_late() -> No
     world.poll("web_0")
     assert rules(world.verdict()) == {"approved-for-others"}
     course = world.verdict().course("web_0", id)
-    assert course.excuse == "web_1 approved it before this machine polled"
+    assert course.excuse.startswith("web_1 approved it")
     assert (course.approved_by, course.started_by, course.margin) == ("web_1", "approval", 892)
 
 
@@ -307,7 +306,7 @@ def test_an_event_that_was_not_listed_yet_could_not_be_seen() -> None:
     world.wait(2_000)
     world.poll()
     assert rules(world.verdict()) == set()
-    with pytest.raises(LookupError, match="there is no event"):
+    with pytest.raises(LookupError, match=id):
         world.verdict().course("web_0", id)
 
 
@@ -346,7 +345,7 @@ def test_whoever_is_cut_off_before_it_has_polled_again_is_excused() -> None:
     world.tell("joined", host="rack-1", machines=["web_0"])
     world.poll()
     assert rules(world.verdict()) == set()
-    assert world.verdict().course("web_0", id).excuse == "its node could not be reached by control"
+    assert "its node" in world.verdict().course("web_0", id).excuse
 
 
 def test_silence_after_a_bad_answer_is_giving_up() -> None:
@@ -357,7 +356,7 @@ def test_silence_after_a_bad_answer_is_giving_up() -> None:
     world.poll("web_1")
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "gave-up"
-    assert "since it got fault 'gone' (a 410)" in complaint.message
+    assert "fault 'gone' (a 410)" in complaint.message
 
 
 def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
@@ -389,9 +388,7 @@ def test_whoever_stops_before_an_event_starts_is_told_from_one_who_only_polled_t
     world.wait(31)
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.event) == ("stopped-polling", id)
-    assert complaint.message == (
-        "has not polled since 2027-01-15 08:00:04Z, and so has not seen Preempt 00000000"
-    )
+    assert re.search("since 2027-01-15 08:00:04Z,.*Preempt 00000000", complaint.message)
 
 
 def test_an_outage_is_nobodys_gap() -> None:
@@ -424,7 +421,6 @@ def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> 
     world.wind(900)
     (complaint,) = world.verdict().wrong
     assert (complaint.rule, complaint.machine, complaint.event) == ("nobody-asked", "web_0", event)
-    assert "is the client using this endpoint?" in complaint.message
 
 
 def test_that_nobody_asked_is_told_though_nobody_was_listening() -> None:
@@ -508,9 +504,7 @@ def test_one_for_whom_the_clock_waited_in_vain_has_stopped() -> None:
     given_up(world)
     (complaint,) = world.verdict().complaints
     assert (complaint.rule, complaint.severity) == ("stopped-polling", "wrong")
-    assert complaint.message == (
-        "polled until 2027-01-15 08:00:04Z and then stopped: the clock waited 5 s for it"
-    )
+    assert re.search("until 2027-01-15 08:00:04Z .*waited 5 s", complaint.message)
 
 
 def test_one_that_may_have_been_the_test_itself_has_not() -> None:
@@ -545,7 +539,7 @@ def test_one_that_got_an_error_and_stopped_has_given_up() -> None:
     given_up(world)
     (complaint,) = world.verdict().complaints
     assert complaint.rule == "gave-up"
-    assert "when it got fault 'error' (a 500): the clock waited 5 s for it" in complaint.message
+    assert re.search(r"fault 'error' \(a 500\).*waited 5 s", complaint.message)
 
 
 def test_one_that_goes_on_though_it_gets_errors_has_not() -> None:
@@ -565,7 +559,7 @@ def test_one_whose_request_is_not_answered_cannot_poll() -> None:
     given_up(world, unanswered=True)
     world.wind(900)
     assert rules(world.verdict()) == set()
-    assert world.verdict().course("web_0", id).excuse == "its request was not answered"
+    assert "not answered" in world.verdict().course("web_0", id).excuse
 
 
 def test_one_that_waits_for_an_answer_instead_of_asking_again_has_no_time_out() -> None:
@@ -574,7 +568,7 @@ def test_one_that_waits_for_an_answer_instead_of_asking_again_has_no_time_out() 
     given_up(world, unanswered=True, fault="stalled")
     (note,) = world.verdict().complaints
     assert (note.rule, note.severity) == ("no-timeout", "note")
-    assert "waited for an answer that did not come for 5 s or more" in note.message
+    assert " 5 s or more" in note.message
 
 
 def test_one_that_gives_up_a_request_has_a_time_out() -> None:
@@ -599,7 +593,7 @@ def test_one_that_stops_with_its_machine_is_expected_back(type: str) -> None:
     given_up(world)
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "stopped-polling"
-    assert "if the program is meant to end with its machine, start it again" in complaint.message
+    assert "start it again" in complaint.message
 
 
 @pytest.mark.parametrize("type", ["Preempt", "Terminate"])

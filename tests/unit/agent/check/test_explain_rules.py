@@ -87,11 +87,10 @@ def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Pa
     config = read(file)
     event = Event(id="E1", type="Freeze", status="Scheduled", duration=11)
     found = explain(config, event, mine=True, tags={})
-    assert [one.why_not for one in found] == [
-        "it is for events of at most 10 s",
-        "",
-        "not reached: 'everything else' matches first",
-    ]
+    short, matching, later = (rule.why_not for rule in found)
+    assert "10 s" in short
+    assert matching == ""
+    assert "'everything else' matches first" in later
     assert first_match(config.rules, event, mine=True, tags={}) is config.rules[1]
 
 
@@ -117,25 +116,22 @@ def test_no_command_would_be_given_time_beyond_not_before(
     steps = list(actions(config.rules[1], config.hooks, notice))
     for step, begins in zip(steps, said, strict=False):
         assert step.startswith(begins)
-    assert steps[2:] == [
-        "when all hooks are done, it is approved for every machine that it lists",
-        "when it has started: started save",
-        "when it is over: undo save, then drain",
-    ]
+    approved, started, over = steps[2:]
+    assert "approved" in approved
+    assert started.endswith("started save")
+    assert over.endswith("undo save, then drain")
 
 
 def test_the_command_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explain_command(
         file, HypotheticalEvent("Freeze", "Platform", "5s", "15m", False, []), json=False
     )
-    assert capsys.readouterr().out.splitlines() == [
-        "yes  short freezes",
-        "no   everything else: not reached: 'short freezes' matches first",
-        "no   never: not reached: 'short freezes' matches first",
-        "     nothing is prepared",
-        "     it starts at its NotBefore: the agent does not approve it",
-    ]
+    matching, *others, prepared, approved = capsys.readouterr().out.splitlines()
+    assert matching == "yes  short freezes"
+    assert [line.partition(":")[0] for line in others] == ["no   everything else", "no   never"]
+    assert "nothing is prepared" in prepared
+    assert "does not approve" in approved
     explain_command(
         file, HypotheticalEvent("Preempt", "User", None, "30s", True, ["tier=web"]), json=False
     )
-    assert capsys.readouterr().out.endswith("no rule matches: nothing is done about it\n")
+    assert "no rule matches" in capsys.readouterr().out.splitlines()[-1]

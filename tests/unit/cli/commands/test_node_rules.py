@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,7 +78,7 @@ def test_the_machines_of_the_journal_are_tied_to_their_ports(
     assert f'"vnet0" . {MAC} . 10.0.0.10' in printed.out
     assert '"vnet1" . 52:54:00:00:00:11 . 10.0.0.11' in printed.out
     assert "vnet2" not in printed.out
-    assert printed.err == "note: vnet2 is left out: no machine 'web_2' in the inventory\n"
+    assert re.fullmatch("note: vnet2 .*'web_2'.*\n", printed.err)
     with (tmp_path / "ports").open("a") as ports:
         ports.write("vnet3 52:54:00:00:00:13 web_3 10.0.0.13\n")  # is about to move here
     assert rules(tmp_path) == (0, "")
@@ -91,23 +93,26 @@ def test_a_wrong_line_of_the_file_is_reported_and_nothing_is_printed(
     assert rules(tmp_path)[0] == 1
     printed = capfd.readouterr()
     assert printed.out == ""
-    assert f"{tmp_path / 'ports'}:1: 'vnet0 web_0' is not a valid line" in printed.err
+    assert f"{tmp_path / 'ports'}:1: 'vnet0 web_0'" in printed.err
 
 
 def test_without_machines_nothing_is_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "journal"
-    missing = f"its journal {path} cannot be read: No such file or directory"
-    assert rules(tmp_path) == (1, f"forewarn: the node does not answer, and {missing}\n")
+    def problem() -> str:
+        code, text = rules(tmp_path)
+        assert code == 1
+        return text
+
+    assert re.search(f"{tmp_path / 'journal'} .*{os.strerror(errno.ENOENT)}", problem())
     write(tmp_path, TOLD, "h2")
-    assert "cannot be used: it is of host 'h2', format 1" in rules(tmp_path)[1]
+    assert "host 'h2', format 1" in problem()
     write(tmp_path, TOLD[:2])
-    assert "control has not told this node everything yet" in rules(tmp_path)[1]
+    assert "everything yet" in problem()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "forewarn-guests is not in PATH" in rules(tmp_path)[1]
+    assert "forewarn-guests" in problem()
     monkeypatch.delenv("FOREWARN_NODE_KEY")
-    assert "key must be set" in rules(tmp_path)[1]
+    assert "key must be set" in problem()
     assert capfd.readouterr().out == ""
 
 
@@ -133,8 +138,8 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.HTTPServer]:
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        ("503", "/machines: control has not told this node everything yet"),
-        ("404", "/machines: 404 Not Found; this is another program, or a node of another version"),
+        ("503", "/machines: .*everything yet"),
+        ("404", "/machines: 404 .*another version"),
     ],
 )
 def test_what_answers_in_place_of_machines_is_reported(
@@ -142,5 +147,6 @@ def test_what_answers_in_place_of_machines_is_reported(
 ) -> None:
     write(tmp_path, TOLD)
     page.server_name = status
-    code, said = rules(tmp_path)
-    assert (code, said.partition(str(page.server_port))[2]) == (1, f"{why}\n")
+    code, message = rules(tmp_path)
+    assert code == 1
+    assert re.search(f"{page.server_port}{why}\n$", message)

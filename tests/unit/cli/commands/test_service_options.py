@@ -13,13 +13,10 @@ from forewarn.support import system
     ("command", "instead"),
     [
         (["serve"], "use forewarn dev"),
-        (
-            ["run", "true"],
-            "with --no-netns, the program finds the endpoint's URL in FOREWARN_METADATA",
-        ),
+        (["run", "true"], "FOREWARN_METADATA"),
         (["run", "--no-netns", "--fake-time", "true"], "with --no-netns"),
         (["scenario", "run", "user-reboot", "--netns", "--", "true"], "FOREWARN_METADATA"),
-        (["scenario", "run", "user-reboot", "--fake-time", "--", "true"], "has the real time"),
+        (["scenario", "run", "user-reboot", "--fake-time", "--", "true"], "the real time"),
     ],
 )
 def test_what_needs_linux_is_refused_elsewhere(
@@ -29,5 +26,5 @@ def test_what_needs_linux_is_refused_elsewhere(
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2
     line = result.stderr.splitlines()[-1]
-    assert " needs Linux 5.3 or newer, and this is " in line
+    assert " needs Linux 5.3 " in line
     assert instead in line

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -74,11 +76,11 @@ def test_another_ending_is_wrong_usage_and_writes_nothing(recording: Path) -> No
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("a\nb\nc\n")
-    assert "3 lines cannot be read; is this a trace?" in run(other).stderr
+    assert "3 lines" in run(other).stderr
     other.write_text(json.dumps({"kind": "poem", "t": 1}) + "\n")
-    assert "the trace is empty, so there is nothing to draw" in run(other).stderr
+    assert "empty" in run(other).stderr
     assert run(other).exit_code == 1
-    assert "No such file or directory" in run(tmp_path / "none").stderr
+    assert f"none: {os.strerror(errno.ENOENT)}" in run(tmp_path / "none").stderr
 
 
 def test_a_torn_last_line_is_what_a_kill_leaves(recording: Path, tmp_path: Path) -> None:
@@ -90,4 +92,5 @@ def test_a_torn_last_line_is_what_a_kill_leaves(recording: Path, tmp_path: Path)
 def test_a_place_that_cannot_be_written_is_named(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "out.svg").mkdir()
     result = run(recording, "-o", tmp_path / "out.svg")
-    assert (result.exit_code, "out.svg: Is a directory" in result.stderr) == (1, True)
+    assert result.exit_code == 1
+    assert f"out.svg: {os.strerror(errno.EISDIR)}" in result.stderr

@@ -49,14 +49,12 @@ def test_what_is_said_comes_before_what_the_environment_says() -> None:
     for none in (None, ""):
         assert endpoint.configured_endpoint(none, environ) == Location("127.0.0.9", 1)
         assert endpoint.configured_endpoint(none, {}) is None
-    with pytest.raises(
-        InvalidEndpointError, match=r"^FOREWARN_METADATA: 'http://…@x' is not the address"
-    ):
+    with pytest.raises(InvalidEndpointError, match=r"^FOREWARN_METADATA: 'http://…@x'"):
         endpoint.configured_endpoint(None, {"FOREWARN_METADATA": "http://me:pass@x"})
 
 
 @pytest.mark.parametrize("interval", [0.0, 0.01, 16.0, float("nan"), float("inf")])
 def test_an_interval_that_would_miss_or_hammer_is_refused(interval: float) -> None:
-    with pytest.raises(ValueError, match=r"the interval must be 0\.05 to 15 seconds"):
+    with pytest.raises(ValueError, match=r"0\.05 to 15 seconds"):
         Client("http://x", interval=interval)
     assert pace.check_interval(0.05) == 0.05

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import re
 import shutil
 import socket
 import struct
@@ -91,8 +93,9 @@ def test_a_container_is_told_what_to_be_started_with(tmp_path: Path) -> None:
 
 
 def test_without_a_known_reason_the_kernels_own_is_said(tmp_path: Path) -> None:
-    said = diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
-    assert "Operation not permitted; run it as root" in said
+    explanation = diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    assert os.strerror(errno.EPERM) in explanation
+    assert "as root" in explanation
 
 
 def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +103,7 @@ def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(system, "ON_LINUX", False)
     monkeypatch.setattr(sys, "platform", "darwin")
     problem = diagnose.platform_problem()
-    assert "a network namespace needs Linux 5.3 or newer, and this is macOS; run the" in problem
+    assert re.search("Linux 5.3.*macOS.*container", problem)
 
 
 def test_a_library_that_is_not_there_is_said_with_what_to_install(
@@ -110,7 +113,7 @@ def test_a_library_that_is_not_there_is_said_with_what_to_install(
     with pytest.raises(fake_time.NoFakeTime, match="apt-get install libfaketime"):
         fake_time.find_library()
     monkeypatch.setenv("FAKETIME_LIB", str(tmp_path / "none.so"))
-    with pytest.raises(fake_time.NoFakeTime, match="there is no such file"):
+    with pytest.raises(fake_time.NoFakeTime, match=r"none.so.*no such file"):
         fake_time.find_library()
 
 
@@ -119,9 +122,7 @@ def test_an_ordinary_program_and_a_script_can_have_their_clock_moved() -> None:
     assert program.fake_time_problem(str(shutil.which("ldd"))) is None  # a script
 
 
-@pytest.mark.parametrize(
-    ("kinds", "says"), [([1], "is linked statically"), ([3, 4], "is written in Go")]
-)
+@pytest.mark.parametrize(("kinds", "says"), [([1], "statically"), ([3, 4], "in Go")])
 def test_a_program_whose_clock_cannot_be_moved_is_known_by_its_file(
     tmp_path: Path, kinds: list[int], says: str
 ) -> None:

@@ -58,9 +58,9 @@ def test_it_stops_where_one_has_waited_for(service: Service, wind: Callable[...,
 @pytest.mark.parametrize(
     ("by", "says"),
     [
-        ("soon", "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
-        (-1, "'-1' is not a duration"),
-        (timedelta(seconds=-1), "a duration cannot be negative: -1 day, 23:59:59"),
+        ("soon", "'soon'.*90s, 15m, 1h30m"),
+        (-1, "'-1'"),
+        (timedelta(seconds=-1), "negative: -1 day, 23:59:59"),
     ],
 )
 def test_what_is_no_duration_moves_nothing(service: Service, by: str, says: str) -> None:
@@ -90,7 +90,7 @@ def test_real_time_is_nobodys_to_move() -> None:
             clock.patch,
             lambda: clock.speed,
         ):
-            with pytest.raises(RefusedError, match="this service runs in real time"):
+            with pytest.raises(RefusedError, match="in real time"):
                 verb()
 
 
@@ -148,19 +148,20 @@ def test_a_speed_that_no_clock_has_is_refused(service: Service, speed: float) ->
     assert service.clock.speed == 2
 
 
+HUNG = "not done after 30 s: driver (1)"
+
+
 def test_a_clock_that_cannot_go_on_says_why(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(*_: object) -> None:
-        raise Hung("not done after 30 s: driver (1)")
+        raise Hung(HUNG)
 
     with capture_logs() as lines, monkeypatch.context() as broken:
         broken.setattr(service._session.node.ledger, "idle", hangs)
         service.clock.resume()
         until(lambda: service.clock.speed == 0)
-    assert [(line["event"], line["why"]) for line in lines] == [
-        ("the virtual clock has stopped", "not done after 30 s: driver (1)")
-    ]
+    assert [(line["log_level"], line["why"]) for line in lines] == [("error", HUNG)]
 
 
 def test_a_service_stops_while_its_clock_runs() -> None:

@@ -134,7 +134,7 @@ def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> Non
         web = service.scale_set("web", 2)
         if not real_time:
             web[0].document()  # which is the test's own
-        with pytest.raises(RefusedError, match=r"no client polled as 'web_0' within 0 s"):
+        with pytest.raises(RefusedError, match="'web_0' within 0 s"):
             web[0].wait_for_poll(timeout=0)
         with beside(lambda: guest(service, "web_0")) as failed:
             assert web[0].wait_for_poll() is web[0]
@@ -148,7 +148,7 @@ def test_waiting_for_a_client_does_not_block_the_loop_that_it_may_run_in(service
 
     async def test() -> None:
         for wait in (machine.wait_for_poll, scenario.play):
-            with pytest.raises(RefusedError, match=r"would block the event loop.*to_thread"):
+            with pytest.raises(RefusedError, match=r"event loop.*to_thread"):
                 wait()
         client = asyncio.to_thread(guest, service, machine.name)
         _, found = await asyncio.gather(client, service.to_thread(machine.wait_for_poll))
@@ -161,7 +161,7 @@ def test_waiting_for_a_client_does_not_block_the_loop_that_it_may_run_in(service
 def test_events_that_are_never_started_at_once_are_refused(service: Service, web: Group) -> None:
     soon, late = web[0].restart(), web[1].schedule("Reboot", notice="2h")
     with (
-        pytest.raises(RefusedError, match=f"Reboot {soon.id} was over before Reboot {late.id}"),
+        pytest.raises(RefusedError, match=f"{soon.id} was over.*{late.id}"),
         service.during(soon, late),
     ):
         pytest.fail("one of them is over")

@@ -247,7 +247,7 @@ def test_whoever_plays_while_the_service_stops_is_told_so() -> None:
         failed = later.enter_context(beside(play))
         until(lambda: bool(catch_up(service)._behind))
     assert [type(error) for error in failed] == [RefusedError]
-    assert str(failed[0]) == "the service has stopped, and its clock with it"
+    assert "has stopped" in str(failed[0])
 
 
 def test_play_goes_no_further_than_asked(service: Service) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
@@ -74,10 +75,7 @@ def test_a_thread_that_died_of_an_empty_not_before_is_found(service: Service, we
         service.clock.play("1h", timeout=SHORT)
         [complaint] = service.verdict(timeout=SHORT).wrong
     assert (complaint.rule, complaint.machine) == ("stopped-polling", "web_0")
-    assert complaint.message == (
-        "polled until 2027-01-15 08:00:00Z and then stopped: the clock waited 0.2 s for it; if the"
-        " program is meant to end with its machine, start it again when the event is over"
-    )
+    assert re.search(r"2027-01-15 08:00:00Z .* 0\.2 s .*start it again", complaint.message)
 
 
 @pytest.mark.parametrize("move", ["play", "until_over", "during", "advance"])
@@ -133,7 +131,7 @@ def test_a_client_that_died_before_the_announcement_is_found_with_what_it_missed
         verdict = service.verdict(timeout=SHORT)
     [complaint] = verdict.about(missed).wrong
     assert complaint.rule == "stopped-polling"
-    assert "and so has not seen Reboot" in complaint.message
+    assert "not seen Reboot" in complaint.message
     assert verdict.about(other).ok
 
 
@@ -242,7 +240,7 @@ def test_a_client_that_does_not_come_back_after_its_event_is_found(
         event.until_over(play=False)
         [complaint] = service.verdict(timeout=SHORT).wrong
     assert complaint.rule == "stopped-polling"
-    assert complaint.message.endswith("start it again when the event is over")
+    assert "start it again" in complaint.message
 
 
 def test_a_client_that_dies_of_an_error_is_found(service: Service, web: Group) -> None:
@@ -263,7 +261,7 @@ def test_a_client_that_dies_of_an_error_is_found(service: Service, web: Group) -
         service.clock.play("1m", timeout=SHORT)
         [complaint] = service.verdict(timeout=SHORT).wrong
     assert (complaint.rule, complaint.machine) == ("gave-up", "web_0")
-    assert "when it got fault 'error'" in complaint.message
+    assert "fault 'error'" in complaint.message
 
 
 def test_inside_an_event_loop_nothing_waits_and_what_was_passed_is_told(

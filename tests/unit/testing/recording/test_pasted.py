@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +123,8 @@ def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
     found = read_text(f"first\n{LINE}")
     assert DUE - found.lines[-1]["t"] == 15 * 60
     assert "asked" not in found.lines[-1]  # so that nothing is held against anybody for it
-    assert found.notes == (
-        "line 2: the text does not say when the document was seen; assuming the minimum notice"
-        " of its type",
-    )
+    [note] = found.notes
+    assert re.match("line 2: .*minimum notice", note)
 
 
 def test_a_time_inside_another_document_is_nobodys() -> None:
@@ -179,9 +178,7 @@ def test_documents_without_times_are_put_in_the_order_of_their_incarnation() -> 
     found = read_text(thread)
     numbers = [json.loads(line["answer"])["DocumentIncarnation"] for line in found.lines[1:]]
     assert numbers == [7, 8, 9]
-    assert (
-        "the text has no times, so documents are in the order of their incarnation" in found.notes
-    )
+    assert any("incarnation" in note for note in found.notes)
     times = [line["t"] for line in found.lines[1:]]
     assert times == [DUE - 900, DUE, DUE + 60]
 
@@ -201,18 +198,15 @@ def test_what_cannot_be_used_is_named_with_its_line() -> None:
     bad = {**EVENT, "EventStatus": "Completed"}
     thread = f'words\n{compact(document(1, bad))}\n{{"DocumentIncarnation":3,"Events":[ …\n{LINE}\n'
     found = read_text(thread)
-    assert (
-        "line 2: event FE88BA46-96D4-432E-8AED-89A0F0E52D99: 'Completed' is not a valid EventStatus"
-        in (found.notes[0])
-    )
-    assert any(note.startswith("line 3: incomplete document") for note in found.notes)
+    assert re.match(f"line 2: event {EVENT['EventId']}: 'Completed'.*EventStatus", found.notes[0])
+    assert any(note.startswith("line 3: incomplete") for note in found.notes)
     assert [json.loads(one["answer"])["DocumentIncarnation"] for one in found.lines[1:]] == [1, 7]
 
 
 def test_a_redacted_name_gets_one_that_can_be_used() -> None:
     found = read_text(compact(document(7, {**EVENT, "Resources": ["<redacted>", "web 2"]})))
     text = scenario_text(found.lines)
-    assert "'<redacted>' is not a valid machine name and was renamed 'machine-0'" in text
+    assert re.search("'<redacted>' .*'machine-0'", text)
     assert parse(text).steps[0].entry.machines == ["machine-0", "machine-1"]
 
 
@@ -221,7 +215,7 @@ def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> No
     thread = "\n".join([compact(document(9, started(EVENT))), compact(document(7, elided))])
     found = read_text(thread)
     assert judge(found.lines).ok
-    assert any("so it is not checked" in note for note in found.notes)
+    assert any("not checked" in note for note in found.notes)
 
 
 def test_a_paste_that_proves_something_is_held_against_the_service() -> None:
@@ -235,7 +229,7 @@ def test_a_text_is_a_scenario_by_its_file(tmp_path: Path) -> None:
     thread.write_text(f"look:\n```\n{PRETTY}\n```\n")
     assert find(thread).name == "thread"
     thread.write_text("nothing of the kind")
-    with pytest.raises(ScenarioError, match="no document with Events"):
+    with pytest.raises(ScenarioError, match="no document"):
         find(thread)
     with pytest.raises(NotARecordingError):
         read_text("")

@@ -268,7 +268,8 @@ def test_nobody_there_is_said_so() -> None:
         port = listening.getsockname()[1]
     answer = Endpoint(f"127.0.0.1:{port}").get("/", 1.0)
     assert (answer.status, answer.failure) == (None, "refused")
-    assert LiveText().changes(answer) == ["the connection was refused"]
+    [change] = LiveText().changes(answer)
+    assert "refused" in change
 
 
 @pytest.mark.parametrize("url", ["https://x", "ftp://x", "http://", "http://u:p@x", "http://x:y"])
@@ -342,9 +343,7 @@ def test_who_goes_on_tells_of_later_times(service: Service) -> None:
 def test_a_file_that_is_no_recording_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my only copy")
-    with pytest.raises(
-        RecordingFileError, match="this is not a recording; choose another file with -o"
-    ):
+    with pytest.raises(RecordingFileError, match="not a recording"):
         RecordingFile(path)
     assert path.read_text() == "my only copy"
 
@@ -353,7 +352,7 @@ def test_two_do_not_record_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with (
         RecordingFile(path),
-        pytest.raises(RecordingFileError, match="another process is recording to this file"),
+        pytest.raises(RecordingFileError, match="another process"),
     ):
         RecordingFile(path)
 

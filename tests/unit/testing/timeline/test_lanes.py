@@ -59,30 +59,26 @@ def test_a_real_service_is_followed_from_the_announcement_to_the_end() -> None:
 
 def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_it() -> None:
     """The request is complete only when it has been answered, and that is after the commit."""
-    told: list[str] = []
+    changes: list[str] = []
     with Service() as service:
-        lanes = watch(service, lambda _, says: told.append(says))
+        lanes = watch(service, lambda _, text: changes.append(text))
         service.scale_set("web", 2)
         service.document("web_1")
         event = service.schedule("Reboot", "web_0")
         service.approve("web_1", event.id)
         service._session.settle()
-    name = f"Reboot {event.id[:8]} of web_0"
-    assert f"{name} has started: web_1 approved it" in told
-    assert [says for says in told if "approved" in says] == [
-        f"{name} has started: web_1 approved it"
-    ]
+    [approved] = [change for change in changes if "approved" in change]
+    assert re.match(f"Reboot {event.id[:8]} of web_0 .*started.*web_1", approved)
     assert [id for _, id in of(lanes, "web_1").approvals] == [event.id]
 
 
 def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
     waited = step("start", 60, approved=T + 20, approved_by="web_1")
     lanes = Lanes.of([step("raise", 0), approval("web_1", 20, REBOOT), waited])
-    assert [says for _, says in lanes.picture().latest_changes] == [
-        "Reboot 28512AF7 of web_0 is announced",
-        "web_1 approved Reboot 28512AF7 of web_0",
-        "Reboot 28512AF7 of web_0 has started",
-    ]
+    announced, approved, started = (text for _, text in lanes.picture().latest_changes)
+    assert "announced" in announced
+    assert re.match("web_1 approved .*28512AF7", approved)
+    assert started.endswith("has started")
     unheard = only(Lanes.of([step("raise", 0), waited]))  # its answer was lost, say
     assert (unheard.approved, unheard.approved_by) == (T + 20, "web_1")
 
@@ -265,12 +261,8 @@ def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -
     names = [f"m{at}" for at in range(limits.MAX_LANES + 500)]
     picture = Lanes.of([fleet(web=names)]).picture()
     assert picture.dropped_machines == 500
-    assert wording.heading(picture).endswith(
-        "2,500 machines · 0 events · 0 polls · only 2,000 machines could be followed"
-    )
-    assert choose_lanes.choose(picture).remainder == (
-        "… and 2,000 quiet machines and 500 machines that could not be followed"
-    )
+    assert re.search(r"2,500 machines · 0 events · 0 polls · .*2,000 ", wording.heading(picture))
+    assert re.search("2,000 quiet .* 500 ", choose_lanes.choose(picture).remainder)
 
 
 def test_marks_are_bounded_and_all_are_counted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from urllib.request import Request, urlopen
 from xml.etree import ElementTree
@@ -130,11 +131,9 @@ timeline:
     )
     assert not result.ok
     assert result.seconds == 60 + 25 * 60, "it ends when nothing can happen any more"
-    why = "'restart' (Reboot of web_0) was over without having been approved"
-    assert result.failures == (
-        f"line 11: restart web_1 never happened: {why}",
-        f"line 12: wait never happened: {why}",
-    )
+    [restart, wait] = result.failures
+    assert re.match("line 11: restart web_1 .*'restart'.* without having been approved", restart)
+    assert re.match("line 12: wait .*'restart'.* without having been approved", wait)
 
 
 def test_a_scenario_ends_when_it_says_so(service: Service) -> None:
@@ -151,10 +150,9 @@ ends: 16m30s
     )
     assert result.seconds == 16 * 60 + 30
     assert [one.ok for one in result.expectations] == [True, True]
-    assert result.failures == (
-        "line 11: wait never happened: the scenario ended before 'restart' was over",
-        "line 12: wait never happened: it was due after 20 min, and the scenario ended before",
-    )
+    [after, at] = result.failures
+    assert re.match("line 11: wait .*ended before 'restart'", after)
+    assert re.match("line 12: wait .*20 min.*ended before", at)
 
 
 def test_what_the_service_refuses_fails_the_run_in_its_words(service: Service) -> None:
@@ -167,11 +165,9 @@ timeline:
   - {at: 2m, do: restart, machine: web_1}
 """,
     )
-    assert result.failures[0] == (
-        "line 10: schedule Reboot web_0 was refused: a Reboot needs at least 15 min of notice,"
-        " not 1 min; write short_notice: true to override"
-    )
-    assert result.failures[1] == "line 11: wait never happened: 'hasty' raised no event"
+    [refused, wait] = result.failures
+    assert re.match("line 10: schedule Reboot web_0 .*15 min.*1 min.*short_notice: true", refused)
+    assert re.match("line 11: wait .*'hasty'", wait)
     assert times(result)["restart web_1"] == [120.0], "the rest is played all the same"
 
 
@@ -295,18 +291,20 @@ expect:
 """,
         Client(service, approves=True),
     )
-    restart = "Reboot of web_1"
-    assert [one.message for one in result.expectations if not one.ok] == [
-        f"{restart}: web_0 approved it first, and not one of its own machines (web_1)",
-        f"{restart}: web_1 never approved it, but web_0 did",
-        f"{restart}: it was approved 0 s after it was listed, by web_0",
-        f"{restart}: it started 15 min ahead of NotBefore; 20 min ahead was expected",
-        f"{restart}: it never was withdrawn",
-        f"{restart}: web_2 never saw it, but web_0 did",
-        f"{restart}: web_0 saw it in time",
-        f"{restart}: nobody reported that it is ready",
+    messages = [one.message for one in result.expectations]
+    values = [
+        "web_0 approved .*web_1",
+        "web_1 never approved .*web_0",
+        "approved 0 s .*by web_0",
+        "started 15 min .*20 min",
+        "never was withdrawn",
+        "web_2 never saw .*web_0",
+        "web_0 saw it in time",
+        "reported .*ready",
     ]
-    with pytest.raises(AssertionError, match="scenario trial: failed\n  ✗ restart is approved by"):
+    for message, value in zip(messages, values, strict=True):
+        assert re.match(f"Reboot of web_1: .*{value}", message)
+    with pytest.raises(AssertionError, match=r"trial: failed\n  ✗ restart"):
         result.check()
 
 
@@ -319,10 +317,8 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
 """,
         lambda: None,
     )
-    assert [one.message for one in result.expectations] == [
-        "Reboot of web_0: web_0 never saw it",
-        "Reboot of web_0: web_0 never saw it",
-    ]
+    assert [one.ok for one in result.expectations] == [False, False]
+    assert all("web_0 never saw" in one.message for one in result.expectations)
 
 
 def test_one_that_asks_late_is_told_how_late(service: Service) -> None:
@@ -338,11 +334,11 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
 """,
         client,
     )
-    late = "15 min after it was listed"
-    assert [one.message for one in result.expectations] == [
-        f"Reboot of web_0: web_0 saw it only when it had started {late}",
-        f"Reboot of web_0: web_0 saw it {late}; within 5 s was expected",
-    ]
+    [in_time, seen] = result.expectations
+    assert not in_time.ok
+    assert re.search("web_0 saw .*started 15 min", in_time.message)
+    assert not seen.ok
+    assert re.search("web_0 saw .*15 min.* 5 s", seen.message)
 
 
 def test_complaints_fail_unless_they_are_allowed(service: Service) -> None:
@@ -361,7 +357,8 @@ expect: [no-complaints, {complaints: [missing-header]}]
 def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
     result = service.play_scenario(parse(text), first_poll_timeout=0.05)
-    assert result.failures == ("web_0 did not poll for events within 0.05 s",)
+    [failure] = result.failures
+    assert re.match("web_0 did not poll .*0.05 s$", failure)
     assert result.expectations == ()
     assert service.events == []
 
@@ -383,10 +380,8 @@ def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
 
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"
     result = run_scenario(parse(text), program=Headless(), first_poll_timeout=0.05)
-    assert result.failures == (
-        "web_0 sent 1 request, which was refused (400): GET /metadata/scheduledevents came with no"
-        " Metadata header and was refused; send Metadata: true; within 0.05 s it got no events",
-    )
+    [failure] = result.failures
+    assert re.match(r"web_0 sent 1 request.*\(400\).* Metadata header .*0.05 s", failure)
     assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
 
 
@@ -403,13 +398,13 @@ expect: [{event: restart, approved: true}, {event: restart, finished: true}, {co
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     assert failed == ["restart is approved"]
     assert float(suite.get("time", "")) < result.seconds, "it is real time that CI adds up"
-    assert result.expectations[2].message == "no command was run, so this was not checked"
+    assert "not checked" in result.expectations[2].message
     assert result.as_dict()["ok"] is False
 
 
 def test_a_service_with_other_machines_is_refused(service: Service) -> None:
     service.scale_set("shop", 2)
-    with pytest.raises(RefusedError, match="machines that this service does not have: db, web"):
+    with pytest.raises(RefusedError, match="does not have: db, web"):
         play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
 
 
@@ -479,7 +474,7 @@ def test_the_trace_has_the_result(service: Service) -> None:
     line = result.lines[-1]
     assert (line["kind"], line["scenario"], line["ok"]) == ("scenario", "trial", False)
     assert [item["ok"] for item in line["expectations"]] == [True, False]
-    assert line["expectations"][1]["message"] == "Reboot of web_0: web_0 never approved it"
+    assert line["expectations"][1]["message"] == result.expectations[1].message
     assert result.verdict.ok, "no rule is broken, and still it failed"
     assert any("scenario trial failed" in remark for remark in service.verdict().remarks)
     assert "scenario trial failed" in service.report()
@@ -488,7 +483,7 @@ def test_the_trace_has_the_result(service: Service) -> None:
 def test_a_scenario_without_expectations_says_that_it_expects_nothing(service: Service) -> None:
     result = play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
     assert result.ok
-    assert str(result).startswith("scenario trial: passed, but it expects nothing")
+    assert re.match("scenario trial: passed, .*expects nothing", str(result))
     suite = ElementTree.fromstring(result.junit())
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "0", "1")
     skipped = suite.find("testcase/skipped")
@@ -501,7 +496,8 @@ def test_a_scenario_that_could_not_be_played_failed_whatever_it_expects(service:
     assert not result.ok
     assert str(result).startswith("scenario trial: failed")
     assert "expects nothing" not in str(result) + result.junit()
-    assert result.lines[-1]["problems"] == ("web_0 did not poll for events within 0.05 s",)
+    assert result.problems
+    assert result.lines[-1]["problems"] == result.problems
 
 
 def test_a_loaded_scenario_has_an_address_before_time_runs() -> None:
@@ -517,7 +513,7 @@ def test_a_loaded_scenario_has_an_address_before_time_runs() -> None:
         result = loaded.play(client=client)
         assert result.ok, str(result)
         assert service.clock.now > before
-        with pytest.raises(RefusedError, match="'trial' has been played; load it again"):
+        with pytest.raises(RefusedError, match="'trial' has been played"):
             loaded.play(client=client)
 
 
@@ -544,9 +540,7 @@ expect: [{event: restart, approved: {by: web_0}}, {event: restart, approved: {by
     )
     for expectation in result.expectations:
         assert not expectation.ok
-        assert " approved it; web_0 sent " in expectation.message
-        assert " of them refused (400" in expectation.message
-        assert "StartRequests" in expectation.message
+        assert re.search(r"web_0 sent .*refused \(400.*StartRequests", expectation.message)
 
 
 def test_a_scenario_that_does_not_end_is_stopped_after_the_time_limit() -> None:
@@ -557,4 +551,5 @@ timeline:
 """
     result = run_scenario(parse(HEAD + text), speed=1.0, client=lambda: None, time_limit=0)
     assert not result.ok
-    assert result.problems == ("it was not over after 0 s of real time, and was stopped",)
+    [problem] = result.problems
+    assert "after 0 s" in problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,61 +120,61 @@ def test_a_fleet_may_be_a_file_beside_the_scenario(tmp_path: Path) -> None:
 # What is wrong, by shape (which the schema says as well) or by what it means (which it cannot).
 BY_SHAPE = [
     ("do: evict\n", "do: evikt\n", r"12: timeline\[0\].do: .* did you mean 'evict'"),
-    ("    do: evict\n", "", r"11: timeline\[0\]: 'do' is missing"),
+    ("    do: evict\n", "", r"11: timeline\[0\]: 'do'"),
     ("    machine: web_0\n    name", "    machin: web_0\n    name", r"13: .*'machine'\?"),
-    ("at: 10s", "at: 10q", r"11: timeline\[0\].at: '10q' is not a duration"),
+    ("at: 10s", "at: 10q", r"11: timeline\[0\].at: '10q'"),
     ("at: 10s", "at: [10s]", r"11: timeline\[0\].at: expected .*, not a list"),
-    ("  - at: 10s\n    do", "  - do", r"11: timeline\[0\]: expected exactly one of"),
-    ("at: 10s", "at: 10s\n    after: eviction over", r"11: timeline\[0\]: expected exactly one of"),
+    ("  - at: 10s\n    do", "  - do", r"11: timeline\[0\]: .*exactly one"),
+    ("at: 10s", "at: 10s\n    after: eviction over", r"11: timeline\[0\]: .*exactly one"),
     ("at: 10s", "at: 10s\n    delay: 1s", r"12: timeline\[0\].delay: 'delay' needs"),
     ("eviction approved by web_0", "eviction begun", r"15: .* no moment 'begun'"),
     ("eviction approved by web_0", "eviction", r"15: .* expected '<name> <moment>'"),
     ("every: 5m, ", "", r"21: timeline\[3\].repeat: 'repeat' needs 'every'"),
-    ("times: 3", "times: 0", r"21: timeline\[3\].repeat.times: expected from 1 to"),
+    ("times: 3", "times: 0", r"21: timeline\[3\].repeat.times: .*from 1"),
     ("kind: gone", "kind: gonne", r"9: faults\[0\].kind: .* did you mean 'gone'"),
-    ("times: 5", "tines: 5", r"9: faults\[0\].tines: unknown key; did you mean 'times'"),
+    ("times: 5", "tines: 5", r"9: faults\[0\].tines: .*'times'"),
     ("seen: {within", "sen: {within", r"25: expect\[0\].sen: unknown key; .*'seen'"),
     ("within: 5s", "witin: 5s", r"25: expect\[0\].seen.witin: unknown key; .*'within'"),
-    ("no-complaints", "no-complaint", r"28: expect\[3\]: 'no-complaint' is not an expectation"),
-    ("{exit: 0}", "{}", r"27: expect\[2\].command: expected exit, running or crashed"),
-    ("{exit: 0}", "{exit: zero}", r"27: expect\[2\].command.exit: expected a whole number"),
+    ("no-complaints", "no-complaint", r"28: expect\[3\]: 'no-complaint'"),
+    ("{exit: 0}", "{}", r"27: expect\[2\].command: .*exit, running or crashed"),
+    ("{exit: 0}", "{exit: zero}", r"27: expect\[2\].command.exit: .*whole number"),
     ("about: A spot machine is taken back.", "about: 3", r"2: about: expected text"),
-    ("ends:", "end:", r"29: end: unknown key; did you mean 'ends'"),
+    ("ends:", "end:", r"29: end: .*'ends'"),
     ("scenario: spot-eviction", "about_: x", r"1: .*unknown key"),
-    ("count: 3", "count: 0", r"6: fleet.groups\[0\].machines: expected a list of machines, or"),
+    ("count: 3", "count: 0", r"6: fleet.groups\[0\].machines: .*list of machines"),
     (
         "kind: scale-set",
         "kind: scale",
-        r"6: fleet.groups\[0\].kind: unknown value 'scale'; expected one of",
+        r"6: fleet.groups\[0\].kind: .*'scale'.*scale-set",
     ),
     (
         "machine: web_0\n    name",
         "machine: web_0\n    group: web\n    name",
-        r"needs either machine or group",
+        r"either machine or group",
     ),
-    ("times: 5", "times: 0", r"9: faults\[0\].times: expected at least 1, not 0"),
-    ("times: 5", "probability: 3", r"9: .*probability: expected above 0 and up to 1, not 3"),
-    ("times: 5", "status: 404", r"9: faults\[0\].status: expected from 500 to 599, not 404"),
-    ("do: disable\n", "do: scale-in\n    count: -1\n", r"23: .*count: expected at least 1"),
+    ("times: 5", "times: 0", r"9: faults\[0\].times: .*at least 1.* 0"),
+    ("times: 5", "probability: 3", r"9: .*probability: .* 0 .* 1.* 3"),
+    ("times: 5", "status: 404", r"9: faults\[0\].status: .*500 to 599.*404"),
+    ("do: disable\n", "do: scale-in\n    count: -1\n", r"23: .*count: .*at least 1"),
     (
         "do: disable\n    group: web",
         "do: rollout\n    type: Reboot",
-        r"needs groups, labels or hosts",
+        r"groups, labels or hosts",
     ),
-    ("{by: web_0, ahead", "{by: [], ahead", r"26: expect\[1\].approved.by: name at least one"),
-    ("hosts: [rack-1]}}", "update_domains: true}}", r"6: .*update_domains is a number"),
+    ("{by: web_0, ahead", "{by: [], ahead", r"26: expect\[1\].approved.by: .*at least one"),
+    ("hosts: [rack-1]}}", "update_domains: true}}", r"6: .*update_domains.*number"),
 ]
 BY_MEANING = [
     ("machine: web_0\n    name", "machine: web_9\n    name", r"13: .* no machine 'web_9'"),
     ("when-approved: eviction", "when-approved: evict", r"18: .* did you mean 'eviction'"),
     ("event: eviction, seen", "event: evictio, seen", r"25: expect\[0\].event: .*'eviction'"),
-    ("as: web_0", "as: web_7", r"7: as: there is no machine 'web_7'"),
-    ("group: web\nexpect", "group: wed\nexpect", r"23: .* no group 'wed'; did you mean 'web'"),
+    ("as: web_0", "as: web_7", r"7: as: .*'web_7'"),
+    ("group: web\nexpect", "group: wed\nexpect", r"23: .* no group 'wed'.*'web'"),
     ("do: wait\n  - when", "do: wait\n    name: idle\n  - when", r"'wait' raises no event"),
     ("approved: {by: web_0", "approved: {by: web_8", r"26: .* no machine 'web_8'"),
     ("approved by web_0", "started by web_0", r"15: .* 'started' has no 'by'"),
     ("at: 10s", "after: eviction over", r"11: timeline\[0\].after: .* waits for itself"),
-    ("times: 5", "status: 503", r"9: faults\[0\]: the status of a fault 'gone' is fixed"),
+    ("times: 5", "status: 503", r"9: faults\[0\]: .*status.*'gone'"),
     (
         "- no-complaints",
         "- {complaints: [polls-often]}",
@@ -182,7 +183,7 @@ BY_MEANING = [
     (
         "do: disable\n    group: web",
         "do: rollout\n    type: Reboot\n    hosts: [rack-2]",
-        r"24: .*hosts\[0\]: there is no host 'rack-2'",
+        r"24: .*hosts\[0\]: .*host 'rack-2'",
     ),
     (
         "do: disable\n    group: web",
@@ -209,11 +210,11 @@ def test_the_schema_refuses_what_the_reader_refuses(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "1: the file is empty; a scenario has at least scenario, fleet and timeline"),
-        ("- a\n", "1: a scenario must be a mapping"),
+        ("", "1: .*empty.*scenario, fleet and timeline"),
+        ("- a\n", "1: .*mapping"),
         ("{", "2: not YAML"),
-        (SPOT + "---\na: 1\n", "30: there is a second document; a scenario must be a single one"),
-        (SPOT.replace("ends: 30m", "about: again"), "29: about: key 'about' occurs twice"),
+        (SPOT + "---\na: 1\n", "30: .*second document"),
+        (SPOT.replace("ends: 30m", "about: again"), "29: about: .*twice"),
     ],
 )
 def test_a_text_that_is_no_scenario_is_refused(text: str, says: str) -> None:
@@ -255,13 +256,13 @@ def test_a_name_is_given_once() -> None:
     twice = SPOT.replace(
         "  - at: 1m", "  - {at: 2m, do: evict, machine: web_1, name: eviction}\n  - at: 1m"
     )
-    with pytest.raises(ScenarioError, match="the name 'eviction' is used twice"):
+    with pytest.raises(ScenarioError, match="'eviction' is used twice"):
         scenarios.parse(twice)
 
 
 def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_STEPS", 4)
-    with pytest.raises(ScenarioError, match="a timeline has at most 4 steps"):
+    with pytest.raises(ScenarioError, match="at most 4 steps"):
         scenarios.parse(SPOT)
 
 
@@ -273,7 +274,7 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(
     file = tmp_path / "large.yaml"
     file.write_text(SPOT)
     monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_SIZE", 100)
-    with pytest.raises(ScenarioError, match="a scenario has at most 100 bytes"):
+    with pytest.raises(ScenarioError, match="at most 100 bytes"):
         scenarios.load(file)
 
 
@@ -414,7 +415,7 @@ expect: [{event: restart, in-time: true}]
     with pytest.raises(ScenarioError) as refused:
         parse(text)
     assert len(refused.value.problems) == 1
-    assert "there is no verb 'restartt'" in str(refused.value)
+    assert "'restartt'" in str(refused.value)
 
 
 def test_what_refers_to_machines_of_a_wrong_fleet_is_not_accused() -> None:
@@ -456,6 +457,6 @@ def test_all_mistakes_of_a_fleet_are_told_with_those_of_the_scenario() -> None:
     with pytest.raises(ScenarioError) as refused:
         parse(text, "x.yaml")
     first, second, third = refused.value.problems
-    assert first.startswith("x.yaml:4: fleet.groups[0].kind: unknown value 'standalon'")
-    assert second.startswith("x.yaml:5: fleet.hostts: unknown key; did you mean 'hosts'?")
+    assert re.match(r"x.yaml:4: fleet.groups\[0\].kind: .*'standalon'", first)
+    assert re.match("x.yaml:5: fleet.hostts: .*'hosts'", second)
     assert "restrt" in third
