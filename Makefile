@@ -42,12 +42,13 @@ dev: $(VENV)/.server
 
 # Much of what comes before the tests is waiting for a network, and much of what the tests do is
 # waiting, too: what can be looked at beside them is. Only the tests say at once how far they are.
+# With TEST_BESIDE what has failed is run again when neither tests nor portable tests are running.
 TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
-	@$(TOGETHER) 5 tests portable-beside-tests
+	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
 tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) collected
-	+tools/run-tests $(BIN)/pytest
+	+$(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
 	@TEST_PROCESSES=1 $(MAKE) --no-print-directory portable
@@ -59,7 +60,7 @@ portable: $(VENV)/.ready
 check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory lint
 	HYPOTHESIS_PROFILE=check TEST_PROCESSES=4 TEST_IN_MEMORY=yes \
-		tools/run-tests $(BIN)/pytest $(CHECKED)
+		$(BIN)/python tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
 conformance: $(VENV)/.ready

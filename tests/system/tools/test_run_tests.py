@@ -1,0 +1,261 @@
+"""tools/run-tests, on small suites of its own: what failed is run once more, alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from helpers.paths import ROOT
+from helpers.patience import LIMIT, until
+
+PYTEST = Path(sys.executable).parent / "pytest"
+ALONE = "'PYTEST_XDIST_WORKER' not in os.environ"
+PRELUDE = """
+import os, pathlib, signal, subprocess, sys, time
+import pytest
+
+@pytest.fixture(autouse=True)
+def runs(request):
+    with open("runs", "a") as runs:
+        print(request.node.nodeid, file=runs)
+"""
+
+
+class Suite:
+    """A folder with tests, and a copy of the runner: what runs these tests locks its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "suite"
+        self.temporary = folder / "temporary"
+        self.tools = folder / "tools"
+        for path in (self.folder, self.temporary, self.tools):
+            path.mkdir()
+        for name in ("run-tests", "pytest_runs.py", "pytest_outcomes.py"):
+            shutil.copy(ROOT / "tools" / name, self.tools)
+        (self.folder / "pytest.ini").write_text(
+            "[pytest]\naddopts = -p xdist.plugin -p no:cacheprovider\n"
+        )
+        self.output = folder / "output"
+
+    def add(self, name: str, source: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PRELUDE + source)
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+        }
+        with self.output.open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, self.tools / "run-tests", PYTEST, *arguments],
+                cwd=self.folder,
+                env={
+                    **inherited,
+                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                    "TEST_PROCESSES": "1",
+                    "TMPDIR": str(self.temporary),
+                    **environment,
+                },
+                stdout=output,
+                stderr=output,
+            )
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+        """The exit status of the runner, and the lines that it has printed."""
+        status = self.start(*arguments, **environment).wait(LIMIT)
+        assert list(self.temporary.glob("tests.*")) == []
+        return status, self.lines()
+
+    def lines(self) -> list[str]:
+        return self.output.read_text().splitlines()
+
+    def runs(self) -> list[str]:
+        """The tests that were run, one after another."""
+        return (self.folder / "runs").read_text().splitlines()
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+def test_a_run_with_a_test_that_passes_only_alone_passes_and_ends_with_its_failure(
+    suite: Suite,
+) -> None:
+    suite.add(
+        "tests/system/test_dev.py",
+        f"def test_a():\n    assert {ALONE}, 'somebody was here'\ndef test_b():\n    pass\n",
+    )
+    status, lines = suite.run()
+    assert status == 0
+    test = "tests/system/test_dev.py::test_a"
+    assert lines[-2:] == ["passed only alone: 1", test]
+    last = "\n".join(lines).partition("will be run once more, alone")[2]
+    assert "AssertionError: somebody was here" in last
+    assert suite.runs() == [test, "tests/system/test_dev.py::test_b", test]
+    table = lines[lines.index("seconds  tests  slowest files") + 1].split()
+    assert table[1:] == ["2", "tests/system/test_dev.py"]
+
+
+def test_tests_with_odd_names_are_run_again(suite: Suite) -> None:
+    names = ["a b", "x[y]::z", "ü/'\"$@", "-k", "c\nd"]
+    suite.add(
+        "tests/a b/test_é.py",
+        f"@pytest.mark.parametrize('value', range(2), ids={names[:2]})\n"
+        f"def test_a(value):\n    assert {ALONE}\n"
+        f"@pytest.mark.parametrize('value', range(3), ids={names[2:]})\n"
+        f"def test_b(value):\n    pass\n",
+    )
+    status, lines = suite.run()
+    assert status == 0, lines
+    assert lines[-3] == "passed only alone: 2"
+    assert suite.runs()[5:] == suite.runs()[:2] == lines[-2:]
+
+
+def test_a_run_with_three_tests_that_pass_only_alone_fails(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        f"@pytest.mark.parametrize('value', range(3))\ndef test_a(value):\n    assert {ALONE}\n",
+    )
+    status, lines = suite.run()
+    assert status == 1
+    assert "passed only alone: 3" in lines
+    assert len(suite.runs()) == 6
+
+
+def test_a_run_with_a_test_that_fails_alone_as_well_fails(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        f"def test_a():\n    assert {ALONE}\n"
+        "@pytest.fixture\ndef broken_setup():\n    assert 0\n"
+        "def test_setup(broken_setup):\n    pass\n"
+        "@pytest.fixture\ndef broken_teardown():\n    yield\n    assert 0\n"
+        "def test_teardown(broken_teardown):\n    pass\n",
+    )
+    status, lines = suite.run()
+    assert status == 1
+    assert lines[-3:] == [
+        "failed alone as well: 2",
+        "test_a.py::test_setup",
+        "test_a.py::test_teardown",
+    ]
+    assert lines[-6:-4] == ["passed only alone: 1", "test_a.py::test_a"]
+
+
+@pytest.mark.parametrize("folder", ["unit/core", "wire", "ports", "simulation"])
+def test_what_does_not_depend_on_what_runs_beside_it_is_not_run_again(
+    suite: Suite, folder: str
+) -> None:
+    suite.add(f"tests/{folder}/test_a.py", f"def test_a():\n    assert {ALONE}\n")
+    suite.add("tests/system/test_b.py", f"def test_b():\n    assert {ALONE}\n")
+    status, lines = suite.run()
+    assert status == 1
+    assert "nothing is run again" in lines[-1]
+    assert len(suite.runs()) == 2
+
+
+def test_a_run_in_which_many_fail_fails_at_once(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        f"@pytest.mark.parametrize('value', range(11))\ndef test_a(value):\n    assert {ALONE}\n",
+    )
+    status, lines = suite.run()
+    assert status == 1
+    assert "nothing is run again: 11 failed" in lines[-1]
+    assert len(suite.runs()) == 11
+
+
+def test_a_test_that_ends_its_process_is_run_again(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        f"def test_a():\n    {ALONE} or os._exit(1)\ndef test_b():\n    pass\n",
+    )
+    status, lines = suite.run()
+    assert status == 0
+    assert lines[-2:] == ["passed only alone: 1", "test_a.py::test_a"]
+    assert "crashed while running 'test_a.py::test_a'" in "\n".join(lines[-6:])
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "status"),
+    [
+        pytest.param("import nowhere", [], 1, id="cannot be collected"),
+        pytest.param("", [], 5, id="no tests"),
+        pytest.param("def test_a():\n    assert 0", ["--exitfirst"], 2, id="interrupted"),
+        pytest.param("def test_a():\n    pass", ["--no-such-option"], 4, id="usage"),
+        pytest.param("def test_a():\n    pass", ["-p", "broken"], 3, id="internal error"),
+    ],
+)
+def test_a_run_that_is_not_whole_has_the_status_of_pytest(
+    suite: Suite, source: str, arguments: list[str], status: int
+) -> None:
+    suite.add("test_a.py", source)
+    suite.add("broken.py", "def pytest_runtestloop():\n    raise RuntimeError('broken')\n")
+    ended, lines = suite.run(*arguments, PYTHONPATH=str(suite.folder))
+    assert ended == status, lines
+    assert "once more" not in "\n".join(lines)
+
+
+def test_what_tests_start_does_not_see_the_runner(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        "import json\n"
+        "def test_a():\n"
+        "    pathlib.Path('environment').write_text(json.dumps(dict(os.environ)))\n",
+    )
+    environment = {"PYTHONPATH": "one:two", "MAKEFLAGS": "-j", "TEST_BESIDE": "yes"}
+    assert suite.run(**environment)[0] == 0
+    seen = json.loads((suite.folder / "environment").read_text())
+    assert seen["PYTHONPATH"] == "one:two"
+    assert [name for name in seen if name.startswith(("TEST_", "MAKE"))] == []
+    environment.pop("PYTHONPATH")
+    assert suite.run(**environment)[0] == 0
+    assert json.loads((suite.folder / "environment").read_text()).get("PYTHONPATH", "") == ""
+
+
+def test_what_failed_waits_for_runs_beside_it(suite: Suite) -> None:
+    suite.add("test_a.py", f"def test_a():\n    assert {ALONE}\n")
+    waiting = "tools/run-tests: waiting for the tests beside these to end"
+    with (suite.tools / "run-tests").open() as beside:
+        fcntl.flock(beside, fcntl.LOCK_SH)
+        process = suite.start(TEST_BESIDE="yes")
+        until(lambda: waiting in suite.lines() or process.poll() is not None)
+        assert len(suite.runs()) == 1
+        assert process.poll() is None
+    assert process.wait(LIMIT) == 0
+    assert len(suite.runs()) == 2
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_the_runner_ends_its_tests(suite: Suite, ending: signal.Signals) -> None:
+    os.mkfifo(suite.folder / "started")
+    suite.add(
+        "test_a.py",
+        "def test_a():\n"
+        "    with open('started', 'w') as started:\n"
+        "        print(os.getppid(), file=started, flush=True)\n"
+        "        signal.pause()\n",
+    )
+    process = suite.start(TEST_IN_MEMORY="yes")
+    started: IO[str]
+    with (suite.folder / "started").open() as started:
+        pid = int(started.readline())
+        # As a terminal does it for ctrl-C, and make for the others.
+        if ending == signal.SIGINT:
+            os.kill(pid, ending)
+        process.send_signal(ending)
+        assert process.wait(LIMIT) == 128 + ending
+        assert started.read() == ""  # the process of the test has ended as well
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert list(suite.temporary.glob("tests.*")) == []
