@@ -100,9 +100,9 @@ def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
     assert f"| `{DEFAULT_LISTEN}` |" in PAGE
     (health,) = re.findall(r"^\| `/healthz` \|.*$", PAGE, re.M)
     assert f"blocked for {wellbeing.LOOP_PATIENCE:g} s" in health
-    assert f"no request for {wellbeing.POLL_PATIENCE:g} s" in health
+    assert f"request for {wellbeing.POLL_PATIENCE:g} s" in health
     (ready,) = re.findall(r"^\| `/readyz` \|.*$", PAGE, re.M)
-    assert f"no valid answer for {wellbeing.SILENCE_PATIENCE:g} s" in ready
+    assert f"answer for {wellbeing.SILENCE_PATIENCE:g} s" in ready
     assert f"tested every {wellbeing.WRITE_EVERY:g} s" in ready
 
 

@@ -153,5 +153,5 @@ def test_every_limit_is_described(name: str, value: float) -> None:
 def test_docstrings_name_the_defaults(kind: type[client.Client]) -> None:
     for call in (kind.events, kind.approve, kind.identity, kind.report_ready, kind.readiness):
         assert f"default is {pace.TIMEOUT:g} seconds;" in " ".join((call.__doc__ or "").split())
-    assert "default is one second" in " ".join((kind.__doc__ or "").split())
+    assert "one second" in " ".join((kind.__doc__ or "").split())
     assert pace.INTERVAL == 1

@@ -28,7 +28,7 @@ def test_a_time_of_any_zone_is_an_instant() -> None:
 
 
 def test_a_time_without_a_zone_is_no_instant() -> None:
-    with pytest.raises(ValueError, match="needs a time zone"):
+    with pytest.raises(ValueError, match="time zone"):
         from_datetime(datetime(2027, 1, 15, 8))  # noqa: DTZ001
 
 

@@ -111,7 +111,7 @@ def test_who_polls_as_another_machine_is_named(machines: Group, web: Machine) ->
 
 def test_without_any_request_nothing_is_said_about_refusals(service: Service, web: Machine) -> None:
     assert refused_requests(service._session.verdict(), "web_0") == ""
-    with pytest.raises(RefusedError, match=r"does it use http://.*\?$"):
+    with pytest.raises(RefusedError, match=r"use http://.*\?$"):
         web.wait_for_poll(timeout=0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -37,17 +38,20 @@ def test_a_proper_document_is_read_without_flaws() -> None:
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
-        ({"EventType": "Rebot"}, "event A-1: 'Rebot' is not a valid EventType"),
-        ({"EventStatus": None}, "event A-1: 'None' is not a valid EventStatus"),
-        ({"Resources": []}, "event A-1 has no Resources"),
-        ({"Resources": ["web_0", 5]}, "event A-1: Resources are not names"),
+        ({"EventType": "Rebot"}, "'Rebot' .*EventType"),
+        ({"EventStatus": None}, "'None' .*EventStatus"),
+        ({"Resources": []}, "no Resources"),
+        ({"Resources": ["web_0", 5]}, "Resources are not"),
     ],
 )
 def test_a_flawed_event_says_what_is_wrong_with_it(change: dict[str, Any], flaw: str) -> None:
     read = read_document(document(EVENT | change, 7, {}))
     assert read is not None
-    assert [event.flaw for event in read.events] == [flaw]
-    assert read.flaws == ("an entry of Events is not an event", "an event has no EventId")
+    [event] = read.events
+    assert re.match(f"event A-1.*{flaw}", event.flaw)
+    first, second = read.flaws
+    assert "not an event" in first
+    assert "no EventId" in second
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"Events": 5}', b"{" * 100_000, b"\xff"])

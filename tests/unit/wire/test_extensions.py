@@ -234,12 +234,10 @@ def test_a_note_has_so_many_characters_and_no_more() -> None:
     assert read_readiness(json.dumps({"note": "ä" * 10}).encode(), 10) == ReadinessReport(
         True, "ä" * 10
     )
-    said = read_readiness(json.dumps({"note": "ä" * 11}).encode(), 10)
-    assert isinstance(said, Problem)
-    assert (said.status, json.loads(said.body)) == (
-        400,
-        {"error": "Bad request. The note must not be longer than 10 characters"},
-    )
+    problem = read_readiness(json.dumps({"note": "ä" * 11}).encode(), 10)
+    assert isinstance(problem, Problem)
+    assert problem.status == 400
+    assert "10 characters" in json.loads(problem.body)["error"]
 
 
 @pytest.mark.parametrize("until", ["2027-01-15T08:00:00Z", "Fri, 15 Jan 2027 08:00:00 GMT"])

@@ -145,7 +145,7 @@ def test_a_program_has_to_be_there_and_to_be_ours_to_run(tmp_path: Path) -> None
     assert "does not exist" in machine.program_problems(str(program))[0]
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
-    assert "cannot be run by" in machine.program_problems(str(program))[0]
+    assert "cannot be run" in machine.program_problems(str(program))[0]
     program.chmod(0o755)
     assert machine.program_problems(str(program)) == []
     program.chmod(0o757)

@@ -112,7 +112,7 @@ def test_without_machines_nothing_is_printed(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "forewarn-guests" in problem()
     monkeypatch.delenv("FOREWARN_NODE_KEY")
-    assert "key must be set" in problem()
+    assert "key must" in problem()
     assert capfd.readouterr().out == ""
 
 

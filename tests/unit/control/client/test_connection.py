@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 import pytest
@@ -32,27 +34,27 @@ def test_a_url_may_be_written_without_its_scheme_and_with_slashes_at_its_end(
 
 
 WRONG = [
-    ("http://", "it has no host"),
-    (":8170", "it has no host"),
-    ("https:///path", "it has no host"),
-    ("ftp://127.0.0.1:8170", "it must begin with http:// or https://"),
-    ("http:127.0.0.1:8170", "two slashes are missing after the colon"),
-    ("http:/127.0.0.1:8170", "two slashes are missing after the colon"),
-    ("localhost:abc", "the port must be a number from 1 to 65535"),
-    ("127.0.0.1:0", "the port must be a number from 1 to 65535"),
-    ("http://127.0.0.1:65536", "the port must be a number from 1 to 65535"),
-    ("http://[::1", "the address in brackets is not an IPv6 address"),
-    ("http://a\tb:1", "it contains spaces or control characters"),
-    ("http://127.0.0.1:8170\n", "it contains spaces or control characters"),
-    ("http://127.0.0.1:8170/?x=1", "it must end with the path"),
-    ("http://127.0.0.1:8170#top", "it must end with the path"),
+    ("http://", "no host"),
+    (":8170", "no host"),
+    ("https:///path", "no host"),
+    ("ftp://127.0.0.1:8170", "http:// or https://"),
+    ("http:127.0.0.1:8170", "two slashes"),
+    ("http:/127.0.0.1:8170", "two slashes"),
+    ("localhost:abc", "1 to 65535"),
+    ("127.0.0.1:0", "1 to 65535"),
+    ("http://127.0.0.1:65536", "1 to 65535"),
+    ("http://[::1", "IPv6 address"),
+    ("http://a\tb:1", "control characters"),
+    ("http://127.0.0.1:8170\n", "control characters"),
+    ("http://127.0.0.1:8170/?x=1", "with the path"),
+    ("http://127.0.0.1:8170#top", "with the path"),
 ]
 
 
 def test_several_urls_are_separated_by_commas_or_spaces() -> None:
     three = "http://c1:8170,https://c2,http://c3:8170"
     assert service_urls(" c1:8170, https://c2/  c3:8170,c1:8170 ") == three
-    with pytest.raises(ValueError, match="it has no host"):
+    with pytest.raises(ValueError, match="no host"):
         service_urls("c1:8170, :8170")
 
 
@@ -60,15 +62,14 @@ def test_several_urls_are_separated_by_commas_or_spaces() -> None:
 def test_what_is_wrong_with_a_url_is_said_with_an_example(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)) as refused:
         service_url(text)
-    assert str(refused.value) == (
-        f"'{text}' is not the URL of a service: {problem}; write for example http://127.0.0.1:8170"
-    )
-    with pytest.raises(ControlError, match="is not the URL of a service"):
+    assert str(refused.value).startswith(f"'{text}' ")
+    assert str(refused.value).endswith(" http://127.0.0.1:8170")
+    with pytest.raises(ControlError, match=re.escape(str(refused.value))):
         ControlClient(text).status()
 
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ValueError, match="pass a token with --token-file") as refused:
+    with pytest.raises(ValueError, match="--token-file") as refused:
         service_url("http://alice:hunter2@127.0.0.1:8170")
     assert "hunter2" not in str(refused.value)
 
@@ -81,7 +82,7 @@ def test_every_command_refuses_a_wrong_url_as_wrong_usage(command: str) -> None:
     ):
         result = CliRunner().invoke(app, words, env={**env, "COLUMNS": "200"})
         assert result.exit_code == 2
-        assert "the port must be a number from 1 to 65535" in result.stderr
+        assert "1 to 65535" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,12 +93,11 @@ def test_where_nothing_listens_a_command_names_the_url_and_how_to_start_a_servic
 ) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--url", "127.0.0.1:1"])
     assert result.exit_code == 1
-    assert result.stderr == (
-        "forewarn: no service answers at http://127.0.0.1:1: Connection refused; is the service"
-        " running? Start one with 'forewarn dev' or 'forewarn serve'\n"
-    )
+    refused = os.strerror(errno.ECONNREFUSED)
+    assert re.search(f"http://127.0.0.1:1: {refused}.*'forewarn dev'", result.stderr)
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_url_without_a_port_is_reported_with_the_port_that_was_used() -> None:
     result = CliRunner().invoke(app, ["event", "list", "--url", "127.255.255.254"])
-    assert "no service answers at http://127.255.255.254 (port 80): " in result.stderr
+    assert "http://127.255.255.254 (port 80): " in result.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +21,22 @@ CLOUDEVENTS = {"url": "https://example.org/s3cr3t"}
 @pytest.mark.parametrize(
     ("fields", "key", "says"),
     [
-        ({"name": "a b"}, "name", "'a b' is not a name"),
-        ({"kinds": ["raise"]}, "kinds", "unknown kind 'raise'; did you mean 'raised'?"),
+        ({"name": "a b"}, "name", "'a b' "),
+        ({"kinds": ["raise"]}, "kinds", "unknown kind 'raise'"),
         ({"kinds": ["seen"]}, "kinds", "unknown kind 'seen'"),
-        ({"kinds": []}, "kinds", "is empty, so nothing would be sent"),
+        ({"kinds": []}, "kinds", "is empty"),
         ({"label": "a b"}, "label", "'a b': "),
         ({"owner": "a b"}, "owner", "'owner=a b': "),
-        ({"severity": "warn"}, "severity", "'warn': did you mean 'warning'?"),
-        ({"timezone": "Berlin"}, "timezone", "'Berlin' is not a time zone"),
-        ({"max_age": "soon"}, "max_age", "'soon' is not a duration"),
-        ({"max_age": "1s"}, "max_age", "'1s' must be at least 60 s"),
-        ({"at_most_every": "1h"}, "at_most_every", "is only for mail and apprise"),
-        ({"cloudevents": None}, "", "needs exactly one target"),
-        ({"apprise": {"urls_file": "a"}}, "", "needs exactly one target"),
-        ({"cloudevents": {}}, "cloudevents.url", "set either url or url_file"),
+        ({"severity": "warn"}, "severity", "'warn': "),
+        ({"timezone": "Berlin"}, "timezone", "'Berlin' "),
+        ({"max_age": "soon"}, "max_age", "'soon' "),
+        ({"max_age": "1s"}, "max_age", "'1s' must be"),
+        ({"at_most_every": "1h"}, "at_most_every", "is only for"),
+        ({"cloudevents": None}, "", "needs exactly one"),
+        ({"apprise": {"urls_file": "a"}}, "", "needs exactly one"),
+        ({"cloudevents": {}}, "cloudevents.url", "set either url"),
         ({"cloudevents": {"url": "x"}}, "cloudevents.url", "is not a URL"),
-        ({"cloudevents": {"url": "http://a:b@c"}}, "cloudevents.url", "must not contain a pass"),
+        ({"cloudevents": {"url": "http://a:b@c"}}, "cloudevents.url", "must not contain"),
         ({"cloudevents": CLOUDEVENTS | {"timeout": "0s"}}, "cloudevents.timeout", "'0s' must be"),
         ({"cloudevents": CLOUDEVENTS | {"source": ""}}, "cloudevents.source", "must be a URI"),
     ],
@@ -50,13 +53,13 @@ def test_a_table_that_cannot_be_used(fields: dict[str, Any], key: str, says: str
     [
         ({"server": "smtp"}, "mail.server", "must be HOST:PORT"),
         ({"to": []}, "mail.to", "is empty"),
-        ({"to": ["ops"]}, "mail.to", "'ops' is not an address"),
-        ({"from": "a@b\r\nBcc: c@d"}, "mail.from", "'a@b\r\nBcc: c@d' is not an address"),
-        ({"username": "a"}, "mail.username", "username and password_file belong together"),
+        ({"to": ["ops"]}, "mail.to", "'ops' "),
+        ({"from": "a@b\r\nBcc: c@d"}, "mail.from", "'a@b\r\nBcc: c@d' "),
+        ({"username": "a"}, "mail.username", "username and password_file"),
         (
             {"username": "a", "password_file": "b", "security": "none"},
             "mail.security",
-            "the password would be sent in the clear",
+            "the password",
         ),
     ],
 )
@@ -75,18 +78,17 @@ def test_problems_are_told_with_their_lines_and_paths_are_beside_the_file(tmp_pa
     )
     with pytest.raises(SettingsError) as caught:
         load(path, {})
-    assert list(caught.value.problems) == [
-        f"{path}:3: notify[1].mail.to: expected a list, not text",
-        f"{path}:6: notify[2].cloudevents.mode: unknown value 'binry'; expected one of structured,"
-        " binary; did you mean 'binary'?",
-        f"{path}:1: notify 'a': needs exactly one target (webhook, cloudevents, mail or apprise);"
-        " it has none",
-        f"{path}:9: notify 'a': webhook.url: is not a URL; write for example"
-        " https://example.org/hook",
-        f"{path}:9: notify 'a': webhook.secret_file: is missing: a file with the secret that signs"
-        " messages; create one with echo whsec_$(openssl rand -base64 32)",
-        f"{path}:9: notify 'a': name: another table has the same name",
+    places = [
+        ":3: notify[1].mail.to: ",
+        ":6: notify[2].cloudevents.mode: ",
+        ":1: notify 'a': needs exactly one ",
+        ":9: notify 'a': webhook.url: ",
+        ":9: notify 'a': webhook.secret_file: ",
+        ":9: notify 'a': name: ",
     ]
+    for problem, place in zip(caught.value.problems, places, strict=True):
+        assert problem.startswith(f"{path}{place}")
+        assert "s3cr3t" not in problem
     path.write_text('[[notify]]\nname = "a"\napprise = { urls_file = "urls" }\n')
     (config,) = load(path, {})[1].notify
     assert config.apprise is not None
@@ -101,20 +103,17 @@ def test_files_are_checked_without_showing_what_is_in_them(tmp_path: Path) -> No
     webhook = {"url": "https://example.org/s3cr3t"}
     missing = str(tmp_path / "missing")
     assert found(webhook=webhook | {"secret_file": secret_file(tmp_path)}) == []
-    assert f"secret_file {missing} cannot be read: No such file or directory" in found(
-        webhook=webhook | {"secret_file": missing}
+    unreadable = f"secret_file {missing} .*{os.strerror(errno.ENOENT)}"
+    assert any(
+        re.match(unreadable, text) for text in found(webhook=webhook | {"secret_file": missing})
     )
     open_to_all = secret_file(tmp_path, name="open")
     Path(open_to_all).chmod(0o644)
     assert any(
-        "readable by every user" in text
-        for text in found(webhook=webhook | {"secret_file": open_to_all})
+        "every user" in text for text in found(webhook=webhook | {"secret_file": open_to_all})
     )
     wrong = secret_file(tmp_path, "nonsense://s3cr3t", "urls")
-    assert any(
-        "address 1 (nonsense) is not a URL that Apprise supports" in text
-        for text in found(apprise={"urls_file": wrong})
-    )
+    assert any("address 1 (nonsense)" in text for text in found(apprise={"urls_file": wrong}))
     for text in found(apprise={"urls_file": wrong}):
         assert "s3cr3t" not in text
 

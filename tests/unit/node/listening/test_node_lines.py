@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,11 +34,11 @@ def test_a_certificate_of_another_authority_or_a_wrong_file_is_an_error_at_the_s
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     pair = authority.issue("127.0.0.1")
     assert Certificates(pair, authority.path).expires > 0
-    with pytest.raises(CertificateUnusable, match=r"was not issued by .*other.pem"):
+    with pytest.raises(CertificateUnusable, match=r"not issued by .*other.pem"):
         Certificates(pair, other.path)
-    with pytest.raises(CertificateUnusable, match=r"gone.pem: No such file"):
+    with pytest.raises(CertificateUnusable, match=f"gone.pem: {os.strerror(errno.ENOENT)}"):
         Certificates(pair, tmp_path / "gone.pem")
-    with pytest.raises(CertificateUnusable, match=r"key contains no certificate"):
+    with pytest.raises(CertificateUnusable, match="no certificate"):
         Certificates(pair, pair.key)
     node = authority.issue("forewarn:node:h1")
     assert examine(node.certificate, node.key, authority.path, of_client=True).names == (
@@ -99,7 +101,7 @@ def test_a_node_waits_while_others_are_being_accepted_and_who_has_given_up_is_le
         asyncio.run(play())
     refused = [entry["why"] for entry in logs if entry["event"] == "a node was refused"]
     assert len(refused) == 1  # the silent one
-    assert "handshake is taking longer" in refused[0]
+    assert "handshake" in refused[0]
 
 
 @pytest.mark.parametrize("names", [("forewarn:node:h2",), ("forewarn:node:h2", "c2.example.net")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -128,7 +129,7 @@ def test_guests_are_answered_also_while_control_is_away_and_after_a_restart(
             assert await poll(node) == (200, document)
             status, body = await get(f"{node.status_url}/readyz")
             assert status == 200
-            assert "control could not be reached since" in json.loads(body)["warnings"]["control"]
+            assert "not be reached" in json.loads(body)["warnings"]["control"]
             _, metrics = await get(f"{node.status_url}/metrics")
             assert b"forewarn_apart_seconds" in metrics
             assert b"forewarn_control_silence_seconds" in metrics
@@ -342,13 +343,13 @@ def test_an_address_for_guests_that_is_taken_ends_the_node_with_the_reason(tmp_p
 
 def test_what_cannot_be_used_is_an_error_at_the_start(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path)
-    with pytest.raises(CertificateUnusable, match=r"is not for the node of host 'h1'"):
+    with pytest.raises(CertificateUnusable, match="host 'h1'"):
         HostNode(nodes.config(named="h2"))
     config = nodes.config()
     gone = msgspec.structs.replace(config, journal=tmp_path / "no" / "such")
-    with pytest.raises(NodeUnusable, match=r"journal: .*: No such file or directory"):
+    with pytest.raises(NodeUnusable, match=f"journal: .*: {os.strerror(errno.ENOENT)}"):
         HostNode(gone)
     first = HostNode(config)
-    with pytest.raises(NodeUnusable, match="is in use by another node"):
+    with pytest.raises(NodeUnusable, match="by another node"):
         HostNode(config)
     first._journal.close()

@@ -132,8 +132,8 @@ timeline:
     assert not result.ok
     assert result.seconds == 60 + 25 * 60, "it ends when nothing can happen any more"
     [restart, wait] = result.failures
-    assert re.match("line 11: restart web_1 .*'restart'.* without having been approved", restart)
-    assert re.match("line 12: wait .*'restart'.* without having been approved", wait)
+    assert re.match("line 11: restart web_1 .*'restart'.*approved", restart)
+    assert re.match("line 12: wait .*'restart'.*approved", wait)
 
 
 def test_a_scenario_ends_when_it_says_so(service: Service) -> None:
@@ -358,7 +358,7 @@ def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
     result = service.play_scenario(parse(text), first_poll_timeout=0.05)
     [failure] = result.failures
-    assert re.match("web_0 did not poll .*0.05 s$", failure)
+    assert re.match("web_0 did not .*0.05 s$", failure)
     assert result.expectations == ()
     assert service.events == []
 
@@ -404,7 +404,7 @@ expect: [{event: restart, approved: true}, {event: restart, finished: true}, {co
 
 def test_a_service_with_other_machines_is_refused(service: Service) -> None:
     service.scale_set("shop", 2)
-    with pytest.raises(RefusedError, match="does not have: db, web"):
+    with pytest.raises(RefusedError, match="db, web"):
         play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
 
 
@@ -513,7 +513,7 @@ def test_a_loaded_scenario_has_an_address_before_time_runs() -> None:
         result = loaded.play(client=client)
         assert result.ok, str(result)
         assert service.clock.now > before
-        with pytest.raises(RefusedError, match="'trial' has been played"):
+        with pytest.raises(RefusedError, match=r"'trial' .*played"):
             loaded.play(client=client)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -256,7 +258,7 @@ def test_a_name_is_given_once() -> None:
     twice = SPOT.replace(
         "  - at: 1m", "  - {at: 2m, do: evict, machine: web_1, name: eviction}\n  - at: 1m"
     )
-    with pytest.raises(ScenarioError, match="'eviction' is used twice"):
+    with pytest.raises(ScenarioError, match=r"'eviction' .*twice"):
         scenarios.parse(twice)
 
 
@@ -269,7 +271,7 @@ def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_file_that_is_too_large_or_not_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ScenarioError, match=r"nowhere\.yaml: No such file"):
+    with pytest.raises(ScenarioError, match=rf"nowhere\.yaml: {os.strerror(errno.ENOENT)}"):
         scenarios.load(tmp_path / "nowhere.yaml")
     file = tmp_path / "large.yaml"
     file.write_text(SPOT)
