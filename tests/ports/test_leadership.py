@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -334,7 +335,7 @@ def test_a_leader_keeps_its_lease_if_the_database_lets_nobody_write(
                     for _ in range(2):
                         holder._check_writes(own)
             (line,) = lines
-            assert line["event"].startswith("the database lets no control node write")
+            assert "no control node" in line["event"]
             assert first.leadership.held()
             await put(first, "h1")
 
@@ -347,7 +348,7 @@ def test_a_node_that_cannot_write_claims_nothing(url: str, monkeypatch: pytest.M
 
     def refused(url: str, purpose: str, **named: Any) -> psycopg.Connection[Any]:
         if purpose == "reader":
-            raise psycopg.OperationalError("too many connections for role")
+            raise psycopg.OperationalError("too many connections")
         return connect(url, purpose, **named)
 
     async def body() -> None:
@@ -359,9 +360,7 @@ def test_a_node_that_cannot_write_claims_nothing(url: str, monkeypatch: pytest.M
                 await until(lambda: "cannot write" in only.leadership.problem())
                 await looked(only)
                 assert execute(url, "SELECT term FROM leader") == [(0,)]
-            assert [line["why"].rpartition(": ")[2] for line in lines] == [
-                "too many connections for role"
-            ]
+            assert [line["why"].rpartition(": ")[2] for line in lines] == ["too many connections"]
             await waiting
             assert not only.leadership.problem()
 
@@ -635,7 +634,7 @@ def test_a_leader_that_cannot_resolve_a_doubt_ends_although_it_renews_its_lease(
             await take(first)
             monkeypatch.setattr(lease, "connect", refused)
             break_next_commit(monkeypatch, after=True)
-            with pytest.raises(Deposed, match="it is unknown whether"):
+            with pytest.raises(Deposed, match="unknown whether"):
                 await asyncio.wait_for(put(first, "h1"), PATIENCE)
         assert numbers(url) == [1]
 
@@ -815,14 +814,21 @@ def test_a_first_start_without_its_standby_says_what_it_waits_for(
         with capture_logs() as lines:
             with server.without_standby():
                 first, opening = await waiting_start()
-                await until(lambda: bool(lines))
+                await asyncio.to_thread(timers[-1].function)
             await opening
             await first.close()
         (line,) = lines
-        assert line["event"] == "the database has not prepared the tables of the state yet"
-        assert "waits for a synchronous standby" in line["why"]
+        assert line["why"] == database._NO_STANDBY
 
-    monkeypatch.setattr(database, "REPORT_AFTER", 0.5)
+    timers: list[threading.Timer] = []
+
+    class HeldTimer(threading.Timer):
+        """A timer that runs when the test says so."""
+
+        def start(self) -> None:
+            timers.append(self)
+
+    monkeypatch.setattr(database, "threading", SimpleNamespace(Timer=HeldTimer))
     run(body())
 
 
@@ -835,7 +841,7 @@ def test_a_clock_that_is_apart_from_the_databases_does_not_lead(
             now = guard.wall_us
             monkeypatch.setattr(guard, "wall_us", lambda: now() + 3_000_000)
             waiting = asyncio.get_running_loop().create_task(first.leadership.take())
-            await until(lambda: "3.0 s ahead of the database's" in first.leadership.problem())
+            await until(lambda: "3.0 s ahead" in first.leadership.problem())
             assert not waiting.done()
             assert execute(url, "SELECT term FROM leader") == [(0,)]  # nothing was even claimed
             monkeypatch.setattr(guard, "wall_us", now)
@@ -983,7 +989,7 @@ def test_another_commit_in_the_place_of_one_that_is_known_is_noticed(url: str) -
             await first.close()
             execute(url, "UPDATE commits SET body = replace(body::text, 'a', 'b')::bytea")
             await until(lambda: bool(ends))
-            assert "the database has lost commits" in str(ends[0])
+            assert "lost commits" in str(ends[0])
 
     run(body())
 

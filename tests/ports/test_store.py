@@ -89,7 +89,7 @@ def test_what_was_committed_is_there_after_reopening(engine: Reopen) -> None:
     run(using(engine(), look))
 
 
-def test_a_group_about_which_nothing_special_is_said_is_kept_too(engine: Reopen) -> None:
+def test_a_group_with_default_values_is_kept(engine: Reopen) -> None:
     async def live(store: Store) -> None:
         plain = c.Define(kind=GroupKind.STANDALONE, machines=(Machine(name="jump"),))
         await store.transact(doing("jump", plain))
@@ -128,7 +128,7 @@ def test_commits_come_in_order_and_without_a_gap(engine: Reopen) -> None:
     run(using(engine(), body))
 
 
-def test_listeners_are_told_before_the_caller_hears(engine: Reopen) -> None:
+def test_listeners_are_called_before_the_caller_is_answered(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         told: list[int] = []
         store.on_commit(lambda commit, _: told.append(commit.seq))
@@ -319,7 +319,7 @@ def test_a_new_store_has_seen_nothing(engine: Reopen) -> None:
     run(using(engine(), look))
 
 
-def test_a_listener_that_fails_keeps_nothing_from_anybody(engine: Reopen) -> None:
+def test_a_listener_that_fails_does_not_affect_other_listeners_or_callers(engine: Reopen) -> None:
     async def body(store: Store) -> None:
         told: list[int] = []
 
@@ -459,7 +459,7 @@ def test_after_a_number_records_come_in_the_order_of_writing(engine: Reopen) -> 
     run(using(engine(), body))
 
 
-def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> None:
+def test_the_first_sighting_of_an_event_is_recorded_once(engine: Reopen) -> None:
     async def sight(store: Store, by: str, at: int) -> None:
         event = store.groups["web"].events[0]
         await store.save(PollSightings(seen={}, firsts=(seen(event, by, at),)))
@@ -551,7 +551,7 @@ def test_an_event_whose_end_is_young_keeps_its_whole_story(engine: Reopen) -> No
     run(using(engine(), look))
 
 
-def test_pruning_leaves_what_somebody_still_needs(engine: Reopen) -> None:
+def test_pruning_keeps_what_is_still_referred_to(engine: Reopen) -> None:
     async def look(store: Store) -> None:
         await a_history(store)
         await store.prune(LATEST.at, lambda event: event.cause == "for A")

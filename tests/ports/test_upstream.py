@@ -150,7 +150,7 @@ async def until(says: Callable[[], bool]) -> None:
             await guard.pause(0.01)
 
 
-def test_a_face_is_told_every_group_as_it_is(stage: Stage) -> None:
+def test_a_face_receives_every_group_as_it_is(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         assert {news.view.name for news in scene.told} == {"web", "db"}
         assert [m.name for m in scene.last("web").machines] == ["web_0", "web_1"]
@@ -159,7 +159,7 @@ def test_a_face_is_told_every_group_as_it_is(stage: Stage) -> None:
     stage(body)
 
 
-def test_whoever_enables_a_group_has_been_told_its_document_before(stage: Stage) -> None:
+def test_a_face_has_the_document_before_enabling_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         view = scene.last("web").view
@@ -169,7 +169,7 @@ def test_whoever_enables_a_group_has_been_told_its_document_before(stage: Stage)
     stage(body)
 
 
-def test_whoever_approves_has_been_told_what_that_brought_about_before(stage: Stage) -> None:
+def test_a_face_has_the_result_before_an_approval_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -180,7 +180,7 @@ def test_whoever_approves_has_been_told_what_that_brought_about_before(stage: St
     stage(body)
 
 
-def test_what_an_operator_does_is_shown_before_the_operator_hears(stage: Stage) -> None:
+def test_a_face_has_an_operators_change_before_the_operator_is_answered(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -239,7 +239,7 @@ def test_readiness_is_remembered_and_can_be_asked_for(stage: Stage) -> None:
     stage(body)
 
 
-def test_a_machine_may_change_its_word_so_often(stage: Stage) -> None:
+def test_readiness_changes_of_a_machine_are_limited(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
@@ -261,7 +261,7 @@ def test_an_event_is_postponed_as_far_as_the_policy_allows(stage: Stage) -> None
         later = event.not_before + 30 * MINUTE
         assert await upstream.postpone("db_0", "db", event.id, later) is None
         assert await upstream.postpone("web_1", "web", "X", later) is None
-        with pytest.raises(NotPostponed, match="allows 1 h more; the latest possible time is"):
+        with pytest.raises(NotPostponed, match="1 h more"):
             await upstream.postpone("web_1", "web", event.id, event.not_before + 2 * HOUR)
         for _ in range(3):  # the same request again changes nothing
             assert await upstream.postpone("web_1", "web", event.id, later) == later
@@ -313,7 +313,7 @@ def test_callers_that_are_no_machine_are_named_until_they_are_one(stage: Stage) 
     stage(body)
 
 
-def test_a_face_is_told_of_machines_that_come_and_go(stage: Stage) -> None:
+def test_a_face_receives_added_and_removed_machines(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         grown = FLEET.replace(
             "  - name: db", "      - {name: web_2, address: 127.1.0.9, host: h1}\n  - name: db"

@@ -83,7 +83,7 @@ TOKENS = st.lists(
 
 
 @given(TOKENS)
-def test_what_may_be_forgotten_is_never_valid_and_never_all_there_is(tokens: list[Token]) -> None:
+def test_tokens_to_forget_are_invalid_and_never_all_of_them(tokens: list[Token]) -> None:
     found = forgettable(tokens, NOW)
     assert [since for since, _ in found] == sorted(since for since, _ in found)
     assert all(one.invalid_since(NOW) == since for since, one in found)

@@ -45,7 +45,7 @@ LABELS = {"tier": "web", "ring": "canary", "empty": ""}
         (" tier = web , !zone ", True),
     ],
 )
-def test_a_selector_means_those_for_whom_all_its_terms_hold(selector: str, found: bool) -> None:
+def test_a_selector_matches_labels_for_which_all_its_terms_hold(selector: str, found: bool) -> None:
     assert matches(parse(selector), LABELS) is found
 
 
@@ -61,7 +61,7 @@ def test_a_selector_means_those_for_whom_all_its_terms_hold(selector: str, found
         (",".join(["a"] * (MAX_TERMS + 1)), "at most 32 terms"),
     ],
 )
-def test_what_is_no_selector_is_refused_with_what_would_be_right(selector: str, says: str) -> None:
+def test_an_invalid_selector_is_refused_with_what_would_be_valid(selector: str, says: str) -> None:
     with pytest.raises(SelectorError, match=says):
         parse(selector)
 
@@ -71,7 +71,9 @@ _terms = st.builds(Term, _words, st.none() | _words, st.booleans())
 
 
 @given(st.lists(_terms, max_size=5), st.dictionaries(_words, _words, max_size=5))
-def test_a_selector_reads_back_as_what_it_says(terms: list[Term], labels: dict[str, str]) -> None:
+def test_a_selector_written_as_text_reads_back_the_same(
+    terms: list[Term], labels: dict[str, str]
+) -> None:
     again = parse(",".join(map(str, terms)))
     assert again == tuple(terms)
     assert matches(again, labels) == all(matches((term,), labels) for term in terms)

@@ -5,19 +5,19 @@ from forewarn.control.http import problems
 from forewarn.core.refusal import Hint, conflict, invalid, unknown_name
 
 
-def test_the_api_and_the_command_line_have_words_for_every_hint() -> None:
+def test_the_api_and_the_command_line_have_a_text_for_every_hint() -> None:
     assert set(problems.HINTS) == set(Hint)
     assert set(output.HINTS) == {hint.value for hint in Hint}
 
 
-def test_a_refusal_is_put_into_the_words_of_an_interface() -> None:
-    refused = conflict("it has failed", hint=Hint.REPAIR_HOST, about="h2")
-    assert str(refused) == "it has failed"
-    assert refused.with_hint({Hint.REPAIR_HOST: "repair {about}"}) == "it has failed; repair h2"
-    assert refused.with_hint({}) == "it has failed"
+def test_a_hint_is_rendered_with_the_texts_of_an_interface() -> None:
+    refused = conflict("failed", hint=Hint.REPAIR_HOST, about="h2")
+    assert str(refused) == "failed"
+    assert refused.with_hint({Hint.REPAIR_HOST: "repair {about}"}) == "failed; repair h2"
+    assert refused.with_hint({}) == "failed"
 
 
-def test_the_place_comes_first() -> None:
+def test_a_refusal_begins_with_its_line_and_field() -> None:
     assert str(invalid("unknown key", line=3, field="groups[0].x")) == (
         "line 3: groups[0].x: unknown key"
     )

@@ -13,7 +13,7 @@ INT32 = 2**31 - 1  # what some clients keep an incarnation in
 
 
 @given(st.integers(0, 3650 * DAY), st.integers(SECOND, 3650 * DAY))
-def test_two_restores_of_one_copy_leave_numbers_apart(first: int, later: int) -> None:
+def test_two_restores_of_one_copy_give_different_numbers(first: int, later: int) -> None:
     """Whatever was shown after the first, below ten changes a second, the second is beyond."""
     changes = 10 * (later // SECOND) - 1
     assert beyond_documents(first + later) > beyond_documents(first) + changes
@@ -36,5 +36,5 @@ def test_nothing_else_about_a_group_is_changed() -> None:
     assert (after.enabled, after.seen, after.events) == (True, 7, ())
 
 
-def test_a_group_that_has_no_document_begins_with_1_as_ever() -> None:
+def test_a_group_without_a_document_begins_with_1_after_a_restore() -> None:
     assert renumbered([Group(name="web")], DAY) == {}

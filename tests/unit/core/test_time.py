@@ -43,8 +43,8 @@ def test_a_duration_is_read_as_people_write_it(text: str, duration: int) -> None
     "text",
     ["", " ", "soon", "5 parsecs", "-5m", "1h-30m", "P", "PT", "5m!", "m5", "1..5s", "٣m", "1e3"],
 )
-def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a duration; write for example 90s, 15m"):
+def test_an_invalid_duration_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match=r"90s, 15m"):
         parse_duration(text)
 
 
@@ -55,8 +55,8 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
         assert parse_duration(text) >= 0
 
 
-def test_a_number_beyond_all_measure_is_refused() -> None:
-    with pytest.raises(ValueError, match="is not a duration"):
+def test_a_duration_with_an_enormous_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a duration"):
         parse_duration("9" * 400)
 
 
@@ -77,18 +77,18 @@ def test_a_number_beyond_all_measure_is_refused() -> None:
         (-90 * SECOND, "-1 min 30 s"),
     ],
 )
-def test_a_duration_is_said_in_its_two_largest_units(duration: int, words: str) -> None:
+def test_a_duration_is_written_in_its_two_largest_units(duration: int, words: str) -> None:
     assert in_words(duration) == words
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 400 * DAY))
-def test_what_is_said_can_be_read_again_and_is_never_far_off(duration: int) -> None:
+def test_a_written_duration_reads_back_nearly_the_same(duration: int) -> None:
     read = parse_duration(in_words(duration))
     assert abs(read - duration) <= max(duration // 20, 500)
 
 
-def test_a_list_is_never_a_screenful() -> None:
+def test_a_long_list_is_shortened() -> None:
     assert listing([]) == "nothing"
     assert listing(["a", "b"]) == "a, b"
     names = [f"m{number}" for number in range(13)]
@@ -110,7 +110,7 @@ def test_speed_divides_a_duration(duration: int, speed: float) -> None:
     assert abs(Durations(speed=speed).paced(duration) * speed - duration) <= speed
 
 
-def test_time_served_stands_still_while_nobody_serves() -> None:
+def test_time_served_stands_still_during_outages() -> None:
     assert Now(at=100, lost=40).served == 60
     assert Now(at=100).grace_ends is None
     assert Now(at=100, steady_since=90).grace_ends == 90 + 60 * SECOND

@@ -19,7 +19,7 @@ def test_a_lease_is_over_once_it_was_seen_unchanged_for_its_length() -> None:
     assert watch.left((2, 8), 6.0) == 6.0  # somebody else has it
 
 
-def test_the_length_is_that_of_whoever_has_the_lease() -> None:
+def test_the_length_of_a_lease_is_that_of_its_holder() -> None:
     now = 0.0
     watch = LeaseWatch(lambda: now)
     watch.left("value", 30.0)

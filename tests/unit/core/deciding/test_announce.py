@@ -85,7 +85,7 @@ def test_a_notice_counts_from_when_all_guests_can_see_it() -> None:
     assert "needs at least 15 min 7 s of notice" in said.message
 
 
-def test_short_notice_is_given_only_to_who_means_it() -> None:
+def test_short_notice_has_to_be_asked_for() -> None:
     w = world()
     said = w.refused(raising(w, notice=MINUTE))
     assert said.reason is Reason.INVALID
@@ -97,7 +97,7 @@ def test_short_notice_is_given_only_to_who_means_it() -> None:
     assert meant.notes == ()
 
 
-def test_a_notice_that_clients_can_hardly_see_is_remarked_upon() -> None:
+def test_a_notice_too_short_for_clients_is_noted() -> None:
     w = world()
     done = w.do(raising(w, notice=2 * SECOND, short_notice=True))
     assert "only" in done.notes[0]
@@ -111,14 +111,14 @@ def test_an_event_without_any_notice_appears_directly_as_started() -> None:
     assert w.shown() == [(id, "Started")]
 
 
-def test_evicting_a_machine_that_is_not_spot_is_remarked_upon() -> None:
+def test_evicting_a_machine_that_is_not_spot_is_noted() -> None:
     w = world()
     done = w.do(raising(w, type=PREEMPT, machines=("m0", "m1")))
     assert "m0, m1" in done.notes[0]
     assert "spot" in done.notes[0]
 
 
-def test_what_is_raised_for_a_group_that_does_not_listen_stays_pending() -> None:
+def test_an_event_of_a_group_that_is_not_enabled_stays_pending() -> None:
     w = world(enabled=False)
     done = w.do(raising(w))
     assert "not enabled" in done.notes[0]
@@ -143,12 +143,12 @@ def test_a_failure_appears_directly_as_started() -> None:
 
 
 @pytest.mark.parametrize("type", [REBOOT, REDEPLOY])
-def test_a_users_wish_is_announced_and_waits_like_any_other(type: EventType) -> None:
+def test_a_users_restart_or_redeploy_is_announced_with_its_notice(type: EventType) -> None:
     w = world()
     id = w.maintained(type, "m0")
     (shown,) = w.view.events
     assert (shown.source, shown.duration) == (Source.USER, -1)
-    assert "as requested by authorized user" in shown.description
+    assert "authorized user" in shown.description
     w.run_to(ceil_second(START + MINIMUM[type]))
     assert w.status(id) is Status.STARTED
 
@@ -203,7 +203,7 @@ def test_a_policy_does_not_approve_what_the_platform_wants() -> None:
     assert w.status(w.raised(REBOOT, "m0")) is Status.SCHEDULED
 
 
-def test_maintenance_of_a_group_that_does_not_listen_happens_at_once_and_says_so() -> None:
+def test_maintenance_of_a_group_that_is_not_enabled_happens_at_once_and_is_noted() -> None:
     w = world(enabled=False)
     done = w.do(restart(w))
     assert w.status(done.event) is Status.STARTED

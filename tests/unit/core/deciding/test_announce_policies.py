@@ -25,7 +25,7 @@ def approval(world: World, id: str) -> Approval | None:
     return world.event(id).approved
 
 
-def test_one_approval_that_takes_the_last_machine_down_leaves_nobody_to_ask(world: World) -> None:
+def test_an_approval_that_takes_the_last_machine_down_approves_what_is_left(world: World) -> None:
     reboots = [world.maintained(EventType.REBOOT, name) for name in ("m0", "m1")]
     waiting = world.maintained(EventType.REDEPLOY, "m0")
     world.approve(*reboots)
@@ -35,7 +35,7 @@ def test_one_approval_that_takes_the_last_machine_down_leaves_nobody_to_ask(worl
     assert world.status(waiting) is Status.SCHEDULED  # its machine is busy
 
 
-def test_while_one_machine_is_up_it_is_asked(world: World) -> None:
+def test_nothing_is_approved_by_policy_while_one_machine_is_up(world: World) -> None:
     world.struck("m0")
     waiting = world.maintained(EventType.REBOOT, "m1")
     assert approval(world, waiting) is None
@@ -47,7 +47,7 @@ def test_a_freeze_takes_no_machine_down(world: World) -> None:
     assert approval(world, world.maintained(EventType.REBOOT, "m0")) is None
 
 
-def test_what_the_platform_planned_is_not_approved_for_want_of_somebody_to_ask(
+def test_platform_events_are_not_approved_by_policy_when_all_machines_are_down(
     world: World,
 ) -> None:
     planned = world.raised(EventType.REBOOT, "m0")
@@ -58,7 +58,7 @@ def test_what_the_platform_planned_is_not_approved_for_want_of_somebody_to_ask(
     assert world.status(planned) is Status.SCHEDULED
 
 
-def test_without_the_policy_everybody_is_asked() -> None:
+def test_without_the_policy_nothing_is_approved_by_it() -> None:
     world = World()
     world.define(Machine(name="m0"))
     world.poll()
@@ -66,7 +66,7 @@ def test_without_the_policy_everybody_is_asked() -> None:
     assert approval(world, world.maintained(EventType.REBOOT, "m0")) is None
 
 
-def test_the_policy_can_be_changed_and_says_when_it_is_the_same(world: World) -> None:
+def test_the_policy_can_be_changed_and_setting_it_again_is_noted(world: World) -> None:
     same = world.do(commands.SetPolicy(policy=Policy(all_instances_down=True), by="ops"))
     assert same.items == ()
     assert same.notes

@@ -42,10 +42,10 @@ def test_an_event_needs_a_machine() -> None:
     for command in three_ways(w):
         said = w.refused(command)
         assert said.reason is Reason.INVALID
-        assert "at least one machine" in said.message
+        assert "at least one" in said.message
 
 
-def test_a_machine_is_named_once() -> None:
+def test_a_machine_that_is_named_twice_is_refused() -> None:
     w = world()
     for command in three_ways(w, "m0", "m1", "m0"):
         said = w.refused(command)
@@ -60,7 +60,7 @@ def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
         said = w.refused(command)
         assert said.reason is Reason.UNKNOWN
         assert "'db'" in said.message
-        assert "m0, m1, m2, m3" in said.message
+        assert all(name in said.message for name in ("m0", "m1", "m2", "m3"))
 
 
 def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
@@ -87,16 +87,15 @@ def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it(
     assert w.raised(REBOOT, "m1")
 
 
-def test_machines_of_two_domains_are_refused_with_the_advice_to_split() -> None:
+def test_machines_of_two_domains_are_refused_with_their_domains() -> None:
     w = world()
     for command in three_ways(w, "m0", "m2"):
         said = w.refused(command)
         assert said.reason is Reason.INVALID
         assert "'m0' is in 0, 'm2' is in 1" in said.message
-        assert "one event for each domain" in said.message
 
 
-def test_a_group_holds_so_many_active_events_and_no_more() -> None:
+def test_the_number_of_active_events_of_a_group_is_limited() -> None:
     w = world()
     event = w.event(w.raised(FREEZE, "m0"))
     crowd = tuple(
@@ -130,7 +129,7 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
         ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min"]),
     ],
 )
-def test_a_refusal_says_what_would_have_been_right(
+def test_an_invalid_value_is_refused_with_what_would_be_valid(
     fields: dict[str, Any], words: list[str]
 ) -> None:
     w = world()
@@ -154,7 +153,7 @@ def test_a_refusal_says_what_would_have_been_right(
         {"source": Source.USER, "type": REDEPLOY},
     ],
 )
-def test_what_lies_just_within_the_bounds_is_accepted(fields: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted(fields: dict[str, Any]) -> None:
     w = world()
     assert w.do(raising(w, **fields)).event
 

@@ -122,7 +122,9 @@ def done(group: Group, command: commands.Command, now: Now) -> Group:
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["enabled", "disabled"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_shown_of_what_happens(case: str, enabled: bool) -> None:
+def test_which_events_are_shown_before_and_after_a_group_is_enabled(
+    case: str, enabled: bool
+) -> None:
     command, policy, spot, if_enabled, if_disabled, notice = CASES[case]
     expected = if_enabled if enabled else if_disabled
     now = Now(at=START, rules=Durations())
@@ -165,7 +167,7 @@ def test_what_is_shown_of_what_happens(case: str, enabled: bool) -> None:
 
 
 @pytest.mark.parametrize("type", USER_TYPES)
-def test_it_is_not_shown_after_the_first_get_while_it_is_under_way(type: EventType) -> None:
+def test_an_unannounced_event_is_not_shown_after_the_first_get(type: EventType) -> None:
     w = world(enabled=False)
     id = w.maintained(type, "m0")
     assert w.status(id) is Status.STARTED
@@ -179,7 +181,7 @@ def test_it_is_not_shown_after_the_first_get_while_it_is_under_way(type: EventTy
     assert w.refused(commands.Approve(ids=(id,), by="m0")).reason is Reason.UNKNOWN
 
 
-def test_it_is_not_shown_if_the_first_answer_takes_its_time() -> None:
+def test_an_unannounced_event_is_not_shown_if_the_first_answer_is_late() -> None:
     w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     w.poll()
     id = w.maintained(REBOOT, "m0")
@@ -218,14 +220,14 @@ def test_a_second_restart_while_the_unannounced_one_runs_waits_and_is_unannounce
     assert "unannounced" in third.notes[1]
     (hold,) = why(w.group, second, w.now)
     assert hold.waits_for == (first,)
-    assert f"guests are not shown {first}" in hold.message
+    assert f"not shown {first}" in hold.message
     w.poll()
     w.carried_out(first)
     assert w.status(second) is Status.STARTED
     assert (w.view.incarnation, w.shown()) == (1, [])
 
 
-def test_it_waits_for_a_machine_that_is_busy_and_occupies_machine_and_domain_itself() -> None:
+def test_an_unannounced_event_waits_for_a_busy_machine_and_occupies_machine_and_domain() -> None:
     w = world(enabled=False)
     failure = w.struck("m0")
     restart = w.maintained(REBOOT, "m0")

@@ -12,7 +12,7 @@ def said(id: str, note: str = "", ready: bool = True, machine: str = "m0") -> co
     return commands.Prepare(id=id, machine=machine, ready=ready, note=note)
 
 
-def test_a_machine_changes_its_word_so_often_and_no_more() -> None:
+def test_the_number_of_readiness_changes_of_a_machine_is_limited() -> None:
     w = world()
     w.poll()
     id = w.raised(EventType.REBOOT, "m0")
@@ -26,7 +26,7 @@ def test_a_machine_changes_its_word_so_often_and_no_more() -> None:
     assert [ready.note for ready in event.ready] == [f"{MAX_READY_CHANGES - 1}"]
 
 
-def test_taking_it_back_counts_and_is_not_forgotten_with_the_word() -> None:
+def test_withdrawing_readiness_counts_as_a_change() -> None:
     w = world()
     w.poll()
     id = w.raised(EventType.REBOOT, "m0")
@@ -35,7 +35,7 @@ def test_taking_it_back_counts_and_is_not_forgotten_with_the_word() -> None:
     w.refused(said(id))
 
 
-def test_the_same_word_is_no_change_and_does_not_count() -> None:
+def test_reporting_the_same_readiness_does_not_count() -> None:
     w = world()
     w.poll()
     id = w.raised(EventType.REBOOT, "m0")
@@ -47,7 +47,7 @@ def test_the_same_word_is_no_change_and_does_not_count() -> None:
         assert w.do(said(id, f"{n}")).items
 
 
-def test_each_machine_has_its_own_and_each_event_anew() -> None:
+def test_readiness_changes_are_counted_per_machine_and_event() -> None:
     w = world()
     w.poll()
     first = w.raised(EventType.REBOOT, "m0")
@@ -59,7 +59,7 @@ def test_each_machine_has_its_own_and_each_event_anew() -> None:
     assert w.do(said(second)).items
 
 
-def test_how_often_it_was_is_part_of_what_happened() -> None:
+def test_the_count_of_readiness_changes_is_part_of_the_commit() -> None:
     """Whoever plays the changes again knows it too."""
     w = world()
     w.poll()

@@ -45,7 +45,7 @@ def test_the_first_get_may_take_a_while_to_be_answered() -> None:
     assert w.view.incarnation == 1
 
 
-def test_disabling_while_enabling_ends_that() -> None:
+def test_disabling_a_group_ends_its_enabling() -> None:
     w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     w.poll()
     w.do(commands.Disable(by="ops"))
@@ -63,7 +63,7 @@ def test_a_started_event_whose_retry_comes_due_as_the_group_is_enabled_is_listed
     assert w.approve(id).items == ()
 
 
-def test_disabling_a_group_that_does_not_listen_changes_nothing_and_says_so() -> None:
+def test_disabling_a_group_that_is_not_enabled_changes_nothing_and_is_noted() -> None:
     w = world(enabled=False)
     done = w.do(commands.Disable(by="ops"))
     assert done.items == ()
@@ -82,7 +82,7 @@ def test_everything_pending_survives_disabling_and_enabling() -> None:
     w.approve(*ids)
 
 
-def test_a_group_that_does_not_listen_has_no_vote() -> None:
+def test_a_group_that_is_not_enabled_cannot_approve() -> None:
     w = world()
     id = w.raised(REBOOT, "m0")
     w.do(commands.Disable(by="ops"))
@@ -106,7 +106,7 @@ def test_a_group_is_disabled_after_a_day_without_a_get() -> None:
     assert "asked" in gone.why
 
 
-def test_a_get_is_a_sign_of_life() -> None:
+def test_a_get_restarts_the_limit_of_silence() -> None:
     w = world()
     w.later(20 * HOUR)
     w.poll()
@@ -147,7 +147,7 @@ def test_speed_divides_silence() -> None:
 # Outages.
 
 
-def test_after_an_outage_nothing_starts_by_its_not_before_until_guests_could_ask_again() -> None:
+def test_after_an_outage_no_event_starts_by_its_not_before_until_guests_could_poll() -> None:
     w = world()
     id = w.raised(REBOOT, "m0")
     w.outage(HOUR)
@@ -161,7 +161,7 @@ def test_after_an_outage_nothing_starts_by_its_not_before_until_guests_could_ask
     assert w.status(id) is Status.STARTED
 
 
-def test_an_approval_does_not_wait_for_the_end_of_that_pause() -> None:
+def test_an_approved_event_starts_during_the_pause_after_an_outage() -> None:
     w = world()
     id = w.raised(REBOOT, "m0")
     w.outage(HOUR)
@@ -169,7 +169,7 @@ def test_an_approval_does_not_wait_for_the_end_of_that_pause() -> None:
     assert w.status(id) is Status.STARTED
 
 
-def test_after_a_restore_not_even_what_is_approved_starts_before_the_end_of_that_pause() -> None:
+def test_after_a_restore_not_even_an_approved_event_starts_before_the_pause_ends() -> None:
     """It may have been cancelled after the copy was made."""
     w = world()
     approved, later = w.raised(REBOOT, "m0"), w.raised(REBOOT, "m1")
@@ -189,7 +189,7 @@ def test_after_a_restore_not_even_what_is_approved_starts_before_the_end_of_that
     assert (w.status(approved), w.status(later)) == (Status.STARTED, Status.WITHDRAWN)
 
 
-def test_what_was_raised_since_a_restore_starts_as_ever() -> None:
+def test_an_event_raised_after_a_restore_starts_as_usual() -> None:
     w = world()
     w.restored(HOUR)
     w.later(1)
@@ -259,22 +259,22 @@ def test_every_id_that_was_ever_listed_may_be_approved() -> None:
     assert w.view == before
 
 
-def test_an_operators_approval_needs_no_listener() -> None:
+def test_an_operator_can_approve_for_a_group_that_is_not_enabled() -> None:
     w = world(enabled=False)
     id = w.raised(REBOOT, "m0")
     w.do(commands.OperatorApprove(id=id, by="ops"))
     assert w.status(id) is Status.STARTED
 
 
-def test_an_operators_approval_of_what_needs_none_says_so() -> None:
+def test_an_operators_approval_of_an_approved_or_started_event_is_noted() -> None:
     w = world()
     first, second = w.raised(REBOOT, "m0"), w.raised(REBOOT, "m0")
     w.approve(first, second, by="m1")
     started = w.do(commands.OperatorApprove(id=first, by="ops"))
-    assert (started.items, started.notes) == ((), ("it had already started",))
+    assert (started.items, len(started.notes)) == ((), 1)
     waiting = w.do(commands.OperatorApprove(id=second, by="ops"))
     assert waiting.items == ()
-    assert "already been approved, by m1" in waiting.notes[0]
+    assert "by m1" in waiting.notes[0]
 
 
 @pytest.mark.parametrize("command", [commands.OperatorApprove, commands.Cancel])
@@ -284,7 +284,7 @@ def test_an_operator_cannot_decide_on_an_event_that_is_not_active(
     w = world()
     said = w.refused(command(id="E9", by="ops"))
     assert said.reason is Reason.UNKNOWN
-    assert "E9 is not active" in said.message
+    assert "E9" in said.message
 
 
 def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
@@ -295,7 +295,7 @@ def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
     assert w.ending(scheduled) == "cancelled by ann"
     said = w.refused(commands.Cancel(id=started, by="ann"))
     assert said.reason is Reason.CONFLICT
-    assert "only a Scheduled event can" in said.message
+    assert "Scheduled" in said.message
 
 
 # The document.

@@ -42,7 +42,7 @@ def test_an_event_that_is_carried_out_is_gone() -> None:
     assert w.view.events == ()
 
 
-def test_a_driver_that_is_not_ready_is_asked_again_when_it_said() -> None:
+def test_a_driver_that_is_not_ready_is_asked_again_at_the_time_it_named() -> None:
     w = world()
     id = w.struck("m0")
     w.answer(id, commands.Again(at=START + MINUTE))
@@ -66,8 +66,8 @@ def test_a_failed_attempt_is_repeated_after_pauses_that_grow_to_five_minutes() -
     id = w.struck("m0")
     pauses = []
     for _ in range(9):
-        w.answer(id, commands.Failed("no route to the host"))
-        assert attempt(w, id).note == "no route to the host"
+        w.answer(id, commands.Failed("no route"))
+        assert attempt(w, id).note == "no route"
         next_at = attempt(w, id).next_at
         assert next_at is not None
         pauses.append((next_at - w.now.at) // SECOND)
@@ -92,7 +92,7 @@ def test_an_unclear_attempt_is_not_repeated_until_an_operator_says_so() -> None:
     assert attempt(w, id) == Attempt(number=2, at=w.now.at)
 
 
-def test_only_the_attempt_under_way_is_listened_to() -> None:
+def test_only_answers_of_the_current_attempt_count() -> None:
     w = world()
     id = w.struck("m0")
     for late in (0, 2):
@@ -108,7 +108,7 @@ def test_an_attempt_under_way_cannot_be_retried() -> None:
     id = w.struck("m0")
     said = w.refused(commands.Retry(id=id, by="ops"))
     assert said.reason is Reason.CONFLICT
-    assert "attempt 1 is still under way" in said.message
+    assert "attempt 1" in said.message
 
 
 def test_only_a_started_event_can_be_retried_or_finished() -> None:
@@ -117,10 +117,10 @@ def test_only_a_started_event_can_be_retried_or_finished() -> None:
     for name in (id, "E9"):
         said = w.refused(commands.Retry(id=name, by="ops"))
         assert said.reason is Reason.UNKNOWN
-        assert "only a Started event can be retried" in said.message
+        assert "be retried" in said.message
         said = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
         assert said.reason is Reason.UNKNOWN
-        assert "only a Started event can be finished" in said.message
+        assert "be finished" in said.message
 
 
 def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
@@ -128,9 +128,9 @@ def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
     id = w.struck("m0")
     said = w.refused(commands.Finish(id=id, by="ops", reason="  "))
     assert said.reason is Reason.INVALID
-    assert "a reason is required" in said.message
-    w.do(commands.Finish(id=id, by="ops", reason="it answers again"))
-    assert w.ending(id) == "finished by ops: it answers again"
+    assert "reason" in said.message
+    w.do(commands.Finish(id=id, by="ops", reason="seen"))
+    assert w.ending(id) == "finished by ops: seen"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_only_a_machine_that_is_gone_can_be_restored() -> None:
     w = world()
     said = w.refused(commands.Restore(machine="m0", by="ops"))
     assert said.reason is Reason.CONFLICT
-    assert "only a machine that was evicted or deleted" in said.message
+    assert "evicted or deleted" in said.message
     said = w.refused(commands.Restore(machine="db", by="ops"))
     assert said.reason is Reason.UNKNOWN
     assert "no machine 'db'" in said.message

@@ -20,17 +20,17 @@ from forewarn.core.time import HOUR, MINUTE
 from helpers.group_world import START, World, world
 
 
-def test_what_is_announced_does_not_start_until_the_halt_is_released() -> None:
+def test_an_announced_event_does_not_start_until_the_halt_is_released() -> None:
     made = world()
     reboot = made.raised(EventType.REBOOT, "m0")
-    halt = made.halt(note="the network is down")
+    halt = made.halt(note="no network")
     made.approve(reboot)
     made.run(2 * HOUR)
     assert made.shown() == [(reboot, "Scheduled")]
     [hold] = why(made.group, reboot, made.now)
     assert hold.kind is HoldKind.HALT
-    assert hold.message == "the whole fleet is halted by ops: the network is down"
-    assert hold.unblocked_by == f"an operator, by releasing halt {halt}"
+    assert hold.message.endswith("halted by ops: no network")
+    assert hold.unblocked_by.endswith(f"halt {halt}")
     incarnation = made.view.incarnation
     made.release(halt)
     made.tick()
@@ -47,7 +47,7 @@ def test_every_type_of_event_is_held_beyond_its_not_before(type: EventType) -> N
     assert made.status(event) is Status.SCHEDULED
 
 
-def test_what_a_user_asks_for_is_held_whether_anybody_listens_or_not() -> None:
+def test_a_halt_holds_user_events_of_enabled_and_other_groups() -> None:
     made = world(enabled=False)
     made.halt()
     unannounced = made.maintained(EventType.REBOOT, "m0")
@@ -60,7 +60,7 @@ def test_what_a_user_asks_for_is_held_whether_anybody_listens_or_not() -> None:
     assert made.status(unannounced) is Status.STARTED
 
 
-def test_what_has_started_goes_on_and_a_failure_asks_nobody() -> None:
+def test_a_halt_does_not_stop_started_events_and_failures() -> None:
     made = world()
     started = made.raised(EventType.REBOOT, "m0")
     made.approve(started)
@@ -86,7 +86,7 @@ def test_after_the_release_one_domain_goes_at_a_time() -> None:
     assert made.status(second) is Status.STARTED
 
 
-def test_several_halts_stand_at_once_and_each_has_to_be_released() -> None:
+def test_each_of_several_halts_has_to_be_released() -> None:
     made = world()
     event = made.raised(EventType.REBOOT, "m0")
     whole, group, other = (
@@ -183,13 +183,12 @@ def changed(
     return {name: apply(group, decided.items.get(name, ())) for name, group in groups.items()}
 
 
-def test_whoever_asks_for_something_that_is_halted_is_told() -> None:
+def test_scheduling_a_halted_event_notes_the_halt() -> None:
     made = world()
-    made.halt(note="fire in row 7")
+    made.halt(note="fire")
     asked = commands.UserMaintenance(id="E", type=EventType.REBOOT, machine="m0", by="ann")
-    assert "the event cannot start yet: the whole fleet is halted by ops: fire in row 7" in str(
-        made.do(asked).notes
-    )
+    notes = made.do(asked).notes
+    assert any(note.endswith("halted by ops: fire") for note in notes)
 
 
 def test_the_machines_that_a_halt_covers_are_looked_for_once_for_all_joints(

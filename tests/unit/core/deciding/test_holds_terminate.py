@@ -67,7 +67,7 @@ def test_at_its_own_not_before_a_delete_starts_regardless() -> None:
     assert w.status(first) is w.status(second) is STARTED
 
 
-def test_a_cancelled_delete_holds_nobody() -> None:
+def test_a_cancelled_delete_holds_no_other() -> None:
     w = world()
     first, second = deletes(w, 5, 5)
     w.approve(first)
@@ -75,7 +75,7 @@ def test_a_cancelled_delete_holds_nobody() -> None:
     assert w.status(first) is STARTED
 
 
-def test_a_delete_that_an_eviction_withdraws_holds_nobody_any_more() -> None:
+def test_a_delete_that_an_eviction_withdraws_holds_no_other() -> None:
     """In the very commit in which the eviction starts: nothing that is free is left waiting."""
     w = world()
     first, second = deletes(w, 5, 5)

@@ -167,7 +167,7 @@ def test_all_start_in_the_commit_of_the_last_approval() -> None:
     assert fleet.statuses(joint) == {Status.STARTED}
 
 
-def test_a_group_that_does_not_listen_has_no_vote_but_alone_starts_nothing() -> None:
+def test_a_group_that_is_not_enabled_neither_holds_nor_starts_a_joint_event() -> None:
     fleet = Fleet()
     joint = fleet.maintain({"a": 0, "b": 0})
     fleet.pass_time(14 * MINUTE)
@@ -259,7 +259,7 @@ def test_two_hosts_that_share_two_groups_crosswise_do_not_block_each_other() -> 
     assert all(not group.events for group in fleet.groups.values())
 
 
-def test_what_a_copy_tells_of_waits_for_the_grace_although_all_have_approved() -> None:
+def test_after_a_restore_joint_events_wait_for_the_grace_although_all_have_approved() -> None:
     fleet = Fleet()
     fleet.enable("a", "b")
     joint = fleet.maintain({"a": 0, "b": 0})

@@ -37,7 +37,7 @@ def test_one_decision_is_known_with_the_group_after_it() -> None:
     assert together.after == after(together, groups)
 
 
-def test_so_is_one_that_starts_what_it_has_set_free() -> None:
+def test_a_decision_that_starts_a_freed_event_is_known_with_the_group_after_it() -> None:
     groups = listening()
     groups = after(decided(groups, freeze("E1", "a_0")), groups)
     together = decided(groups, c.Approve(ids=("E1",), by="a_1"))
@@ -52,5 +52,5 @@ def test_two_decisions_on_one_group_are_one_change_of_its_document() -> None:
     assert after(together, groups)["a"].incarnation == groups["a"].incarnation + 1
 
 
-def test_a_decision_that_changes_nothing_says_nothing_of_its_group() -> None:
+def test_a_decision_that_changes_nothing_has_no_group_after_it() -> None:
     assert decided(listening(), c.Enable()).after == {}

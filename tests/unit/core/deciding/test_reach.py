@@ -22,7 +22,7 @@ from helpers.group_world import START, World, world
 GRACE = 60 * SECOND
 
 
-def test_nothing_starts_for_a_machine_on_a_host_that_is_apart_approved_or_not() -> None:
+def test_no_event_starts_for_a_machine_on_an_unreachable_host_approved_or_not() -> None:
     made = world()
     reboot = made.raised(EventType.REBOOT, "m0")
     made.later(MINUTE)
@@ -34,10 +34,7 @@ def test_nothing_starts_for_a_machine_on_a_host_that_is_apart_approved_or_not() 
     assert due(made.group, made.now) == made.group.seen + DAY
     [hold] = why(made.group, reboot, made.now)
     assert (hold.kind, hold.since, hold.until) == (HoldKind.REACH, cut_off_at, None)
-    assert hold.message == (
-        f"host h0 cannot be told: its node has been cut off since {utc(cut_off_at)}, so m0 may"
-        " still be shown this as Scheduled"
-    )
+    assert all(value in hold.message for value in ("host h0", utc(cut_off_at), "m0"))
     assert "the node" in hold.unblocked_by
     assert "'forewarn host fail h0'" in hold.unblocked_by
     assert "'forewarn host without-node h0'" in hold.unblocked_by
@@ -54,7 +51,7 @@ def test_an_approved_event_starts_as_soon_as_the_node_is_back() -> None:
     assert made.status(reboot) is Status.STARTED
 
 
-def test_what_goes_by_its_not_before_waits_for_guests_to_poll_again() -> None:
+def test_an_event_that_is_not_approved_waits_for_guests_to_poll_again() -> None:
     made = world()
     reboot = made.raised(EventType.REBOOT, "m0")
     made.cut_off("h0")
@@ -98,12 +95,13 @@ def test_every_type_of_event_is_held_beyond_its_not_before(type: EventType) -> N
     assert made.holds(event) == {HoldKind.REACH}
 
 
-def test_what_is_never_shown_is_held_too_and_says_so() -> None:
+def test_an_unannounced_event_is_held_by_an_unreachable_host_too() -> None:
     made = world(enabled=False)
     made.cut_off("h0")
     unannounced = made.maintained(EventType.REBOOT, "m0")
     [hold] = why(made.group, unannounced, made.now)
-    assert hold.message.endswith("so nothing is done to m0")
+    assert hold.kind is HoldKind.REACH
+    assert hold.message.endswith("done to m0")
     made.joined("h0")
     made.tick()
     assert made.status(unannounced) is Status.STARTED
@@ -141,7 +139,8 @@ def test_a_machine_that_has_left_has_time_to_poll_before_anything_starts_by_its_
     made.do(commands.RecordMove(machine="m0", host="h9", by="ops"))
     [hold] = why(made.group, restart, made.now)
     assert (hold.kind, hold.until) == (HoldKind.REACH, made.now.at + GRACE)
-    assert hold.message.startswith(f"m0 could not be told until {utc(made.now.at)}, on a host")
+    assert hold.message.startswith("m0 ")
+    assert utc(made.now.at) in hold.message
     assert due(made.group, made.now) == hold.until
     made.run(GRACE - 1)
     assert made.status(restart) is Status.SCHEDULED
@@ -158,7 +157,7 @@ def test_a_machine_that_has_left_is_disturbed_at_once_if_that_is_approved() -> N
     assert made.status(restart) is Status.STARTED
 
 
-def test_a_machine_that_may_be_there_counts() -> None:
+def test_a_machine_that_may_be_on_an_unreachable_host_is_held() -> None:
     made = World()
     made.define(Machine(name="m0", host="h9", disputed="h0"))
     made.group = msgspec.structs.replace(
@@ -169,14 +168,15 @@ def test_a_machine_that_may_be_there_counts() -> None:
     assert HoldKind.REACH in made.holds(event)
 
 
-def test_whoever_asks_for_something_that_cannot_be_told_is_told() -> None:
+def test_scheduling_an_event_on_an_unreachable_host_notes_the_host() -> None:
     made = world()
     made.cut_off("h0")
     asked = commands.UserMaintenance(id="E", type=EventType.REBOOT, machine="m0", by="ann")
-    assert "the event cannot start yet: host h0 cannot be told" in str(made.do(asked).notes)
+    (note,) = (note for note in made.do(asked).notes if "cannot start yet" in note)
+    assert "host h0" in note
 
 
-def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_told() -> None:
+def test_a_maintenance_of_several_groups_waits_for_the_host_to_be_reachable() -> None:
     together = Joint("J", ("one", "two"))
     groups = {
         name: Group(name=name, machines=(Machine(name=f"{name}-0", host="h"),))
@@ -233,7 +233,7 @@ def statuses(groups: dict[str, Group]) -> list[Status]:
 # Silence.
 
 
-def test_silence_does_not_count_while_no_machine_of_the_group_can_be_heard() -> None:
+def test_silence_does_not_count_while_no_machine_of_the_group_is_reachable() -> None:
     made = world()
     made.cut_off("h0")
     made.cut_off("h1")
@@ -248,7 +248,7 @@ def test_silence_does_not_count_while_no_machine_of_the_group_can_be_heard() -> 
     assert not made.view.enabled
 
 
-def test_silence_counts_while_one_machine_of_the_group_could_be_heard() -> None:
+def test_silence_counts_while_one_machine_of_the_group_is_reachable() -> None:
     made = world()
     made.cut_off("h0")
     made.run(DAY)

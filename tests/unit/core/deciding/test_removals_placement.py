@@ -70,12 +70,12 @@ def test_one_of_two_leaves_and_the_event_goes_on_for_the_other(fleet: Fleet) -> 
     assert [(item.what, item.by) for item in moves] == [(Move.LEAVE, "ann")]
 
 
-def test_what_concerns_nobody_any_more_is_withdrawn(fleet: Fleet) -> None:
+def test_an_event_whose_machines_have_all_moved_is_withdrawn(fleet: Fleet) -> None:
     event = fleet.raised("a0", "a1")
     fleet.define("a", a0="h3", a1="h1", a2="h2")
     fleet.define("a", a0="h3", a1="h2", a2="h2")
     assert fleet.over[event].event.status is Status.WITHDRAWN
-    assert fleet.over[event].event.ending == "settled: its machines have moved"
+    assert fleet.over[event].event.ending.startswith("settled")
 
 
 def test_a_machine_without_a_host_any_more_has_left_it_too(fleet: Fleet) -> None:
@@ -84,7 +84,7 @@ def test_a_machine_without_a_host_any_more_has_left_it_too(fleet: Fleet) -> None
     assert fleet.left(event) == ("a0",)
 
 
-def test_what_is_about_no_host_by_name_is_settled_like_by_a_redeploy(fleet: Fleet) -> None:
+def test_an_event_without_a_host_is_settled_like_by_a_redeploy(fleet: Fleet) -> None:
     event = fleet.raised("a0", host="")
     fleet.define("a", a0="h3", a1="h1", a2="h2")
     assert event in fleet.over
@@ -119,7 +119,7 @@ def test_a_group_that_has_left_is_not_waited_for(fleet: Fleet) -> None:
     assert [event.status for event in fleet.groups["b"].events] == [Status.STARTED]
 
 
-def test_what_has_begun_goes_on(fleet: Fleet) -> None:
+def test_a_started_event_continues_when_its_machine_moves(fleet: Fleet) -> None:
     event = fleet.raised("a0", "a1")
     fleet.later(15)
     fleet.define("a", a0="h3", a1="h3", a2="h2")
@@ -134,7 +134,7 @@ def test_what_has_begun_goes_on(fleet: Fleet) -> None:
         ("a2", {"host": "h3"}),
     ],
 )
-def test_what_does_not_depend_on_the_old_host_stays(
+def test_events_that_do_not_depend_on_the_old_host_stay(
     fleet: Fleet, machine: str, more: dict[str, Any]
 ) -> None:
     """A user's restart, a delete, and what is planned for the host it comes to."""
@@ -143,7 +143,7 @@ def test_what_does_not_depend_on_the_old_host_stays(
     assert fleet.left(event) == ()
 
 
-def test_what_is_told_anew_has_not_moved(fleet: Fleet) -> None:
+def test_defining_the_same_host_again_moves_nothing(fleet: Fleet) -> None:
     """Another field, or a host where none was known."""
     fleet.define("a", a0="", a1="h1", a2="h2")
     event = fleet.raised("a0", "a1", host="")

@@ -10,7 +10,7 @@ from forewarn.core.events import EventType
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.labels import parse
-from forewarn.core.refusal import Refused
+from forewarn.core.refusal import Hint, Refused
 from forewarn.core.rollouts.lanes import Lanes, conflicts_problem, lanes
 from forewarn.core.rollouts.model import Conflicts, Lane, Step
 from forewarn.core.rollouts.selection import Selection
@@ -105,9 +105,9 @@ def test_a_host_with_two_domains_of_a_group_is_split_skipped_or_refused() -> Non
     assert isinstance(found, Lanes)
     problem = conflicts_problem(found.conflicts)
     assert problem is not None
-    assert [other.message for other in problem.others] == [
-        "host 'r1-b': group 'db' has db0 of 0 and db1 of 1"
-    ]
+    (conflict,) = problem.others
+    assert (problem.hint, conflict.field) == (Hint.CONFLICTS, "r1-b")
+    assert "db0 of 0 and db1 of 1" in conflict.message
     assert selected(hosts=("r1-b",), conflicts=Conflicts.SPLIT) == {
         "r1-b": [("db0",), ("web1", "db1")]
     }
@@ -134,7 +134,7 @@ def test_a_host_with_two_domains_of_a_group_is_split_skipped_or_refused() -> Non
         ({"hosts": ("r1-a",) * 1_001}, "at most 1000 hosts"),
     ],
 )
-def test_what_cannot_be_selected_is_refused(fields: Any, complaint: str) -> None:
+def test_an_invalid_selection_is_refused(fields: Any, complaint: str) -> None:
     found = made(**fields)
     assert isinstance(found, Refused)
     assert complaint in found.message
@@ -185,7 +185,7 @@ def test_waves_are_shares_of_all_and_the_canary_is_the_first(
         ((), ("1",) * 21, "at most 20 waves"),
     ],
 )
-def test_waves_that_cannot_be_are_refused(canary: Any, waves: Any, complaint: str) -> None:
+def test_invalid_waves_are_refused(canary: Any, waves: Any, complaint: str) -> None:
     found = in_waves(many(10), canary, waves)
     assert isinstance(found, Refused)
     assert complaint in found.message

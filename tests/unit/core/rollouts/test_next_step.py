@@ -210,7 +210,7 @@ def test_it_bakes_and_then_asks_the_gate() -> None:
     assert causes(world.look()) == ["g0/1"]
 
 
-def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_what_it_said() -> None:
+def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_its_answer() -> None:
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
@@ -220,19 +220,19 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_what_it_said(
     world.at(START + 10 * MINUTE - 1)
     assert not world.look().pause
     world.at(START + 10 * MINUTE)
-    assert "did not pass within 10 min" in world.look().pause
+    assert "within 10 min" in world.look().pause
     assert "status 503" in world.look().pause
     world.carry_out()
     assert world.look().ask == ()  # nobody waits for the answer while it is paused
     gate = next(wait for wait in world.look().waits if wait.kind is WaitKind.GATE)
-    assert (gate.until, "by resuming the rollout" in gate.unblocked_by) == (None, True)
+    assert (gate.until, "resuming" in gate.unblocked_by) == (None, True)
     world.switch(paused=None, resumed=Switch(by="x", at=world.now.at))
     then = world.look()
     assert not then.pause  # the gate gets its whole time again
     assert then.ask == ("rollout/R/g0/0",)
 
 
-def test_a_gate_nobody_remembers_is_asked_again_before_it_is_given_up() -> None:
+def test_a_gate_without_a_known_answer_is_asked_again_before_it_times_out() -> None:
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
@@ -295,7 +295,7 @@ def test_what_a_gate_answered_before_somebody_resumed_no_longer_counts() -> None
     assert world.look().ask == ("rollout/R/g0/0",)
 
 
-def test_what_an_operator_cancels_blocks_its_lane_until_somebody_resumes() -> None:
+def test_a_cancelled_step_blocks_its_lane_until_a_resume() -> None:
     world = World(a_rollout(2))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
@@ -308,7 +308,7 @@ def test_what_an_operator_cancels_blocks_its_lane_until_somebody_resumes() -> No
     assert causes(world.look()) == ["g0/0"]
 
 
-def test_a_blocked_lane_takes_nobodys_place() -> None:
+def test_a_blocked_lane_does_not_count_as_in_progress() -> None:
     world = World(a_rollout(2, 1, 1))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
@@ -342,7 +342,7 @@ def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> N
     assert "rollout/R/g1/0" in world.look().ask
 
 
-def test_what_was_withdrawn_did_not_bake_in_anybodys_place() -> None:
+def test_a_withdrawn_step_does_not_count_as_baked() -> None:
     world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE, bake=5 * MINUTE))
     world.carry_out()
     world.finish("rollout/R/g1/0")
@@ -354,7 +354,7 @@ def test_what_was_withdrawn_did_not_bake_in_anybodys_place() -> None:
     assert world.look().ask == ("rollout/R/g1/0",)
 
 
-def test_what_is_cancelled_at_the_instant_of_a_resume_is_covered_only_if_it_came_before() -> None:
+def test_a_resume_unblocks_only_steps_cancelled_before_it_even_at_the_same_instant() -> None:
     world = World(a_rollout(1))
     world.carry_out()
     world.withdraw(world.active()[0], "operator")
@@ -396,7 +396,7 @@ def test_the_longest_notice_is_announced_also_between_two_seconds() -> None:
     assert causes(world.look()) == ["g0/0"]
 
 
-def test_what_became_pointless_is_over_without_baking() -> None:
+def test_a_step_with_nothing_to_do_is_over_without_baking() -> None:
     world = World(a_rollout(2, bake=HOUR, gate=GATE))
     world.carry_out()
     world.become(world.active()[0], Status.WITHDRAWN, ending="all its machines are gone")
@@ -470,7 +470,8 @@ def test_while_it_is_paused_nothing_is_announced_but_it_can_end() -> None:
     world.finish("rollout/R/g0/0")
     then = world.look()
     assert then.announce == ()
-    assert "paused by x because lunch" in then.waits[0].message
+    assert then.waits[0].kind is WaitKind.PAUSED
+    assert "x because lunch" in then.waits[0].message
     world.switch(paused=None)
     world.carry_out()
     world.switch(paused=Switch(by="x", at=START))

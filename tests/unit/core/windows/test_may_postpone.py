@@ -26,6 +26,6 @@ def test_what_may_be_postponed(text: str, allowed: MayPostpone, shown: str) -> N
 @pytest.mark.parametrize(
     "text", ["", "often", "2h, often", "2h twice", "0s", "40d", "2h, 99 times"]
 )
-def test_what_may_not_be_written_for_it(text: str) -> None:
+def test_an_invalid_may_postpone_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"postponed|how often"):
         parse_may_postpone(text)

@@ -38,7 +38,7 @@ def at(text: str, zone: str = "UTC") -> Time:
         ("sat " * 50, "is not a window"),
     ],
 )
-def test_what_is_no_window_is_refused_with_what_would_be_right(text: str, complaint: str) -> None:
+def test_an_invalid_window_is_refused_with_what_would_be_valid(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=r"write|needed|use ") as caught:
         parse_window(text)
     assert complaint in str(caught.value)
@@ -78,6 +78,6 @@ def test_how_blackouts_are_written(text: str, begins: str, ends: str, zone: str)
         ("9999-12-31", "a year is from 1970 to 8999"),
     ],
 )
-def test_what_is_not_a_blackout(text: str, says: str) -> None:
+def test_an_invalid_blackout_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse_blackout(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import tracemalloc
@@ -117,7 +118,7 @@ def test_work_on_an_empty_host_has_verbs_of_its_own() -> None:
     assert asyncio.run(refusing.check(task)) == Veto("check-work")
 
 
-def test_a_program_that_is_not_said_to_work_on_hosts_is_not_called_for_it() -> None:
+def test_a_program_that_is_not_configured_for_host_work_is_not_called_for_it() -> None:
     task = msgspec.structs.replace(TASK, work=True, host="h1", group="", machines=())
     driver = shell("exit 0")
     assert not driver.works
@@ -130,9 +131,9 @@ def test_a_program_that_is_not_said_to_work_on_hosts_is_not_called_for_it() -> N
     ("code", "expected"),
     [
         (0, Ok()),
-        (20, Veto("the rack is locked")),
+        (20, Veto("locked")),
         *(
-            (code, Veto(f"the check itself failed: the program {how}: the rack is locked"))
+            (code, Veto(f"the check itself failed: the program {how}: locked"))
             for code, how in (
                 (1, "ended with exit code 1"),
                 (10, "ended with exit code 10"),
@@ -143,26 +144,27 @@ def test_a_program_that_is_not_said_to_work_on_hosts_is_not_called_for_it() -> N
     ],
 )
 def test_what_each_exit_code_of_check_means(code: int, expected: object) -> None:
-    assert check(f"echo looking; echo the rack is locked >&2; exit {code}") == expected
+    assert check(f"echo looking; echo locked >&2; exit {code}") == expected
 
 
 def test_no_program_is_started_by_a_service_that_may_not_act() -> None:
     program = Program(words=("/bin/sh", "-c", "exit 0"))
     driver = CommandDriver(program, may_act=lambda: False)
-    assert asyncio.run(driver.perform(TASK)) == Failed("this control node does not decide any more")
+    assert isinstance(asyncio.run(driver.perform(TASK)), Failed)
     assert asyncio.run(driver.check(TASK)) == Ok()
 
 
-def test_a_veto_without_a_word_is_one_too() -> None:
-    assert check("exit 20") == Veto("the program refused, and gave no reason")
+def test_exit_code_20_without_output_is_a_veto() -> None:
+    assert isinstance(check("exit 20"), Veto)
 
 
-def test_a_program_that_dies_of_a_signal_leaves_it_open() -> None:
-    assert perform("kill -KILL $$") == Unknown("the program was killed by SIGKILL")
-    assert observe("kill -TERM $$") == Unknown("the program was killed by SIGTERM")
+def test_the_outcome_of_a_program_killed_by_a_signal_is_unknown() -> None:
+    for outcome, name in ((perform("kill -KILL $$"), "SIGKILL"), (observe("kill $$"), "SIGTERM")):
+        assert isinstance(outcome, Unknown)
+        assert outcome.why.endswith(name)
 
 
-def test_the_program_is_told_the_verb_and_the_task() -> None:
+def test_a_program_is_given_the_verb_and_the_task() -> None:
     machine = TaskMachine("web_0", "a", ("10.0.0.1",), "4F00", {"tier": "web"})
     joint = msgspec.structs.replace(
         TASK,
@@ -236,21 +238,21 @@ def test_the_program_gets_little_of_the_services_environment(
 
 
 @pytest.mark.parametrize(("after", "seconds"), [('"90s"', 90), ("90", 90), ('"2m"', 120)])
-def test_it_may_say_when_to_ask_again(after: str, seconds: int) -> None:
+def test_a_program_can_say_when_to_ask_again(after: str, seconds: int) -> None:
     done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
     assert isinstance(done, Again)
     assert done.at == TASK.now + seconds * SECOND
 
 
 @pytest.mark.parametrize("after", ['"soon"', "-5", "[]", '"-1s"'])
-def test_an_answer_that_makes_no_sense_is_refused_and_leaves_it_open(after: str) -> None:
+def test_the_outcome_of_an_invalid_answer_is_unknown(after: str) -> None:
     done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
     assert isinstance(done, Unknown)
-    assert "the program's answer cannot be used" in done.why
+    assert "cannot be used" in done.why
     assert after.strip('"') in done.answer
 
 
-def test_it_may_say_where_machines_are_now() -> None:
+def test_a_program_can_say_to_which_hosts_machines_have_moved() -> None:
     said = """echo moving; echo '{"moved": {"web_0": "c"}}'"""
     assert perform(said) == Done({"web_0": "c"}, "moving", '{"moved": {"web_0": "c"}}')
     seen = observe(said)
@@ -267,19 +269,19 @@ def test_it_may_say_where_machines_are_now() -> None:
         ('["web_0"]', "the program's answer cannot be used"),
     ],
 )
-def test_a_move_that_cannot_be_is_refused_and_leaves_it_open(moved: str, why: str) -> None:
+def test_the_outcome_of_an_invalid_move_is_unknown(moved: str, why: str) -> None:
     for verb in (perform, observe):
         done = verb(f"""echo '{{"moved": {moved}}}'""")
         assert isinstance(done, Unknown)
         assert why in done.why
 
 
-def test_only_what_moves_machines_may_say_that_they_have_moved() -> None:
+def test_only_events_that_move_machines_can_report_moves() -> None:
     said = shell("""echo '{"moved": {"web_0": "b"}}'""")
     reboot = msgspec.structs.replace(TASK, type=EventType.REBOOT)
     done = asyncio.run(said.perform(reboot))
     assert isinstance(done, Unknown)
-    assert "a Reboot moves none" in done.why
+    assert "Reboot moves none" in done.why
     migration = msgspec.structs.replace(TASK, type=EventType.FREEZE, moves=True)
     assert isinstance(asyncio.run(said.perform(migration)), Done)
 
@@ -290,8 +292,8 @@ def test_other_last_lines_are_just_output(line: str) -> None:
 
 
 def test_the_reason_is_the_last_line_that_is_no_answer() -> None:
-    assert perform("""echo no such disk; echo '{"after": "1s"}'; exit 20""") == Failed(
-        "no such disk", "no such disk", '{"after": "1s"}'
+    assert perform("""echo no disk; echo '{"after": "1s"}'; exit 20""") == Failed(
+        "no disk", "no disk", '{"after": "1s"}'
     )
 
 
@@ -340,17 +342,17 @@ def test_what_a_program_leaves_running_is_not_waited_for() -> None:
     os.kill(int(done.output), 9)
 
 
-def test_a_program_that_is_not_there_any_more_did_nothing(tmp_path: Path) -> None:
+def test_a_program_that_does_not_exist_has_done_nothing(tmp_path: Path) -> None:
     driver = CommandDriver(Program(words=(str(tmp_path / "gone"),)))
     performed = asyncio.run(driver.perform(TASK))
     assert isinstance(performed, Failed)
-    assert "could not be started" in performed.why
+    assert "gone" in performed.why
     observed = asyncio.run(driver.observe(TASK))
     assert isinstance(observed, Unknown)
-    assert "No such file" in observed.why
+    assert os.strerror(errno.ENOENT) in observed.why
     checked = asyncio.run(driver.check(TASK))
     assert isinstance(checked, Veto)
-    assert checked.why.startswith("the check itself failed: ")
+    assert os.strerror(errno.ENOENT) in checked.why
 
 
 @pytest.fixture
@@ -407,7 +409,7 @@ def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
 
 
 @pytest.mark.usefixtures("short_grace")
-def test_when_nobody_waits_any_more_the_program_is_killed_with_all_its_children(
+def test_a_cancelled_call_kills_the_program_with_all_its_children(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
@@ -509,18 +511,16 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
 def test_a_program_is_found_or_refused_in_one_line(tmp_path: Path) -> None:
     carry = tmp_path / "carry"
     assert find_program(["sh", "-e"])[1:] == ("-e",)
-    with pytest.raises(ProgramUnusable, match="no program 'no-such-thing' in PATH"):
+    with pytest.raises(ProgramUnusable, match="'no-such-thing' in PATH"):
         find_program(["no-such-thing"])
-    with pytest.raises(ProgramUnusable, match=f"there is no program {carry}"):
+    with pytest.raises(ProgramUnusable, match=f"no program {carry}"):
         find_program([str(carry)])
     carry.write_text("#!/bin/sh\n")
-    with pytest.raises(ProgramUnusable, match="is not executable; run chmod"):
+    with pytest.raises(ProgramUnusable, match="not executable; run chmod"):
         find_program([str(carry)])
-    with pytest.raises(ProgramUnusable, match="is not executable"):
+    with pytest.raises(ProgramUnusable, match="not executable"):
         find_program([str(tmp_path)])
-    with pytest.raises(
-        ProgramUnusable, match="the command is empty; it must begin with the name of a program"
-    ):
+    with pytest.raises(ProgramUnusable, match="empty"):
         find_program([])
     carry.chmod(0o755)
     assert find_program(["./carry", "x"], tmp_path) == (str(carry), "x")

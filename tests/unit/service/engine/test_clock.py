@@ -53,7 +53,7 @@ def test_a_small_correction_is_no_step() -> None:
     assert watches.clock.now(RULES).steady_since is None
 
 
-def test_a_step_forward_is_told_and_its_time_counts_as_lost() -> None:
+def test_a_step_forward_is_reported_and_its_time_counts_as_lost() -> None:
     watches = Watches()
     watches.wall += HOUR
     now = watches.clock.now(RULES)
@@ -78,7 +78,8 @@ def test_a_process_that_stood_still_was_not_serving() -> None:
     watches.pass_(10 * MINUTE)
     now = watches.clock.now(RULES)
     assert (now.at, now.steady_since, now.lost) == (START + 10 * MINUTE, now.at, 10 * MINUTE)
-    assert [told.what for told in watches.told] == ["the process was stalled"]
+    (notice,) = watches.told
+    assert "stalled" in notice.what
 
 
 def test_it_takes_up_where_an_earlier_run_ended() -> None:
@@ -89,7 +90,7 @@ def test_it_takes_up_where_an_earlier_run_ended() -> None:
     assert now.grace_ends == START + MINUTE
 
 
-def test_that_a_copy_became_the_state_is_told_until_the_grace_is_over_and_no_more() -> None:
+def test_a_restore_is_reported_until_the_grace_is_over() -> None:
     watches = Watches()
     watches.clock.resume(served_until=START - HOUR, lost=0, floor=START - HOUR)
     watches.clock.restored(START)
@@ -131,10 +132,9 @@ def test_a_step_beyond_the_limit_is_not_followed_until_it_is_undone(jump: int) -
     now = watches.clock.now(RULES)
     assert (now.at, now.untrusted, now.lost) == (START + MINUTE + HOUR, None, 0)
     assert now.steady_since == now.at
-    assert [told.what for told in watches.told] == [
-        "the wall clock was stepped too far to be followed",
-        "the wall clock is right again",
-    ]
+    stepped, corrected = (notice.what for notice in watches.told)
+    assert "too far" in stepped
+    assert "right again" in corrected
 
 
 def test_several_steps_back_are_not_followed_together_if_one_alone_would_not_be() -> None:
@@ -223,12 +223,12 @@ def test_waiting_ends_at_the_instant_or_when_woken() -> None:
     asyncio.run(body())
 
 
-def test_virtual_time_moves_when_it_is_told_to_and_never_back() -> None:
+def test_virtual_time_moves_when_it_is_set_and_never_back() -> None:
     clock = VirtualClock(START)
     moves: list[int] = []
     clock.on_move(lambda: moves.append(clock.at))
     clock.set(START + MINUTE)
-    with pytest.raises(ValueError, match="cannot be set back"):
+    with pytest.raises(ValueError, match="set back"):
         clock.set(START)
     assert clock.now(RULES).at == START + MINUTE
     assert moves == [START + MINUTE]

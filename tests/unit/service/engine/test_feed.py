@@ -58,7 +58,7 @@ async def all_after(feed: Feed, after: int) -> list[int]:
     return found
 
 
-def test_whoever_follows_reads_every_commit_once_and_in_order(
+def test_a_follower_reads_every_commit_once_and_in_order(
     engine: Callable[[], Store],
 ) -> None:
     async def life(store: Store, feed: Feed) -> None:
@@ -72,7 +72,7 @@ def test_whoever_follows_reads_every_commit_once_and_in_order(
     on(engine, life)
 
 
-def test_those_who_keep_up_cost_one_reading(engine: Callable[[], Store]) -> None:
+def test_followers_that_keep_up_share_one_read(engine: Callable[[], Store]) -> None:
     async def life(store: Store, feed: Feed) -> None:
         await commit(store)
         first = await asyncio.gather(*(feed.read(0) for _ in range(50)))
@@ -84,7 +84,7 @@ def test_those_who_keep_up_cost_one_reading(engine: Callable[[], Store]) -> None
     on(engine, life)
 
 
-def test_what_is_kept_for_those_who_keep_up_is_bounded(
+def test_the_commits_kept_for_followers_are_limited(
     engine: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def life(store: Store, feed: Feed) -> None:
@@ -154,7 +154,7 @@ def test_a_follower_is_woken_by_a_commit_and_by_the_end(engine: Callable[[], Sto
     on(engine, life)
 
 
-def test_the_lag_is_that_of_whoever_is_furthest_behind(engine: Callable[[], Store]) -> None:
+def test_the_lag_is_that_of_the_slowest_follower(engine: Callable[[], Store]) -> None:
     async def life(store: Store, feed: Feed) -> None:
         for _ in range(5):
             await commit(store)
@@ -166,7 +166,7 @@ def test_the_lag_is_that_of_whoever_is_furthest_behind(engine: Callable[[], Stor
     on(engine, life)
 
 
-def test_a_commit_told_again_has_the_words_that_the_history_had(
+def test_a_commit_that_is_read_again_has_the_texts_of_the_history(
     engine: Callable[[], Store],
 ) -> None:
     """Though the states before it are long gone."""

@@ -25,7 +25,7 @@ def test_it_is_idle_when_everything_taken_is_released() -> None:
     asyncio.run(body())
 
 
-def test_whoever_hangs_is_named() -> None:
+def test_an_entry_that_hangs_is_named() -> None:
     async def body() -> None:
         ledger = Ledger()
         with ledger.hold("driver call for Reboot X"), pytest.raises(Hung, match="Reboot X"):

@@ -22,7 +22,7 @@ groups:
 """
 
 
-def test_a_machine_that_nobody_has_warned_concerns_the_groups_on_its_host_alone(
+def test_a_machine_that_was_not_warned_affects_only_groups_on_its_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: set[str] = set()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from forewarn.core import Refused
+from forewarn.core.refusal import Reason
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.node import Config, Node
 from forewarn.service.faults import kinds, registry
 from forewarn.service.faults.kinds import KINDS, FaultKind
+from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
 from forewarn.testing import RefusedError, Service
 
@@ -35,7 +37,7 @@ def statuses(service: Service, times: int, machine: str = "web_0") -> list[int]:
     return [service.get(machine).status for _ in range(times)]
 
 
-def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None:
+def test_a_fault_affects_its_number_of_requests_and_no_more(service: Service) -> None:
     fault = service.faults.add("gone", machine="web_0", times=3)
     assert (fault.consumed, fault.left, fault.status) == (0, 3, "active")
     assert statuses(service, 2) == [410, 410]
@@ -45,7 +47,7 @@ def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None
     assert fault.matches == 3, "what is used up is not asked any more"
 
 
-def test_without_a_number_it_stays_until_it_is_cleared(service: Service) -> None:
+def test_a_fault_without_a_number_stays_until_it_is_cleared(service: Service) -> None:
     fault = service.faults.add("error")
     assert statuses(service, 4) == [500] * 4
     assert (fault.left, fault._account.consumption) == (None, "4 consumed")
@@ -55,7 +57,7 @@ def test_without_a_number_it_stays_until_it_is_cleared(service: Service) -> None
     fault.clear()
 
 
-def test_it_meets_those_that_it_names_and_nobody_else(service: Service) -> None:
+def test_a_fault_affects_only_the_machines_it_names(service: Service) -> None:
     by_name = service.faults.add("gone", machines=["web_0", "web_2"])
     assert [statuses(service, 1, name) for name in ("web_0", "web_1", "web_2", "jump")] == [
         *([410], [200], [410], [200])
@@ -66,7 +68,7 @@ def test_it_meets_those_that_it_names_and_nobody_else(service: Service) -> None:
     assert [statuses(service, 1, name) for name in ("web_1", "jump")] == [[410], [200]]
 
 
-def test_a_machine_or_a_group_is_as_good_as_its_name(service: Service) -> None:
+def test_a_fault_takes_machines_and_groups_as_well_as_their_names(service: Service) -> None:
     web = service.scale_set("web", 3)
     for words in ({"machine": web[0]}, {"machines": [web[0]]}, {"machines": "web_0"}):
         with service.faults.during("gone", **words, lasts=0.5):
@@ -75,13 +77,13 @@ def test_a_machine_or_a_group_is_as_good_as_its_name(service: Service) -> None:
         assert (statuses(service, 1), statuses(service, 1, "jump")) == ([410], [200])
 
 
-def test_the_first_so_many_are_spared(service: Service) -> None:
+def test_skip_spares_the_first_requests(service: Service) -> None:
     fault = service.faults.add("error", machine="web_0", skip=2, times=1)
     assert statuses(service, 5) == [200, 200, 500, 200, 200]
     assert (fault.matches, fault.consumed) == (3, 1)
 
 
-def test_of_several_the_first_meets_it_and_the_others_do_not_hear_of_it(service: Service) -> None:
+def test_a_request_is_affected_by_the_first_of_several_faults_only(service: Service) -> None:
     first = service.faults.add("gone", machine="web_0", times=2)
     second = service.faults.add("error", times=2)
     assert statuses(service, 1, "web_1") == [500]
@@ -89,7 +91,7 @@ def test_of_several_the_first_meets_it_and_the_others_do_not_hear_of_it(service:
     assert (first.matches, second.matches, second.consumed) == (2, 2, 2)
 
 
-def test_it_meets_only_the_method_that_it_is_for(service: Service) -> None:
+def test_a_fault_affects_only_its_method(service: Service) -> None:
     fault = service.faults.add("error", machine="web_0", method="POST", times=1)
     assert statuses(service, 2) == [200, 200]
     assert service.post("web_0", b"{}").status == 500
@@ -120,7 +122,7 @@ def test_the_same_seed_gives_the_same_sequence(service: Service) -> None:
     assert sequence(8) != once
 
 
-def test_without_a_seed_it_is_known_all_the_same() -> None:
+def test_a_fault_without_a_seed_reports_the_seed_it_uses() -> None:
     def run() -> tuple[list[int], int]:
         with Service() as service:
             service.scale_set("web", 1)
@@ -130,7 +132,9 @@ def test_without_a_seed_it_is_known_all_the_same() -> None:
     assert run() == run()
 
 
-def test_dice_are_not_thrown_for_requests_that_it_does_not_meet(service: Service) -> None:
+def test_requests_that_a_fault_does_not_affect_leave_its_random_sequence_alone(
+    service: Service,
+) -> None:
     with service.faults.during("error", machine="web_0", probability=0.5, seed=1):
         alone = statuses(service, 20)
     with service.faults.during("error", machine="web_0", probability=0.5, seed=1):
@@ -138,7 +142,7 @@ def test_dice_are_not_thrown_for_requests_that_it_does_not_meet(service: Service
     assert alone == mixed
 
 
-def test_what_is_refused_anyway_uses_nothing_up(service: Service) -> None:
+def test_a_request_that_is_refused_anyway_does_not_use_up_a_fault(service: Service) -> None:
     fault = service.faults.add("error", machine="web_0", times=1)
     target = "/metadata/scheduledevents?api-version=2020-07-01"
     assert service.request("web_0", "GET", target).status == 400
@@ -206,7 +210,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("words", "says"), WRONG, ids=[says[:40] for _, says in WRONG])
-def test_what_cannot_be_is_refused_with_what_would_be_right(
+def test_an_invalid_fault_is_refused_with_what_would_be_valid(
     service: Service, words: dict[str, Any], says: str
 ) -> None:
     kind = words["kind"]
@@ -216,46 +220,44 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
     assert len(service.faults) == 0
 
 
-def test_there_is_a_limit_to_how_many_there_are(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_faults_is_limited(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "MAX_FAULTS", 2)
     service.faults.add("gone", times=1)
     service.faults.add("gone", times=1)
     assert statuses(service, 2) == [410, 410]
-    with pytest.raises(RefusedError, match="2 faults, which is the maximum; clear some"):
+    with pytest.raises(RefusedError, match=r"2 faults.*maximum"):
         service.faults.add("gone")
 
 
-def test_one_that_is_not_there_cannot_be_found_or_cleared(service: Service) -> None:
+def test_a_fault_that_does_not_exist_cannot_be_found_or_cleared(service: Service) -> None:
     found = service._session.node.faults.find("f0")
     assert isinstance(found, Refused)
-    assert found.message == "no fault 'f0'; there is none"
+    assert (found.reason, "'f0'" in found.message) == (Reason.UNKNOWN, True)
     made = service.faults.add("gone")
     cleared = service._session.node.faults.clear("f0")
     assert isinstance(cleared, Refused)
-    assert cleared.message == f"no fault 'f0'; there is only {made.id}"
+    assert cleared.reason is Reason.UNKNOWN
+    assert made.id in cleared.message
+    assert len(service.faults) == 1
 
 
-def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way() -> None:
-    async def refused() -> str:
+def test_a_fault_is_refused_where_faults_are_not_allowed() -> None:
+    async def add() -> Refused | FaultAccount:
         async with Node(Config(virtual=1_800_000_000_000_000)) as node:
             assert isinstance(node.app, MetadataApp)
-            done = node.faults.add(NewFault(kind="gone"), "test")
-            assert isinstance(done, Refused)
-            return done.message
+            return node.faults.add(NewFault(kind="gone"), "test")
 
-    assert asyncio.run(refused()).startswith("faults are not allowed here: they are for tests")
+    assert asyncio.run(add()) == registry.FORBIDDEN
 
 
-def test_a_machine_that_joins_the_group_is_met_too(service: Service) -> None:
+def test_a_fault_of_a_group_affects_machines_that_join_it(service: Service) -> None:
     service.faults.add("gone", group="web")
     service.scale_set("web", 4)
     assert "web_3" in service._session.node.endpoint.detours
     assert statuses(service, 1, "web_3") == [410]
 
 
-def test_only_those_that_can_be_met_take_the_long_way(service: Service) -> None:
+def test_only_machines_that_a_fault_can_affect_bypass_the_known_polls(service: Service) -> None:
     detours = service._session.node.endpoint
     assert "web_0" not in detours.detours
     one = service.faults.add("gone", machine="web_0", times=1)
@@ -267,7 +269,7 @@ def test_only_those_that_can_be_met_take_the_long_way(service: Service) -> None:
     assert (one.status, "web_0" in detours.detours) == ("used up", False)
 
 
-def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service) -> None:
+def test_no_machine_bypasses_the_known_polls_for_a_fault_that_has_ended(service: Service) -> None:
     service.faults.add("gone", lasts="70s")
     assert statuses(service, 1) == [410]
     service.clock.advance("70s")
@@ -283,6 +285,6 @@ def test_every_kind_is_described() -> None:
 
 
 def test_an_option_that_does_not_exist_is_refused(service: Service) -> None:
-    with pytest.raises(TypeError, match="no option 'tims'; expected one of machine, machines"):
+    with pytest.raises(TypeError, match="no option 'tims'"):
         service.faults.add("gone", tims=3)  # type: ignore[call-arg]
     assert len(service.faults) == 0

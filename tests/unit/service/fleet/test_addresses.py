@@ -28,7 +28,7 @@ groups:
 """
 
 
-def test_all_of_them_are_refused_at_once() -> None:
+def test_all_invalid_guest_addresses_are_reported_at_once() -> None:
     with pytest.raises(FleetError) as refused:
         parse(FLEET, addresses=guest_addresses(["169.254.0.9"]))
     lines = refused.value.named("fleet.yaml").splitlines()
@@ -49,7 +49,7 @@ def test_all_of_them_are_refused_at_once() -> None:
         assert says in line
 
 
-def test_a_single_group_or_machine_is_held_to_the_same() -> None:
+def test_addresses_of_a_single_group_or_machine_are_checked_too() -> None:
     problem = guest_addresses(["169.254.169.254"])
     text = '{"kind": "standalone", "machines": [{"name": "a", "address": "127.0.0.1"}]}'
     with pytest.raises(FleetError, match="loopback"):
@@ -83,7 +83,7 @@ groups:
 def test_where_each_host_has_a_node_machines_on_different_hosts_may_have_the_same_address() -> None:
     per_host = guest_addresses([], per_host=True)
     assert len(parse(TENANTS, addresses=per_host).groups) == 2
-    with pytest.raises(FleetError, match="occurs twice: machine 'a' has it"):
+    with pytest.raises(FleetError, match=r"occurs twice: machine 'a'"):
         parse(TENANTS)
-    with pytest.raises(FleetError, match="occurs twice on host 'h1': machine 'a' has it"):
+    with pytest.raises(FleetError, match=r"occurs twice on host 'h1'.*'a'"):
         parse(TENANTS.replace("host: h2", "host: h1"), addresses=per_host)

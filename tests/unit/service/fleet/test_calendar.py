@@ -190,7 +190,7 @@ def test_a_wrong_event_is_named(event: str, problem: str) -> None:
 
 
 def test_a_change_of_all_following_occurrences_is_refused() -> None:
-    with pytest.raises(CalendarError, match=r"^event 'f': changes to all following occurrences"):
+    with pytest.raises(CalendarError, match=r"^event 'f': .*all following"):
         blackouts(
             "UID:f DTSTART;VALUE=DATE:20261201 RRULE:FREQ=WEEKLY",
             "UID:f RECURRENCE-ID;VALUE=DATE;RANGE=THISANDFUTURE:20261208"
@@ -209,7 +209,7 @@ def test_a_change_of_all_following_occurrences_is_refused() -> None:
     ],
 )
 def test_what_is_not_a_calendar_is_refused(text: str) -> None:
-    with pytest.raises(CalendarError, match="it is not an iCalendar file"):
+    with pytest.raises(CalendarError, match="not an iCalendar file"):
         read_blackouts(text, NOW)
 
 

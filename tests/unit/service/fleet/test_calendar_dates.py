@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -62,10 +64,12 @@ def test_a_fleet_in_json_can_refer_to_calendars_too(directory: Path) -> None:
     assert [b.text for b in fleet.configurations[0].blackouts] == ["2027-03-01"]
 
 
-def test_everything_else_stays_where_it_is(directory: Path) -> None:
+def test_inserting_dates_keeps_lines_and_comments(directory: Path) -> None:
     lines = with_dates(FLEET, directory, lambda: NOW).splitlines()
     assert len(lines) == len(FLEET.splitlines())
-    assert lines[5].endswith("  # of the whole company")
+    comment = FLEET.splitlines()[5].partition("#")[2]
+    assert comment
+    assert lines[5].endswith(f"#{comment}")
     assert lines[10:] == FLEET.splitlines()[10:]
 
 
@@ -76,12 +80,9 @@ def test_every_calendar_that_cannot_be_read_is_reported_with_its_line(directory:
         load(directory, text)
     first, second = str(raised.value).splitlines()
     file = directory / "fleet.yaml"
-    assert first == (
-        f"{file}:6: maintenance[0].blackouts[1].calendar: no.ics: No such file or directory"
-    )
-    assert second.startswith(
-        f"{file}:7: maintenance[0].blackouts[2].calendar: wrong.ics: it is not an iCalendar file"
-    )
+    missing = os.strerror(errno.ENOENT)
+    assert first == f"{file}:6: maintenance[0].blackouts[1].calendar: no.ics: {missing}"
+    assert second.startswith(f"{file}:7: maintenance[0].blackouts[2].calendar: wrong.ics: ")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,9 @@ def test_a_calendar_without_events_ahead_is_noted(directory: Path) -> None:
     notes: list[str] = []
     text = FLEET.replace("fêtes.ics  #", "past.ics  #")
     with_dates(text, directory, lambda: NOW, notes.append)
-    assert notes == ["past.ics has no event in the next 400 d"]
+    (note,) = notes
+    assert note.startswith("past.ics")
+    assert "400 d" in note
 
 
 def test_dates_are_those_ahead_of_now(directory: Path) -> None:
@@ -117,12 +120,12 @@ def test_dates_are_those_ahead_of_now(directory: Path) -> None:
         "maintenance: [{name: a, blackouts: [{calendar: team.ics, dates: ['2027-01-01']}]}]",
     ],
 )
-def test_a_text_without_calendars_to_read_is_returned_as_it_is(directory: Path, text: str) -> None:
+def test_a_fleet_without_calendars_is_returned_unchanged(directory: Path, text: str) -> None:
     assert with_dates(text, directory, lambda: NOW) == text
 
 
 def test_a_calendar_without_its_dates_is_refused_where_no_file_is_read() -> None:
-    with pytest.raises(read.FleetError, match=r"the dates of this calendar are missing") as raised:
+    with pytest.raises(read.FleetError, match=r"dates .* missing") as raised:
         read.parse(FLEET)
     assert [error.line for error in (raised.value, *raised.value.others)] == [6, 12]
 
@@ -133,8 +136,8 @@ def test_a_calendar_and_its_dates_have_to_be_valid_and_not_too_many() -> None:
             read.parse(f"groups: []\nmaintenance: [{{name: a, blackouts: [{entry}]}}]")
         return str(raised.value)
 
-    assert "maintenance[0].blackouts[0].dates[1]: 'x' is not a blackout" in problem(
+    assert "maintenance[0].blackouts[0].dates[1]: 'x'" in problem(
         "{calendar: a.ics, dates: ['2027-01-01', x]}"
     )
     many = ", ".join(f"'{2000 + n}-01-01'" for n in range(101))
-    assert "at most 100 blackouts, not 101" in problem(f"{{calendar: a.ics, dates: [{many}]}}")
+    assert "at most 100" in problem(f"{{calendar: a.ics, dates: [{many}]}}")

@@ -14,7 +14,6 @@ from forewarn.core.time import MINUTE
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service.fleet.read import (
     MAX_COLLECTED,
-    MAX_DOMAIN,
     MAX_MISTAKES,
     FleetError,
     load,
@@ -215,7 +214,7 @@ WRONG_MACHINES = [
         for text, says in WRONG_MACHINES
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_that_names_line_and_field(text: str, says: str) -> None:
+def test_a_mistake_is_one_line_that_names_its_line_and_field(text: str, says: str) -> None:
     with pytest.raises(FleetError) as refusal:
         parse(text)
     line, *rest = says.split(": ", 1)
@@ -230,10 +229,8 @@ def test_an_error_names_file_line_and_field(tmp_path: Path) -> None:
     with pytest.raises(FleetError) as refusal:
         load(path)
     number = path.read_text().split("computer_nam")[0].count("\n") + 1
-    assert str(refusal.value) == (
-        f"{path}:{number}: groups[0].machines[1].computer_nam: unknown key;"
-        " did you mean 'computer_name'?"
-    )
+    assert str(refusal.value).startswith(f"{path}:{number}: groups[0].machines[1].computer_nam: ")
+    assert "'computer_name'" in str(refusal.value)
 
 
 def test_hosts_and_defaults_may_stand_below_what_uses_them() -> None:
@@ -281,10 +278,10 @@ groups:
     with pytest.raises(FleetError) as refusal:
         parse(text)
     (merged,) = refusal.value.others
-    assert str(merged) == ("line 8: groups[0].machines[1].spott: unknown key; did you mean 'spot'?")
+    assert (merged.line, merged.field) == (8, "groups[0].machines[1].spott")
 
 
-def test_all_that_is_wrong_with_a_machine_is_told_at_once() -> None:
+def test_all_mistakes_of_a_machine_are_reported_at_once() -> None:
     text = """
 groups:
   - name: g
@@ -307,7 +304,7 @@ groups:
     }
 
 
-def test_all_that_is_wrong_with_a_policy_is_told_at_once() -> None:
+def test_all_mistakes_of_a_policy_are_reported_at_once() -> None:
     text = """
 groups:
   - name: g
@@ -332,7 +329,7 @@ groups:
     ]
 
 
-def test_reading_tells_how_far_it_is() -> None:
+def test_reading_reports_its_progress() -> None:
     machines = "".join(f"      - {{name: m{n}}}\n" for n in range(3_000))
     told: list[float] = []
     parse(
@@ -400,7 +397,7 @@ def _of(*names: str) -> str:
     return f"groups: [{{name: g, kind: availability-set, machines: [{machines}]}}]"
 
 
-def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_their_lines() -> None:
+def test_all_mistakes_of_a_file_are_reported_in_the_order_of_their_lines() -> None:
     text = """
 hosts: [rack-1]
 groups:
@@ -418,23 +415,25 @@ loction: here
 """
     with pytest.raises(FleetError) as refusal:
         parse(text)
-    assert [line.partition(";")[0] for line in str(refusal.value).splitlines()] == [
-        "line 6: groups[0].labls: unknown key",
-        "line 8: groups[0].machines[0].spott: unknown key",
-        f"line 8: groups[0].machines[0].update_domain: must be from 0 to {MAX_DOMAIN}, not 99999",
-        "line 8: groups[0].machines[0].host: host 'rack-2' is not listed under hosts",
-        "line 9: groups[0].machines[1].name: machine 'web_0' occurs twice: group 'web' has it",
-        "line 10: groups[0].machines[2].nam: unknown key",
-        "line 11: groups[0].machines[3].address: 'nowhere' is not an IP address",
-        "line 12: groups[1].kind: unknown value 'standalon'",
-        "line 13: groups[2].machines: a standalone group must have exactly one machine, not 2",
-        "line 14: loction: unknown key",
+    mistakes = [refusal.value, *refusal.value.others]
+    assert [(mistake.line, mistake.field) for mistake in mistakes] == [
+        (6, "groups[0].labls"),
+        (8, "groups[0].machines[0].spott"),
+        (8, "groups[0].machines[0].update_domain"),
+        (8, "groups[0].machines[0].host"),
+        (9, "groups[0].machines[1].name"),
+        (10, "groups[0].machines[2].nam"),
+        (11, "groups[0].machines[3].address"),
+        (12, "groups[1].kind"),
+        (13, "groups[2].machines"),
+        (14, "loction"),
     ]
-    assert "did you mean 'rack-1'?" in str(refusal.value)
-    assert "did you mean 'location'?" in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == len(mistakes)
+    assert "'rack-1'" in str(refusal.value)
+    assert "'location'" in str(refusal.value)
 
 
-def test_of_very_many_mistakes_some_are_told() -> None:
+def test_of_very_many_mistakes_some_are_reported() -> None:
     machines = ", ".join(f"{{name: m-{n}, spott: true}}" for n in range(2 * MAX_COLLECTED))
     with pytest.raises(FleetError) as refusal:
         parse(f"groups: [{{name: g, kind: availability-set, machines: [{machines}]}}]")

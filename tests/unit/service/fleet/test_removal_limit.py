@@ -36,7 +36,7 @@ def test_the_smaller_part_applies_and_a_share_is_rounded_up(
 @pytest.mark.parametrize(
     "text", ["many", "-1", "2.5", "101%", "10%, 20%", "3, 4", "10%%", "1e3", "20,", ""]
 )
-def test_anything_else_is_not_a_limit(text: str) -> None:
+def test_an_invalid_limit_is_refused(text: str) -> None:
     assert RemovalLimit.parse(text) is None
 
 

@@ -49,7 +49,7 @@ def _examples() -> list[str]:
 
 
 @pytest.mark.parametrize("text", _examples())
-def test_what_the_documents_show_is_valid_and_read(text: str) -> None:
+def test_fleets_in_the_documents_are_valid(text: str) -> None:
     _validator.validate(yaml.safe_load(text))
     assert parse(text).machines
 
@@ -83,7 +83,7 @@ GROUP = {"name": "g", "kind": "scale-set", "machines": [{"name": "g_0"}]}
         {"groups": [], "hosts": ["a b"]},
     ],
 )
-def test_what_the_schema_refuses_the_service_refuses_too(fleet: dict[str, Any]) -> None:
+def test_the_service_refuses_what_the_schema_refuses(fleet: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         _validator.validate(fleet)
     with pytest.raises(FleetError):

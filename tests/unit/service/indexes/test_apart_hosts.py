@@ -48,7 +48,7 @@ def reach(test: Callable[[Reach], Awaitable[None]]) -> None:
     asyncio.run(work())
 
 
-def test_a_host_is_apart_until_its_node_joins_and_known_until_the_grace_is_over() -> None:
+def test_a_host_is_unreachable_until_its_node_joins_and_listed_until_the_grace_is_over() -> None:
     @reach
     async def _(made: Reach) -> None:
         assert made.at(START) == {}
@@ -64,7 +64,7 @@ def test_a_host_is_apart_until_its_node_joins_and_known_until_the_grace_is_over(
         assert made.told == ["h1", "h1"]
 
 
-def test_what_a_decision_was_given_does_not_change() -> None:
+def test_a_snapshot_given_to_a_decision_does_not_change() -> None:
     @reach
     async def _(made: Reach) -> None:
         made.apart.cut_off("h1", START)
@@ -98,7 +98,7 @@ def test_a_machine_that_has_left_such_a_host_is_known_until_the_grace_is_over() 
 
 
 @pytest.mark.parametrize("host", ["h3", "nobody"])
-def test_a_host_that_is_not_expected_to_have_a_node_is_never_apart(host: str) -> None:
+def test_a_host_that_is_not_expected_to_have_a_node_is_never_unreachable(host: str) -> None:
     @reach
     async def _(made: Reach) -> None:
         made.apart.cut_off(host, START)
@@ -106,7 +106,7 @@ def test_a_host_that_is_not_expected_to_have_a_node_is_never_apart(host: str) ->
         assert (made.at(START), made.told) == ({}, [])
 
 
-def test_all_hosts_with_nodes_are_apart_when_a_process_begins_to_decide() -> None:
+def test_all_hosts_with_nodes_are_unreachable_when_a_process_begins_to_decide() -> None:
     @reach
     async def _(made: Reach) -> None:
         assert not made.apart.known
@@ -127,7 +127,7 @@ def test_a_host_without_a_node_or_that_is_removed_is_forgotten(put: Put) -> None
         assert made.at(START) == {"h2": None}
 
 
-def test_a_group_is_heard_again_when_the_first_of_its_hosts_has_joined() -> None:
+def test_a_group_is_reachable_again_when_the_first_of_its_hosts_has_joined() -> None:
     @reach
     async def _(made: Reach) -> None:
         machines = [Machine(name=f"m{n}", host=f"h{n}") for n in (1, 2)]

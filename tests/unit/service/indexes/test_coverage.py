@@ -84,7 +84,7 @@ def test_a_machine_that_is_gone_is_not_counted(service: Service) -> None:
     assert counted(service) == CoverageCounts(never_polled=4)
 
 
-def test_who_was_shown_its_own_event_and_let_it_start_never_approves(service: Service) -> None:
+def test_a_machine_that_saw_its_event_and_let_it_start_never_approves(service: Service) -> None:
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
     service.get("web_0")

@@ -20,7 +20,7 @@ def test_a_caller_is_named_with_its_first_and_last_request() -> None:
     ]
 
 
-def test_somebody_with_many_addresses_displaces_nobody_who_goes_on_asking() -> None:
+def test_many_new_addresses_do_not_displace_callers_that_keep_asking() -> None:
     callers = UnknownCallers()
     callers.record("10.0.0.9", AT)
     for n in range(20 * MAX_ADDRESSES):

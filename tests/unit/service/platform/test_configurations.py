@@ -13,8 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.core import EventType, Policy, Refused, Status
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event
 from forewarn.core.history import RecordKind
+from forewarn.core.refusal import Hint
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import DAY, HOUR, MINUTE, Time
 from forewarn.core.windows.may_postpone import parse_may_postpone
@@ -62,9 +64,13 @@ def run(service: Service, work: Any) -> Any:
 
 
 def refused(service: Service, work: Any) -> str:
+    return refusal(service, work).message
+
+
+def refusal(service: Service, work: Any) -> Refused:
     result = service._session.run(work)
     assert isinstance(result, Refused)
-    return result.message
+    return result
 
 
 def configure(service: Service, *windows: str, select: str = "", **more: Any) -> None:
@@ -112,13 +118,13 @@ def test_an_event_is_announced_for_its_window_and_an_approval_waits_for_it(
     assert event(service, announced.id).started_at == event(service, announced.id).not_before
 
 
-def test_labels_decide_whom_a_configuration_is_for(service: Service) -> None:
+def test_labels_select_the_machines_of_a_configuration(service: Service) -> None:
     configure(service, "22:00-04:00", select="tier=web")
     other = service.schedule("Reboot", "db-0")
     assert event(service, other.id).not_before == now(service) + 15 * MINUTE
 
 
-def test_what_a_user_asks_for_and_what_cannot_wait_does_not_obey(service: Service) -> None:
+def test_user_events_and_evictions_ignore_configurations(service: Service) -> None:
     service.document("web_0")
     configure(service, "22:00-04:00")
     restart = service.restart("web_0")
@@ -152,12 +158,13 @@ def test_the_events_of_a_host_start_together_when_all_groups_allow_it(service: S
     assert {event(service, e.id).started_at for e in outcomes.events} == {now(service)}
 
 
-def test_groups_whose_windows_never_meet_are_told_so(service: Service) -> None:
+def test_maintenance_of_a_host_whose_groups_windows_never_meet_is_refused(service: Service) -> None:
     policy(service, "web", windows=(parse_window("20:00-22:00"),))
     policy(service, "db", windows=(parse_window("22:00-04:00"),))
     hosts = service._session.node.hosts
-    message = refused(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
-    assert "there is no time that the windows and blackouts of 'group db', 'group web'" in message
+    problem = refusal(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
+    assert problem.hint is Hint.IGNORE_WINDOWS
+    assert "'group db', 'group web'" in problem.message
     run(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops", ignore_windows=True))
 
 
@@ -166,8 +173,9 @@ def test_a_chosen_time_outside_is_refused_and_an_override_is_on_record(service: 
     node = service._session.node
     at = now(service) + HOUR
     kwargs: Any = {"type": EventType.REBOOT, "machines": ("web_0",), "by": "ops", "not_before": at}
-    message = refused(service, node.platform.schedule(**kwargs))
-    assert "the next time that is allowed by 'nights' is 2027-01-15 22:00:00Z" in message
+    problem = refusal(service, node.platform.schedule(**kwargs))
+    assert problem.hint is Hint.IGNORE_WINDOWS
+    assert "'nights' is 2027-01-15 22:00:00Z" in problem.message
     outcome = run(service, node.platform.schedule(**kwargs, ignore_windows=True))
     assert event(service, outcome.event.id).ignore_windows
     waiting = service.schedule("Reboot", "web_1")
@@ -187,14 +195,12 @@ def test_an_override_breaks_the_promise_to_one_group_and_names_those_that_stand(
     outcomes = run(service, node.hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
     ids = {e.group: e.id for e in outcomes.events}
     outcome = run(service, node.platform.approve(ids["web"], "ops", ignore_windows=True))
-    assert outcome.notes == (
-        "the maintenance of host 'h1' starts for all its groups together, and the windows and"
-        f" blackouts of 'db' (event {ids['db']}) still hold it; to ignore those as well, approve"
-        " these events in the same way",
-    )
+    (note,) = outcome.notes
+    assert f"'db' (event {ids['db']})" in note
     run(service, node.platform.approve(ids["db"], "ops"))
     (hold,) = run(service, node.platform.explain(ids["web"])).holds
-    assert "'group db' has a blackout until 2027-01-15 13:00:00Z" in hold.message
+    assert (hold.kind, hold.until) == (HoldKind.BLACKOUT, noon.ends)
+    assert "'group db'" in hold.message
     service.clock.advance("5h")
     assert {event(service, id).started_at for id in ids.values()} == {noon.ends}
 
@@ -235,7 +241,9 @@ def test_a_blackout_is_waited_for(service: Service) -> None:
     assert event(service, announced.id).not_before == today.ends
 
 
-def test_whoever_leaves_a_group_no_time_for_maintenance_is_told(service: Service) -> None:
+def test_a_configuration_that_leaves_a_group_no_time_for_maintenance_is_warned_of(
+    service: Service,
+) -> None:
     node = service._session.node
     policy(service, "web", windows=(parse_window("20:00-22:00"),))
     nights = MaintenanceConfiguration(name="nights", windows=(parse_window("22:00-04:00"),))
@@ -271,13 +279,16 @@ def test_a_service_starts_with_a_window_whose_time_zone_is_no_longer_known(
         ]
         service.clock.advance("1h")
         (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
-        assert f"'{lost.text}' never opens: this computer has no time zone" in hold.message
-        assert "blackouts of 'nights' allow" in hold.message  # 'idle' limits nothing
-        assert hold.unblocked_by == "an operator, by letting it ignore windows and blackouts"
+        assert hold.kind is HoldKind.WINDOW
+        assert f"'{lost.text}' never opens" in hold.message
+        assert "'nights'" in hold.message
+        assert "'idle'" not in hold.message  # which limits nothing
+        assert "operator" in hold.unblocked_by
         windows = lost, parse_window("22:00-04:00")
         put(service, MaintenanceConfiguration(name="nights", windows=windows))
         (hold,) = run(service, service._session.node.platform.explain(waiting.id)).holds
-        assert "opens at 2027-01-15 22:00:00Z; 'sat 22:00-04:00 Mars/Base' never" in hold.message
+        assert "opens at 2027-01-15 22:00:00Z" in hold.message
+        assert f"'{lost.text}' never" in hold.message
         service.clock.advance("14h")
         assert event(service, waiting.id).started_at is not None
 
@@ -314,34 +325,31 @@ def _incarnation(service: Service) -> int:
 def test_postponing_ends_where_the_policy_says(service: Service) -> None:
     announced = service.schedule("Reboot", "web_0")
     message = refused(service, postpone(service, announced.id, duration=3 * HOUR))
-    assert "the latest possible time is 2027-01-15 10:15:00Z" in message
+    assert "2027-01-15 10:15:00Z" in message
     run(service, postpone(service, announced.id, duration=HOUR))
     run(service, postpone(service, announced.id, until=now(service) + 2 * HOUR))
     message = refused(service, postpone(service, announced.id, duration=MINUTE))
-    assert "has been postponed twice, which is all that the policy of group 'web'" in message
+    assert "postponed twice" in message
+    assert "group 'web'" in message
     other = service.schedule("Reboot", "db-0")
-    assert "does not allow events" in refused(service, postpone(service, other.id, duration=MINUTE))
+    assert "does not allow" in refused(service, postpone(service, other.id, duration=MINUTE))
 
 
-def test_what_is_approved_or_a_users_cannot_be_postponed(service: Service) -> None:
+def test_an_approved_event_or_a_users_cannot_be_postponed(service: Service) -> None:
     service.document("web_0")
     restart = service.restart("web_0")
-    assert "only maintenance by the platform" in refused(
-        service, postpone(service, restart.id, duration=MINUTE)
-    )
+    assert "by the platform" in refused(service, postpone(service, restart.id, duration=MINUTE))
     first, second = service.schedule("Reboot", "web_0"), service.schedule("Reboot", "web_1")
     service.approve("web_0", first)
     service.approve("web_0", second)
-    assert "it has been approved" in refused(service, postpone(service, second.id, duration=MINUTE))
+    assert "been approved" in refused(service, postpone(service, second.id, duration=MINUTE))
 
 
 def test_all_events_of_a_host_are_postponed_together(service: Service) -> None:
     hosts = service._session.node.hosts
     outcomes = run(service, hosts.maintain("h1", MaintenanceMode.REBOOT, "ops"))
     ids = {e.group: e.id for e in outcomes.events}
-    assert "does not allow events" in refused(
-        service, postpone(service, ids["db"], duration=MINUTE)
-    )
+    assert "does not allow" in refused(service, postpone(service, ids["db"], duration=MINUTE))
     run(service, postpone(service, ids["web"], duration=HOUR))
     both = [event(service, id) for id in ids.values()]
     assert {e.not_before for e in both} == {now(service) + 75 * MINUTE}
@@ -359,7 +367,7 @@ def test_a_postponed_event_moves_on_to_the_next_opening_if_it_may(service: Servi
     run(service, postpone(service, announced.id, duration=HOUR))
     assert event(service, announced.id).not_before == now(service) + 2 * HOUR
     message = refused(service, postpone(service, announced.id, duration=2 * HOUR))
-    assert "the latest possible time is 2027-01-15 10:15:00Z" in message
+    assert "2027-01-15 10:15:00Z" in message
 
 
 # Rollouts.
@@ -419,7 +427,7 @@ def test_a_rollout_may_ignore_windows_that_stand_but_not_its_own(
     started = HistoryQuery(what=(RecordKind.ROLLOUT_STARTED,), limit=10)
     (record,) = run(service, node.history.page(started)).records
     assert (record.cause, record.by) == (report.rollout.id, "ops")
-    assert record.note.endswith("it ignores windows and blackouts")
+    assert "ignores windows" in record.note
 
 
 def test_a_rollout_that_could_never_start_is_refused(service: Service) -> None:
@@ -430,8 +438,9 @@ def test_a_rollout_that_could_never_start_is_refused(service: Service) -> None:
         by="ops",
         windows=(parse_window("12:00-13:00"),),
     )
-    message = refused(service, service._session.node.rollouts.start(wanted))
-    assert "no time that its windows and the windows and blackouts of 'nights' allow" in message
+    problem = refusal(service, service._session.node.rollouts.start(wanted))
+    assert problem.hint is Hint.IGNORE_WINDOWS
+    assert "'nights'" in problem.message
 
 
 # Nights in which the clocks change.
@@ -455,7 +464,7 @@ def test_starts_obey_local_time_in_a_night_in_which_the_clocks_change(day: str, 
         late = node.platform.schedule(
             type=EventType.REBOOT, machines=("db-0",), by="ops", not_before=closes
         )
-        assert "maintenance may not start at" in refused(service, late)
+        assert refusal(service, late).hint is Hint.IGNORE_WINDOWS
         last = service.schedule("Reboot", "db-0", not_before=to_datetime(closes - MINUTE))
         halt = run(service, node.halts.place(by="ops", groups=("db",)))
         service.clock.advance(to_datetime(closes) - service.clock.now)

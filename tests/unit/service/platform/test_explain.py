@@ -290,7 +290,7 @@ def test_every_kind_of_hold_is_tried() -> None:
 
 
 @pytest.mark.parametrize("situation", HELD, ids=lambda situation: situation.__name__)
-def test_what_is_advised_works_and_what_would_not_work_is_not_advised(
+def test_advice_works_and_nothing_that_would_fail_is_advised(
     service: Service, driver: Scripted, situation: Situation
 ) -> None:
     id = situation(service, driver)
@@ -344,7 +344,7 @@ def test_a_verb_is_named_if_the_state_of_the_event_does_not_refuse_it(
             assert possible == (verb in explanation.verbs), verb
 
 
-def test_advice_on_a_host_leaves_the_maintenance_of_others_out_of_account(
+def test_advice_on_a_host_ignores_the_maintenance_of_other_hosts(
     driver: Scripted,
 ) -> None:
     """Though a group is on both, and the other host is of groups that this one is not of."""
@@ -369,7 +369,7 @@ groups:
         assert explain(service, first.id).event.status is Status.STARTED
 
 
-def test_an_event_whose_driver_is_not_called_because_its_host_cannot_be_told_says_so(
+def test_a_started_event_on_an_unreachable_host_is_explained_by_the_host(
     service: Service, driver: Scripted
 ) -> None:
     cut_off(service, "h1")
@@ -377,7 +377,7 @@ def test_an_event_whose_driver_is_not_called_because_its_host_cannot_be_told_say
     explanation = explain(service, id)
     assert explanation.event.status is Status.STARTED
     assert kinds(explanation) == [HoldKind.REACH]
-    assert "so the driver has not been called yet" in explanation.message
+    assert "driver has not" in explanation.message
     assert explanation.advice == ()
     join(service, "h1")
     assert HoldKind.REACH not in kinds(explain(service, id))
@@ -405,11 +405,8 @@ def test_nothing_is_advised_while_the_state_cannot_be_written(service: Service) 
     assert explanation.advice == ()
     first, *others = explanation.holds
     assert first.kind is HoldKind.STATE
-    assert "the state cannot be written" in explanation.message
     assert [hold.kind for hold in others] == [HoldKind.NOTICE]
-    assert {hold.unblocked_by for hold in others} == {
-        "nobody before the state can be written again"
-    }
+    assert all(hold.unblocked_by.startswith("nobody") for hold in others)
     store.full = False
     run(service, node.platform.approve(waiting.id, "operator"))
     assert explain(service, waiting.id).event.status is Status.STARTED
@@ -431,15 +428,13 @@ def test_no_approval_and_no_retry_is_advised_while_the_clock_is_not_trusted(
     explanation = service._session.run(service._session.node.platform.explain(id))
     assert not isinstance(explanation, Refused)
     assert kinds(explanation)[0] is HoldKind.CLOCK
-    assert {hold.unblocked_by for hold in explanation.holds[1:]} <= {
-        "nobody before the clock is trusted again"
-    }
+    assert all(hold.unblocked_by.startswith("nobody") for hold in explanation.holds[1:])
     advised = {advice.kind for advice in explanation.advice}
     assert AdviceKind.ACCEPT_CLOCK in advised
     assert advised <= {AdviceKind.ACCEPT_CLOCK, AdviceKind.FINISH}
 
 
-def test_who_does_not_listen_is_named(service: Service) -> None:
+def test_machines_that_have_not_polled_recently_are_named(service: Service) -> None:
     event = service.schedule("Reboot", "web_0", notice="3h")
     assert explain(service, event.id).not_listening == {}
     service.clock.advance("2h")
@@ -448,23 +443,22 @@ def test_who_does_not_listen_is_named(service: Service) -> None:
     [(machine, last)] = explanation.not_listening.items()
     assert (machine, explanation.unheard) == ("web_0", False)
     assert last == service._session.node.writer.now().at - 2 * HOUR
-    assert "any machine of group 'web'" in explanation.holds[0].unblocked_by
+    assert "group 'web'" in explanation.holds[0].unblocked_by
     never = service.schedule("Reboot", "web_2")
     assert explain(service, never.id).not_listening == {
         "web_2": service._session.node.writer.now().at - 2 * HOUR
     }
 
 
-def test_nobody_is_said_to_approve_where_nobody_polls() -> None:
+def test_only_an_operator_can_approve_for_a_group_that_does_not_poll() -> None:
     with Service(FLEET) as service:
         event = service.schedule("Reboot", "web_0")
         explanation = explain(service, event.id)
         assert explanation.not_listening == {"web_0": None}
         assert explanation.unheard
         [hold] = explanation.holds
-        assert hold.unblocked_by == (
-            "an operator, by approving it; no machine of group 'web' has polled in the last hour"
-        )
+        assert hold.unblocked_by.startswith("an operator")
+        assert "no machine of group 'web'" in hold.unblocked_by
         type_advice(service, explanation.advice[0])
         assert explain(service, event.id).event.status is not Status.SCHEDULED
         over = service.schedule("Reboot", "web_0", notice="15m")
@@ -480,7 +474,5 @@ def test_the_maintenance_of_a_host_names_machines_that_will_not_be_warned(
     outcomes = run(
         service, service._session.node.hosts.maintain("h1", MaintenanceMode.REBOOT, "operator")
     )
-    assert (
-        "1 of 2 machines will not be warned, because no program there has polled in the last hour:"
-        " db-0"
-    ) in outcomes.notes
+    (note,) = (note for note in outcomes.notes if note.startswith("1 of 2 machines"))
+    assert note.endswith(": db-0")

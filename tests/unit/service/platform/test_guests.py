@@ -7,7 +7,7 @@ from forewarn.core.refusal import Reason
 from forewarn.testing import SAMPLE, Service
 
 
-def test_a_note_is_stored_without_characters_that_cannot_be() -> None:
+def test_a_note_is_stored_without_invalid_characters() -> None:
     with Service(SAMPLE) as service:
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")

@@ -149,18 +149,19 @@ def test_the_simulated_driver_takes_its_time() -> None:
         id = start(service, selection=Selection(hosts=("h2",)))
         service.clock.advance("5m")
         assert cordoned(service) == {"h2"}
-        assert waits(service, id) == "the driver is working on host h2"
+        assert "working on host h2" in waits(service, id)
         service.clock.advance("6m")
         assert report_of(service, id).state == "done"
         assert cordoned(service) == set()
 
 
-def test_what_is_not_done_yet_or_has_failed_is_tried_again() -> None:
+def test_work_that_is_not_done_or_has_failed_is_tried_again() -> None:
     driver = Worker(Failed("no spare part"), Failed("no spare part"))
     with Service(FLEET, driver=driver) as service:
         id = start(service, selection=Selection(hosts=("h2",)), max_failures=0)
         assert report_of(service, id).state == "paused"  # one step has failed
-        assert "the work on host h2 has failed: no spare part" in waits(service, id)
+        assert "no spare part" in waits(service, id)
+        assert "host h2" in waits(service, id)
         driver.answers.append(Again(service._session.node.writer.now().at + 20 * MINUTE))
         service.clock.advance("1m")  # what has begun continues, after five and ten seconds
         assert len(driver.calls) == 3
@@ -180,7 +181,8 @@ def test_an_outcome_that_is_unknown_waits_for_an_operator() -> None:
         service.clock.advance("2h")
         assert driver.calls == [("perform", "h2"), ("observe", "h2")]
         assert report_of(service, id).state == "blocked"
-        assert "it is unknown whether the work on host h2 was done" in waits(service, id)
+        assert "unknown" in waits(service, id)
+        assert "host h2" in waits(service, id)
         assert cordoned(service) == {"h2"}
         do(service, "resume", id)
         assert driver.calls[2:] == [("perform", "h2"), ("observe", "h2")]
@@ -189,7 +191,7 @@ def test_an_outcome_that_is_unknown_waits_for_an_operator() -> None:
         assert report_of(service, id).state == "done"
 
 
-def test_what_the_driver_has_begun_it_ends_though_the_rollout_is_aborted() -> None:
+def test_work_in_progress_continues_although_the_rollout_is_aborted() -> None:
     driver = Worker(Again(0))
     with Service(FLEET, driver=driver) as service:
         id = start(service, selection=Selection(hosts=("h2",)))
@@ -215,7 +217,7 @@ def test_a_halt_or_a_pause_lets_no_work_begin() -> None:
         halt = service._session.run(node.halts.place(by="test", note="smoke"))
         do(service, "resume", id)
         assert driver.calls == []
-        assert "h1: halted by test: smoke" in waits(service, id)
+        assert "by test: smoke" in waits(service, id)
         assert not isinstance(halt, Refused)
         service._session.run(node.halts.release(halt.halt.id, "test"))
         service._session.settle()
@@ -224,11 +226,11 @@ def test_a_halt_or_a_pause_lets_no_work_begin() -> None:
 
 def test_a_host_that_the_driver_would_not_work_on_is_not_emptied() -> None:
     driver = Worker()
-    driver.vetoes = {"h1": "its rack is locked"}
+    driver.vetoes = {"h1": "rack locked"}
     with Service(FLEET, driver=driver) as service:
         id = start(service)
         assert report_of(service, id).state == "paused"
-        assert "its rack is locked" in waits(service, id)
+        assert "rack locked" in waits(service, id)
         assert cordoned(service) == set()
 
 
@@ -243,7 +245,7 @@ class EventsOnly(Worker):
         (Worker, {"works": False}, "work_by is for rollouts of type evacuate-work-return"),
     ],
 )
-def test_work_that_nobody_could_do_is_refused(
+def test_work_that_no_driver_can_do_is_refused(
     driver: Callable[[], Driver], fields: dict[str, Any], complaint: str
 ) -> None:
     with Service(FLEET, driver=driver()) as service:

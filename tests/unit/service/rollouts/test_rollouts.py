@@ -16,8 +16,10 @@ import pytest
 from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core.history import RecordKind
 from forewarn.core.labels import parse
+from forewarn.core.refusal import Hint, Reason
 from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.model import Conflicts, Gate
+from forewarn.core.rollouts.progress import WaitKind
 from forewarn.core.rollouts.selection import Selection
 from forewarn.core.time import HOUR, MINUTE, SECOND
 from forewarn.core.windows.model import Blackout, MaintenanceConfiguration
@@ -120,9 +122,13 @@ def start(service: Service, **fields: Any) -> str:
 
 
 def refused(service: Service, **fields: Any) -> str:
+    return refusal(service, **fields).message
+
+
+def refusal(service: Service, **fields: Any) -> Refused:
     report = service._session.run(service._session.node.rollouts.start(wanted(**fields)))
     assert isinstance(report, Refused)
-    return report.message
+    return report
 
 
 def state(service: Service, id: str) -> str:
@@ -150,18 +156,23 @@ def waits(service: Service, id: str) -> str:
     )
 
 
+def waiting(service: Service, id: str) -> set[tuple[WaitKind, str]]:
+    return {(wait.kind, wait.lane) for wait in report_of(service, id).next.waits}
+
+
 def active(service: Service) -> list[Event]:
     return service._session.node.platform.active()
 
 
-def test_it_goes_over_a_group_one_domain_at_a_time(service: Service) -> None:
+def test_a_rollout_goes_over_a_group_one_domain_at_a_time(service: Service) -> None:
     id = start(service, bake=5 * MINUTE)
     assert [event.resources for event in active(service)] == [("web_0",)]
     service.clock.advance("15m")
     assert active(service)[0].status is Status.STARTED
     service.clock.advance("10m")
     assert active(service) == []
-    assert "its bake time is 5 min" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.BAKE, "web")}
+    assert "5 min" in waits(service, id)
     service.clock.advance("5m")
     assert [event.resources for event in active(service)] == [("web_1",)]
     service.clock.advance("30m")
@@ -203,8 +214,12 @@ def test_a_host_with_two_domains_of_a_group_is_refused_before_anything_begins() 
     fleet = FLEET.replace("name: web_1, update_domain: 1, host: h2", "name: web_1, host: h1")
     fleet = fleet.replace("name: web_1", "name: web_1, update_domain: 1")
     with Service(fleet) as service:
-        says = refused(service, selection=Selection(hosts=("h1",)))
-        assert "this rollout includes 1 host with machines of several" in says
+        problem = refusal(service, selection=Selection(hosts=("h1",)))
+        assert (problem.hint, [other.field for other in problem.others]) == (
+            Hint.CONFLICTS,
+            ["h1"],
+        )
+        assert active(service) == []
         start(service, selection=Selection(hosts=("h3",)))
 
 
@@ -216,7 +231,8 @@ def test_a_paused_rollout_announces_nothing_but_what_is_announced_goes_on(
     service.clock.advance("1h")
     assert active(service) == []
     assert report_of(service, id).next.lanes[0].steps[0].state.over
-    assert "paused by test because lunch" in waits(service, id)
+    assert (WaitKind.PAUSED, "") in waiting(service, id)
+    assert "by test because lunch" in waits(service, id)
     do(service, "resume", id)
     assert [event.resources for event in active(service)] == [("web_1",)]
 
@@ -243,12 +259,13 @@ def test_a_cancelled_event_blocks_its_group_until_somebody_resumes(service: Serv
     service.clock.advance("2h")
     assert active(service) == []
     assert state(service, id) == "blocked"
-    assert "was cancelled by test" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.CANCELLED, "web")}
+    assert "cancelled by test" in waits(service, id)
     do(service, "resume", id)
     assert [event.resources for event in active(service)] == [("web_0",)]
 
 
-def test_an_evicted_machine_is_no_reason_to_wait(service: Service) -> None:
+def test_a_step_whose_machine_was_evicted_has_nothing_to_do(service: Service) -> None:
     id = start(service)
     service.schedule("Preempt", "web_0", notice="1m")
     service.clock.advance("2m")
@@ -256,7 +273,7 @@ def test_an_evicted_machine_is_no_reason_to_wait(service: Service) -> None:
     assert report_of(service, id).next.lanes[0].steps[0].state.value == "nothing to do"
 
 
-def test_a_machine_that_is_just_being_taken_is_left_out(service: Service) -> None:
+def test_a_machine_that_is_being_evicted_is_left_out(service: Service) -> None:
     taken = service.schedule("Preempt", "web_0", notice="30s")
     service.clock.advance("30s")
     id = start(service)
@@ -282,7 +299,7 @@ def test_time_does_not_pass_while_a_driver_is_asked() -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "abort", "halt"])
-def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
+def test_a_pause_abort_or_halt_during_a_driver_check_prevents_the_announcement(verb: str) -> None:
     class Slow(SimulatedDriver):
         def __init__(self) -> None:
             super().__init__(ImpactJournal(), Durations().paced)
@@ -313,7 +330,9 @@ def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
         assert service._session.run(service._session.node.platform.past(None, 10)) == []
 
 
-def test_what_its_window_closed_on_is_announced_again_for_the_next(service: Service) -> None:
+def test_a_step_whose_window_closes_is_announced_again_for_the_next_window(
+    service: Service,
+) -> None:
     id = start(service, windows=(parse_window("08:00-08:20"),))
     (first,) = active(service)
     service.schedule("Reboot", "web_1", notice="10m", short_notice=True)
@@ -336,18 +355,18 @@ def test_an_early_approval_does_not_start_it_before_its_window_opens(service: Se
     assert active(service)[0].status is Status.STARTED
 
 
-def test_a_driver_that_would_not_do_it_pauses_the_rollout() -> None:
+def test_a_veto_of_the_driver_pauses_the_rollout() -> None:
     class Stubborn(SimulatedDriver):
         async def check(self, task: Task) -> Checked:
             if task.machines[0].name == "web_1":
-                return Veto("the disk is full")
+                return Veto("disk full")
             return await super().check(task)
 
     with Service(FLEET, driver=Stubborn(ImpactJournal(), Durations().paced)) as service:
         id = start(service)
         service.clock.advance("1h")
         assert state(service, id) == "paused"
-        assert "the disk is full" in waits(service, id)
+        assert "disk full" in waits(service, id)
 
 
 def test_a_gate_holds_the_next_step_until_it_passes(service: Service, health: Health) -> None:
@@ -369,7 +388,7 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout(
     id = start(service, gate=Gate(http=health.url, timeout=2 * MINUTE))
     service.clock.advance("30m")
     assert state(service, id) == "paused"
-    assert "did not pass within 2 min" in waits(service, id)
+    assert "within 2 min" in waits(service, id)
     assert "status 302" in waits(service, id)
     asked = health.asked
     service.clock.advance("30m")
@@ -399,7 +418,9 @@ def test_a_gate_is_asked_again_after_a_restart(health: Health) -> None:
         assert state(service, id) == "done"
 
 
-def test_what_is_stored_in_a_file_is_taken_up_again(tmp_path: Path, health: Health) -> None:
+def test_a_rollout_stored_in_a_file_is_resumed_with_all_its_fields(
+    tmp_path: Path, health: Health
+) -> None:
     fields: dict[str, Any] = {
         "windows": (parse_window("3rd,last fri 08:00-12:00 Europe/Berlin"),),
         "gate": Gate(http=health.url, timeout=HOUR),
@@ -434,14 +455,16 @@ def test_aborting_withdraws_the_maintenance_of_a_host_for_all_its_groups(service
     assert state(service, id) == "aborted"
 
 
-def test_who_has_cancelled_the_maintenance_of_a_host_is_named_once(service: Service) -> None:
+def test_the_operator_who_cancelled_the_maintenance_of_a_host_is_named_once(
+    service: Service,
+) -> None:
     id = start(service, selection=Selection(hosts=("h1", "h2")))
     service.cancel(active(service)[0])
     assert waits(service, id).count("cancelled by test") == 1
     assert "test, test" not in waits(service, id)
 
 
-def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
+def test_a_gate_that_hangs_does_not_block_other_rollouts(health: Health) -> None:
     with Service(FLEET) as service:
         service._session.node.reconciler._gates = Gates(patience=60.0)
         hung = start(service, gate=Gate(http=health.url), short_notice=True, notice=0)
@@ -494,7 +517,7 @@ def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_ge
     assert (answer.passed, answer.message) == (True, "exit code 0: C.UTF-8")
 
 
-def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Service) -> None:
+def test_an_unreachable_gate_address_is_reported_with_its_reason(service: Service) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     for url, told in (
@@ -514,41 +537,44 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"selection": Selection()}, "a rollout needs a selection"),
+        ({"selection": Selection()}, "needs a selection"),
         ({"groups": ("wbe",)}, "no group 'wbe'"),
         ({"selection": Selection(hosts=("x*",))}, "no host 'x*'"),
-        ({"selection": Selection(labels=(parse("tier=none"),))}, "no machine is selected"),
+        ({"selection": Selection(labels=(parse("tier=none"),))}, "no machine"),
         ({"type": EventType.PREEMPT}, "deletes its machines"),
         ({"type": EventType.REDEPLOY, "selection": Selection(hosts=("h1",))}, "Freeze, Reboot"),
-        ({"notice": MINUTE}, "needs at least 15 min"),
-        ({"notice": -1}, "a notice must be from"),
+        ({"notice": MINUTE}, "at least 15 min"),
+        ({"notice": -1}, "notice"),
         ({"at_once": 0}, "from 1 to"),
-        ({"bake": -1}, "a bake time must be from"),
-        ({"duration": -2}, "not a valid duration of the impact"),
+        ({"bake": -1}, "bake time"),
+        ({"duration": -2}, "-2"),
         ({"description": "x" * 2_000}, "2000 characters"),
-        ({"gate": Gate()}, "either a URL or a command"),
-        ({"gate": Gate(http="http://x/", command="y")}, "either a URL or a command"),
-        ({"gate": Gate(http="ftp://x/")}, "not a valid URL of a gate"),
-        ({"gate": Gate(http="http://x:99999/")}, "not a valid URL of a gate"),
-        ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "not a valid URL of a gate"),
-        ({"gate": Gate(http="http://me:secret@x/")}, "must not contain a user name"),
-        ({"gate": Gate(http="http://x/", timeout=0)}, "timeout must be from"),
+        ({"gate": Gate()}, "either a URL"),
+        ({"gate": Gate(http="http://x/", command="y")}, "either a URL"),
+        ({"gate": Gate(http="ftp://x/")}, "valid URL"),
+        ({"gate": Gate(http="http://x:99999/")}, "valid URL"),
+        ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "valid URL"),
+        ({"gate": Gate(http="http://me:secret@x/")}, "user name"),
+        ({"gate": Gate(http="http://x/", timeout=0)}, "timeout"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_would_be_right(
+def test_a_rollout_that_cannot_be_is_refused_and_not_stored(
     service: Service, fields: dict[str, Any], complaint: str
 ) -> None:
     assert complaint in refused(service, **fields)
     assert service._session.run(service._session.node.rollouts.list()) == []
 
 
-def test_what_another_rollout_is_still_to_do_is_not_started_a_second_time(
+def test_a_rollout_that_overlaps_an_unfinished_one_is_refused(
     service: Service,
 ) -> None:
     id = start(service, bake=HOUR)
-    again = refused(service)
-    assert again.startswith(f"rollout {id} (Reboot of group web), which is under way,")
-    assert "for web; wait until it is over" in again
+    problem = refusal(service)
+    again = problem.message
+    assert problem.hint is Hint.ALLOW_OVERLAP
+    assert id in again
+    assert "under way" in again
+    assert "for web;" in again
     assert "h1" in refused(service, selection=Selection(hosts=("h1", "h3")))  # web_0 is on it
     draft, _ = planned(service)
     assert draft.problem is not None
@@ -561,7 +587,7 @@ def test_what_another_rollout_is_still_to_do_is_not_started_a_second_time(
     ):
         do(service, "abort", start(service, **other))
     do(service, "pause", id)
-    assert "which is paused" in refused(service)
+    assert "paused" in refused(service)
     do(service, "resume", id)
     service.clock.advance("30m")  # web_0 has been rebooted, and web_1 not yet
     first = Selection(machines=("web_0",))
@@ -648,10 +674,10 @@ def test_the_oldest_that_are_over_are_forgotten_and_too_many_are_refused(
     assert listed == [third, second]
     assert "no rollout" in str(service._session.run(service._session.node.rollouts.report(first)))
     start(service, groups=("db",))
-    assert "2 rollouts are under way" in refused(service, allow_overlap=True)
+    assert "2 rollouts" in refused(service, allow_overlap=True)
 
 
-def test_who_switched_what_is_on_record(service: Service) -> None:
+def test_starts_pauses_resumes_and_aborts_are_recorded_with_their_caller(service: Service) -> None:
     id = start(service)
     do(service, "pause", id, "lunch")
     do(service, "resume", id)
@@ -672,7 +698,7 @@ def test_who_switched_what_is_on_record(service: Service) -> None:
     ]
     again = service._session.run(service._session.node.rollouts.resume(id, "test"))
     assert isinstance(again, Refused)
-    assert "start a new one" in again.message
+    assert f"{id} was aborted" in again.message
 
 
 def test_a_ticket_is_on_its_events_and_in_the_history_but_not_shown_to_guests(
@@ -730,15 +756,15 @@ def past(service: Service) -> list[Event]:
     return list(service._session.run(service._session.node.platform.past(None, 100)))
 
 
-def test_all_conflicts_are_told_at_once_and_a_plan_shows_them_without_refusing(
+def test_all_conflicts_are_reported_at_once_and_a_plan_shows_them_without_refusing(
     crowded: Service,
 ) -> None:
     node = crowded._session.node
     problem = crowded._session.run(node.rollouts.start(wanted(selection=ALL_HOSTS)))
     assert isinstance(problem, Refused)
-    assert [str(other) for other in problem.others] == [
-        "h1: host 'h1': group 'web' has web_0 of 0 and web_1 of 1"
-    ]
+    (conflict,) = problem.others
+    assert conflict.field == "h1"
+    assert "web_0 of 0 and web_1 of 1" in conflict.message
     draft, forecast = planned(crowded, selection=ALL_HOSTS)
     assert draft.problem is not None
     assert [(c.host, c.group) for c in draft.conflicts] == [("h1", "web")]
@@ -791,7 +817,7 @@ def test_a_machine_of_a_split_host_that_moves_away_is_not_waited_for(crowded: Se
 # A careful pace.
 
 
-def test_a_canary_goes_first_and_the_rest_when_somebody_has_looked(crowded: Service) -> None:
+def test_a_canary_goes_first_and_the_rest_after_a_resume(crowded: Service) -> None:
     fields = {
         "selection": ALL_HOSTS,
         "conflicts": Conflicts.SPLIT,
@@ -806,10 +832,11 @@ def test_a_canary_goes_first_and_the_rest_when_somebody_has_looked(crowded: Serv
     assert {event.host for event in active(crowded)} == {"h3"}
     crowded.clock.advance("5h")
     assert (state(crowded, id), active(crowded)) == ("paused", [])
-    assert "wave 1 of 3 is complete" in waits(crowded, id)
+    assert "wave 1 of 3" in waits(crowded, id)
     do(crowded, "resume", id)
     assert {event.host for event in active(crowded)} == {"h1"}
-    assert "1 lane of later waves" in waits(crowded, id)
+    (later,) = (w for w in report_of(crowded, id).next.waits if w.kind is WaitKind.WAVE)
+    assert later.count == 1
     crowded.clock.advance("5h")
     assert state(crowded, id) == "done"
     assert [event.host for event in sorted(past(crowded), key=lambda e: e.raised_at)] == [
@@ -833,7 +860,7 @@ def test_steps_are_skipped_while_it_runs_and_what_is_announced_of_them_is_cancel
     service.clock.advance("20m")  # db_0 is being carried out
     again = service._session.run(rollouts.skip(id, "test", steps=(3,)))
     assert isinstance(again, Refused)
-    assert "have started or are over" in again.message
+    assert again.reason is Reason.CONFLICT
     for wrong, complaint in (({"lanes": ("wbe",)}, "did you mean"), ({"steps": (9,)}, "1 to 4")):
         found = service._session.run(rollouts.skip(id, "test", **wrong))
         assert isinstance(found, Refused)
@@ -844,11 +871,11 @@ def test_steps_are_skipped_while_it_runs_and_what_is_announced_of_them_is_cancel
     assert report_of(service, id).steps_over == 4
 
 
-def test_what_has_not_started_by_the_deadline_is_not_started(service: Service) -> None:
+def test_steps_that_have_not_started_by_the_deadline_are_not_started(service: Service) -> None:
     at = service._session.node.writer.now().at
     fields: dict[str, Any] = {"groups": ("web", "db"), "deadline": at + 50 * MINUTE}
     _, forecast = planned(service, **fields)
-    assert forecast.message == "2 of 4 steps would not start before its deadline"
+    assert "2 of 4 steps" in forecast.message
     id = start(service, **fields)
     service.clock.advance("3h")
     assert state(service, id) == "expired"
@@ -856,21 +883,21 @@ def test_what_has_not_started_by_the_deadline_is_not_started(service: Service) -
     assert [(e.raised_at, e.ended_at) for e in past(service)][::-1] == [
         (p.announced_at, p.ends_at) for p in forecast.steps
     ]
-    assert "deadline is too early" in refused(service, deadline=at + 10 * MINUTE)
+    assert "too early" in refused(service, deadline=at + 10 * MINUTE)
 
 
-def test_an_announced_step_that_something_holds_until_the_deadline_is_withdrawn(
+def test_an_announced_step_that_is_held_until_the_deadline_is_withdrawn(
     service: Service,
 ) -> None:
     node = service._session.node
     id = start(service, deadline=node.writer.now().at + 50 * MINUTE)
     halt(service)
-    assert "its Reboot is announced" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.EVENT, "web")}
     service.clock.advance("1h")
     assert state(service, id) == "expired"
     (event,) = past(service)
     assert event.status is Status.WITHDRAWN
-    assert "the deadline of the rollout has passed" in event.ending
+    assert "deadline" in event.ending
 
 
 def halt(service: Service, **scope: Any) -> str:
@@ -894,10 +921,11 @@ def test_nothing_is_announced_while_the_fleet_is_halted(service: Service) -> Non
     service.clock.advance("3h")
     assert [(e.resources, e.status) for e in active(service)] == [(("web_0",), Status.SCHEDULED)]
     assert not cordoned(service)
-    assert "its Reboot is announced" in waits(service, first)  # before the halt
-    halted = "halted by test: smoke; nothing is announced until the release"
-    assert f"db: {halted}" in waits(service, second)
-    assert f"h2 and 1 more: {halted}" in waits(service, hosts)
+    assert waiting(service, first) == {(WaitKind.EVENT, "web")}  # before the halt
+    assert waiting(service, second) == {(WaitKind.HALT, "db")}
+    assert "db: halted by test: smoke;" in waits(service, second)
+    (halted,) = report_of(service, hosts).next.waits
+    assert (halted.kind, halted.lane, halted.count) == (WaitKind.HALT, "h2", 2)
     explained = service._session.run(service._session.node.rollouts.explain(second))
     assert not isinstance(explained, Refused)
     (wait,) = explained.waits
@@ -908,12 +936,12 @@ def test_nothing_is_announced_while_the_fleet_is_halted(service: Service) -> Non
     assert cordoned(service) == {"h2"}
 
 
-def test_a_lane_that_is_halted_keeps_nobody_else_waiting(service: Service) -> None:
+def test_a_halted_lane_does_not_hold_up_other_lanes(service: Service) -> None:
     id = halt(service, groups=("web",))
     rollout = start(service, groups=("web", "db"))
     service.clock.advance("2h")
     assert {(e.group, e.status) for e in past(service)} == {("db", Status.FINISHED)}
-    assert "web: halted by test; nothing is announced until the release" in waits(service, rollout)
+    assert waiting(service, rollout) == {(WaitKind.HALT, "web")}
     assert state(service, rollout) == "running"
     release(service, id)
     assert [event.resources for event in active(service)] == [("web_0",)]
@@ -935,7 +963,7 @@ def test_what_its_window_closes_on_while_it_is_halted_is_announced_after_the_rel
     assert [event.resources for event in active(service)] == [("web_0",)]
 
 
-def test_a_lane_that_may_start_only_after_the_deadline_keeps_nobody_else_waiting(
+def test_a_lane_that_may_start_only_after_the_deadline_does_not_hold_up_other_lanes(
     service: Service,
 ) -> None:
     node = service._session.node
@@ -945,11 +973,11 @@ def test_a_lane_that_may_start_only_after_the_deadline_keeps_nobody_else_waiting
     service._session.run(Configurations(node.store, node.writer).set(quiet, "test"))
     fields: dict[str, Any] = {"groups": ("db", "web"), "deadline": at + 3 * HOUR}
     _, forecast = planned(service, **fields)
-    assert forecast.message == "2 of 4 steps would not start before its deadline"
+    assert "2 of 4 steps" in forecast.message
     id = start(service, **fields)
     service.clock.advance("2h")
     assert state(service, id) == "running"
-    assert "db: windows and blackouts let it start only after the deadline" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.DEADLINE, "db")}
     assert {(e.group, e.status) for e in past(service)} == {("web", Status.FINISHED)}
     service.clock.advance("1h")
     assert state(service, id) == "expired"
@@ -965,7 +993,7 @@ def test_a_step_that_could_not_be_announced_in_time_is_not_announced(service: Se
     assert [event.resources for event in past(service)] == [("web_0",)]
 
 
-def test_a_step_that_would_not_end_in_its_window_is_not_begun_in_it(service: Service) -> None:
+def test_a_step_that_would_not_end_in_its_window_does_not_start_in_it(service: Service) -> None:
     fields: dict[str, Any] = {
         "windows": (parse_window("08:00-09:00"),),
         "lasts": 10 * MINUTE,
@@ -979,7 +1007,7 @@ def test_a_step_that_would_not_end_in_its_window_is_not_begun_in_it(service: Ser
     assert ends == {(p.not_before, p.ends_at) for p in forecast.steps}
     assert sorted(str(to_datetime(end or 0).time()) for _, end in ends) == ["08:10:00", "08:25:00"]
     assert "long enough" in refused(service, **{**fields, "lasts": 2 * HOUR})
-    assert "if the rollout has a window" in refused(service, must_end_in_window=True)
+    assert refusal(service, must_end_in_window=True).hint is Hint.LASTS
 
 
 class Failing(SimulatedDriver):
@@ -995,7 +1023,9 @@ def test_too_many_failed_steps_pause_the_rollout() -> None:
         id = start(service, groups=("web", "db"), at_once=2, max_failures=1)
         service.clock.advance("20m")
         assert state(service, id) == "paused"
-        assert "2 steps failed, which is more than the 1 allowed: web, db" in waits(service, id)
+        paused = waits(service, id)
+        assert "2 steps failed" in paused
+        assert "1 allowed: web, db" in paused
         do(service, "resume", id)
         service.clock.advance("20m")
         assert state(service, id) == "running"  # those are known
@@ -1057,7 +1087,7 @@ def move(service: Service, machine: str, host: str) -> None:
     service._session.settle()
 
 
-def test_a_machine_that_comes_to_an_announced_host_is_warned_too(service: Service) -> None:
+def test_a_machine_added_to_an_announced_host_is_warned_too(service: Service) -> None:
     id = start(service, selection=Selection(hosts=("h1",)))
     service.clock.advance("10m")
     do(service, "pause", id)
@@ -1067,12 +1097,12 @@ def test_a_machine_that_comes_to_an_announced_host_is_warned_too(service: Servic
     assert {event.resources for event in active(service)} == {("web_0",), ("db_0",)}
     do(service, "resume", id)  # until then, nothing is withdrawn or announced
     assert {event.resources for event in active(service)} == {("web_0",), ("db_0", "db_2")}
-    assert all("also to machines that have come" in event.ending for event in past(service))
+    assert {event.status for event in past(service)} == {Status.WITHDRAWN}
     service.clock.advance("1h")
     assert state(service, id) == "done"
 
 
-def test_a_host_of_which_it_is_not_certain_who_is_on_it_pauses_the_rollout(
+def test_a_host_whose_machines_are_uncertain_pauses_the_rollout(
     service: Service,
 ) -> None:
     id = start(service, selection=Selection(hosts=("h1",)))
@@ -1084,7 +1114,8 @@ def test_a_host_of_which_it_is_not_certain_who_is_on_it_pauses_the_rollout(
     assert not isinstance(done, Refused)
     service._session.settle()
     assert state(service, id) == "paused"
-    assert "it is not certain which machines are on host 'h1'" in waits(service, id)
+    assert "not certain" in waits(service, id)
+    assert "host 'h1'" in waits(service, id)
 
 
 QUARANTINED = parse("quarantine=yes")
@@ -1191,7 +1222,8 @@ def test_each_host_is_emptied_worked_on_and_put_back_before_the_next(crowded: Se
     assert all(event.moves for event in active(crowded))
     crowded.clock.advance("1h")
     assert machines_on(crowded, "h1") == []
-    assert "host h1 is empty and cordoned, and can be worked on" in waits(crowded, id)
+    assert (WaitKind.WORK, "h1") in waiting(crowded, id)
+    assert "empty and cordoned" in waits(crowded, id)
     crowded.clock.advance("10h")  # the work takes as long as it takes
     assert steps_of(crowded, id) == {"h1": ["done", "started"], "h2": ["waiting", "waiting"]}
     put_back(crowded, "h1")
@@ -1199,7 +1231,7 @@ def test_each_host_is_emptied_worked_on_and_put_back_before_the_next(crowded: Se
     crowded.clock.advance("2h")
     put_back(crowded, "h2")
     assert (state(crowded, id), cordoned(crowded)) == ("done", set())
-    assert "are rolled out host by host" in refused(crowded, type=EventType.FREEZE, works=True)
+    assert "host by host" in refused(crowded, type=EventType.FREEZE, works=True)
 
 
 def test_an_empty_host_is_cordoned_and_worked_on_as_well(service: Service) -> None:
@@ -1211,28 +1243,29 @@ def test_an_empty_host_is_cordoned_and_worked_on_as_well(service: Service) -> No
     assert state(service, id) == "done"
 
 
-def test_a_host_is_worked_on_only_when_nobody_is_left_on_it(service: Service) -> None:
+def test_a_host_is_worked_on_only_when_it_is_empty(service: Service) -> None:
     id = start(service, **{**WORK, "selection": Selection(hosts=("h2",))})
     service.clock.advance("10m")
     move(service, "db_1", "h2")  # while web_1 is still to leave
     service.clock.advance("18m")
-    assert "live migrations of its machines are announced" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.EVENT, "h2")}
     service.clock.advance("30m")
     assert machines_on(service, "h2") == []
     move(service, "db_1", "h2")  # which was moved away last
-    assert "host h2 is not empty: db_1 is or may be on it" in waits(service, id)
+    assert waiting(service, id) == {(WaitKind.WORK, "h2")}
+    assert "not empty: db_1" in waits(service, id)
     move(service, "db_1", "h3")
-    assert "can be worked on" in waits(service, id)
+    assert "empty and cordoned" in waits(service, id)
 
 
-def test_what_was_put_back_stays_so_though_somebody_cordons_it_again(service: Service) -> None:
+def test_a_host_that_was_put_back_stays_done_when_it_is_cordoned_again(service: Service) -> None:
     id = start(service, **{**WORK, "bake": HOUR})
     service.clock.advance("1h")
     put_back(service, "h1")
     service._session.run(service._session.node.hosts.cordon("h1", "test"))
     assert steps_of(service, id)["h1"] == ["done", "done"]
     assert cordoned(service) == {"h1"}
-    assert "its bake time is 1 h" in waits(service, id)
+    assert (WaitKind.BAKE, "h1") in waiting(service, id)
     service.clock.advance("61m")
     assert cordoned(service) == {"h1", "h2"}
 
@@ -1277,4 +1310,4 @@ def test_a_host_that_is_still_a_conflict_after_its_evacuation_pauses_the_rollout
         id = start(service, selection=Selection(hosts=("h1",)), conflicts=Conflicts.EVACUATE)
         service.clock.advance("1h")
         assert state(service, id) == "paused"
-        assert "has machines of two update domains on it" in waits(service, id)
+        assert "two update domains" in waits(service, id)

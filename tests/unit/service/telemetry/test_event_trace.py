@@ -107,7 +107,7 @@ def test_the_events_of_a_host_and_their_window_are_recorded_once_raised(tmp_path
     assert judgement.ok, judgement.render()
 
 
-def test_a_delete_that_nobody_is_told_of_is_recorded_from_beginning_to_end(tmp_path: Path) -> None:
+def test_an_unannounced_delete_is_recorded_from_start_to_end(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     with Service(FLEET, record=path) as service:
         service.get("web_0")
@@ -130,7 +130,7 @@ def test_a_delete_that_nobody_is_told_of_is_recorded_from_beginning_to_end(tmp_p
     assert judgement.ok, judgement.render()
 
 
-def test_what_stands_already_is_recorded_when_a_recording_begins(tmp_path: Path) -> None:
+def test_existing_events_are_recorded_when_a_recording_begins(tmp_path: Path) -> None:
     disk, path = Disk(), tmp_path / "trace"
     with Service(FLEET, store=MemoryStore(disk)) as service:
         maintain_host(service)
@@ -168,7 +168,7 @@ def run(service: Service, work: Any) -> Any:
     return outcome
 
 
-def test_what_operators_keep_from_starting_is_recorded_and_recorded_again(tmp_path: Path) -> None:
+def test_halts_are_recorded_and_recorded_again(tmp_path: Path) -> None:
     disk, path = Disk(), tmp_path / "trace"
     with Service(HOSTS, store=MemoryStore(disk), record=path) as service:
         node = service._session.node
@@ -292,7 +292,7 @@ def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: FaultK
     assert judgement.ok, judgement.render()
 
 
-def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
+def test_the_speed_of_a_service_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     with Service(FLEET, record=path, speed=60, silence="24h") as service:
         service.get("web_0")
@@ -305,7 +305,7 @@ def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
     assert judgement.ok, judgement.render()
 
 
-def test_what_is_written_about_machines_apart_is_what_the_judge_reads() -> None:
+def test_the_judge_reads_what_is_recorded_about_unreachable_machines() -> None:
     lines: list[dict[str, Any]] = []
     trace = EventTrace(lines.append)
     trace.apart(START, "rack-1", ["web_0"])

@@ -54,7 +54,7 @@ def numbers(fleet_counts: FleetCounts, now: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
+def test_running_counts_equal_a_fresh_count(seed: int) -> None:
     chance = random.Random(seed)
     with Service(SAMPLE) as service:
         node = service._session.node
@@ -160,7 +160,7 @@ def test_what_is_due_later_is_not_overdue() -> None:
         assert overdue(now.at - 2_000_000, now) == 2
 
 
-def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened() -> None:
+def test_every_reading_has_all_its_samples_before_anything_has_happened() -> None:
     """So that a rate can be had from the first event on."""
     with Service(SAMPLE) as service:
         for reading in service._session.node._samples():
@@ -192,7 +192,7 @@ def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened()
         (c.OperatorApprove(id=ID, by="policy"), None, True, "operator"),
     ],
 )
-def test_an_approval_is_counted_under_who_gave_it_whatever_they_are_called(
+def test_approvals_are_counted_by_kind_of_approver_whatever_its_name(
     command: c.Command, policy: Policy | None, enabled: bool, counted: str
 ) -> None:
     group = Group(

@@ -43,42 +43,44 @@ def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_a_json_line_has_a_time_a_level_and_what_happened(said: io.StringIO) -> None:
     configure("json")
-    log.warning("a limit was reached", limit="throttle", times=3)
+    log.warning("limit reached", limit="throttle", times=3)
     line = json.loads(said.getvalue())
     assert list(line)[:3] == ["timestamp", "level", "event"]
     assert line["level"] == "warning"
-    assert (line["event"], line["limit"], line["times"]) == ("a limit was reached", "throttle", 3)
+    assert (line["event"], line["limit"], line["times"]) == ("limit reached", "throttle", 3)
     assert datetime.fromisoformat(line["timestamp"]).tzinfo == UTC
 
 
-def test_a_console_line_is_to_be_read(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_line_has_a_time_a_level_and_values(
+    said: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("forewarn.support.guard.wall_us", lambda: 1_800_000_000_000_000)
     configure("console")
-    log.info("all is well", count=3, names=["a", "b"], why="two words")
-    log.error("it is not")
+    log.info("saved", count=3, names=["a", "b"], why="two words")
+    log.error("lost")
     configure("console", dates=False)
-    log.info("all is well")
-    assert said.getvalue() == (
-        "2027-01-15 08:00:00Z  all is well  count=3  names=a,b  why='two words'\n"
-        "2027-01-15 08:00:00Z  error: it is not\n"
-        "08:00:00  all is well\n"
-    )
+    log.info("saved")
+    assert said.getvalue().splitlines() == [
+        "2027-01-15 08:00:00Z  saved  count=3  names=a,b  why='two words'",
+        "2027-01-15 08:00:00Z  error: lost",
+        "08:00:00  saved",
+    ]
 
 
-def test_a_developer_is_not_told_of_calls_that_went_as_they_should(said: io.StringIO) -> None:
+def test_console_without_dates_leaves_out_calls_that_succeeded(said: io.StringIO) -> None:
     for dates in (True, False):
         configure("console", dates=dates)
-        log.info("a call was carried out", request_id="1")
-        log.error("a call failed", request_id="2")
+        log.info("succeeded", request_id="1")
+        log.error("failed", request_id="2")
     assert [line.partition("Z  ")[2] or line for line in said.getvalue().splitlines()][:2] == [
-        "a call was carried out  request_id=1",
-        "error: a call failed  request_id=2",
+        "succeeded  request_id=1",
+        "error: failed  request_id=2",
     ]
-    assert said.getvalue().count("carried out") == 1
+    assert said.getvalue().count("succeeded") == 1
     assert said.getvalue().count("failed") == 2
 
 
-def test_auto_is_for_programs_unless_somebody_sits_there(
+def test_auto_is_json_unless_stderr_is_a_terminal(
     said: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure("auto")
@@ -91,7 +93,7 @@ def test_auto_is_for_programs_unless_somebody_sits_there(
     assert second.endswith("  two")
 
 
-def test_what_is_below_the_level_is_not_said_and_the_level_can_change(said: io.StringIO) -> None:
+def test_lines_below_the_level_are_dropped_and_the_level_can_change(said: io.StringIO) -> None:
     configure("json", "warning")
     log.info("no")
     log.warning("yes")
@@ -107,7 +109,7 @@ def test_what_is_below_the_level_is_not_said_and_the_level_can_change(said: io.S
 @pytest.mark.parametrize(
     "bad", ["a\nfake line", "\x1b[2Jgone", "\r", "\x85", "\u2028", "\u202etxt", "\x00", "\x7f"]
 )
-def test_no_words_of_others_forge_a_line_or_move_a_terminal(
+def test_logged_values_forge_no_line_and_send_no_control_characters(
     said: io.StringIO, format: str, bad: str
 ) -> None:
     configure(format)
@@ -121,7 +123,7 @@ def test_no_words_of_others_forge_a_line_or_move_a_terminal(
         assert (line["event"], line["why"], line["names"]) == (f"said {bad}", bad, [bad])
 
 
-def test_an_exception_is_told_whole_and_forges_nothing(said: io.StringIO) -> None:
+def test_an_exception_is_logged_whole_and_forges_no_line(said: io.StringIO) -> None:
     for format in ("console", "json"):
         configure(format)
         try:
@@ -145,13 +147,13 @@ def test_a_secret_is_cut_out_of_every_line(said: io.StringIO) -> None:
     assert "fw_0123abcd_…" in said.getvalue()
 
 
-def test_a_value_without_end_does_not_fill_the_log(said: io.StringIO) -> None:
+def test_a_long_value_is_cut(said: io.StringIO) -> None:
     configure("json")
     log.info("much", why="x" * 1_000_000)
     assert len(said.getvalue()) < 2 * narrating.MAX_VALUE
 
 
-def test_libraries_speak_in_the_same_form(said: io.StringIO) -> None:
+def test_libraries_log_in_the_same_format(said: io.StringIO) -> None:
     configure("json")
     logging.getLogger("uvicorn.error").error("cannot %s", "bind\nfake")
     logging.getLogger("uvicorn.error").warning("not of interest")
@@ -165,7 +167,7 @@ def test_libraries_speak_in_the_same_form(said: io.StringIO) -> None:
     assert (second["event"], second["logger"]) == ("beware", "some.library")
 
 
-def test_to_configure_again_doubles_nothing(said: io.StringIO) -> None:
+def test_configuring_again_doubles_no_lines(said: io.StringIO) -> None:
     for _ in range(3):
         configure("json")
     logging.getLogger("some.library").warning("once")
@@ -213,15 +215,14 @@ def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO
     ]
     for line in told:
         assert (line["type"], line["group"], line["machines"]) == ("Reboot", "web", ["web_0"])
-        assert line["event"].startswith(f"web: {line['status']} Reboot of web_0 (")
-        assert line["event"].endswith(event.id)
+        assert f"{line['status']} Reboot of web_0" in line["event"]
+        assert event.id in line["event"]
         assert line["commit"] > 0
         assert line["at"].startswith("2027-01-15T")
     held = next(line for line in lines if "has to wait" in line["event"])
     assert (held["event_id"], held["by"]) == (waiting.id, "web_1")
     assert lines[0]["event"] == "web: enabled, document 1"
-    assert lines[-1]["event"].startswith("web: no longer enabled (")
-    assert lines[-1]["by"] == "test"
+    assert (lines[-1]["group"], lines[-1]["by"]) == ("web", "test")
 
 
 def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.StringIO) -> None:
@@ -231,10 +232,11 @@ def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")
         structlog.configure(processors=[_drop])
-    assert said.getvalue() == (
-        "2027-01-15 08:00:00Z  web: enabled, document 1\n"  # not today
-        f"08:00:00  web: Scheduled Reboot of web_0 (not before 08:15:00; document 2) {event.id}\n"
-    )
+    enabled, scheduled = said.getvalue().splitlines()
+    assert enabled == "2027-01-15 08:00:00Z  web: enabled, document 1"  # not today
+    assert scheduled.startswith("08:00:00  web: Scheduled Reboot of web_0")
+    assert "08:15:00; document 2" in scheduled
+    assert scheduled.endswith(event.id)
 
 
 def test_on_a_console_a_time_on_another_day_has_its_date(said: io.StringIO) -> None:

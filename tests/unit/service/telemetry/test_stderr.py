@@ -56,7 +56,7 @@ def numbered(n: int) -> str:
     return f"{n:06d} {'x' * 92}\n"
 
 
-def test_what_nobody_reads_holds_nobody_up_and_is_read_later_in_order(end: End) -> None:
+def test_lines_that_are_not_read_do_not_block_and_are_read_later_in_order(end: End) -> None:
     out = StderrWriter(lambda _: None)
     for n in range(1_000):
         assert out.write(numbered(n)) == 100
@@ -64,7 +64,7 @@ def test_what_nobody_reads_holds_nobody_up_and_is_read_later_in_order(end: End) 
     out.wait()
 
 
-def test_what_is_too_much_is_dropped_and_how_much_is_told_when_there_is_a_reader(end: End) -> None:
+def test_lines_beyond_the_limit_are_dropped_and_counted_once_there_is_a_reader(end: End) -> None:
     told, lost = threading.Event(), []
 
     def count(lines: int) -> None:
@@ -107,14 +107,12 @@ def test_a_file_is_written_at_once_and_one_that_is_replaced_is_noticed(
 
 
 @pytest.mark.parametrize("stderr", [None, SimpleNamespace(fileno=lambda: 987_654)])
-def test_without_anywhere_to_tell_it_nothing_happens(
-    stderr: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_stderr_is_ignored(stderr: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlet, "sys", SimpleNamespace(stderr=stderr))
     assert StderrWriter(lambda _: None).write("hello\n") == 6
 
 
-def test_the_last_words_of_a_process_are_read_and_if_nobody_reads_it_ends_all_the_same() -> None:
+def test_a_process_writes_its_last_lines_and_exits_even_if_they_are_not_read() -> None:
     says = (
         "from forewarn.service.telemetry.stderr import StderrWriter\n"
         "out = StderrWriter(lambda _: None)\n"

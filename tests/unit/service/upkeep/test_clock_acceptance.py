@@ -293,7 +293,7 @@ class Refusing(MemoryStore):
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_of_two_who_accept_it_at_once_one_finds_it_accepted_or_nobody_has(refuses: bool) -> None:
+def test_two_acceptances_at_once_accept_the_clock_once_or_not_at_all(refuses: bool) -> None:
     async def body() -> None:
         world = World()
         world.error = FOUR_YEARS

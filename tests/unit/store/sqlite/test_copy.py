@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -152,10 +153,10 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(
             with monkeypatch.context() as broken:
 
                 def full(_: Path) -> None:
-                    raise OSError(28, "No space left on device")
+                    raise OSError(errno.ENOSPC, "full")
 
                 broken.setattr(copying, "sync", full)
-                with pytest.raises(StoreFailed, match=r"no copy could be made: .*No space left"):
+                with pytest.raises(StoreFailed, match=r"no copy .*full"):
                     await store.copy(COPIED)
             assert store.problem() == ""  # the state itself is well
             await store.transact(define_group("b"))
@@ -175,7 +176,7 @@ def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -
     assert not left.exists()
 
 
-def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path: Path) -> None:
+def test_a_file_put_in_the_place_of_the_state_is_not_copied_as_the_state(tmp_path: Path) -> None:
     """Neither what was there before, nor what somebody puts there while it is read."""
     state, other = tmp_path / "state.db", state_with_groups(tmp_path / "other.db", "x")
     real = copying.copy_to_stream
@@ -247,7 +248,7 @@ def test_a_raw_state_file_can_be_restored_too_and_counts_as_a_copy(tmp_path: Pat
     assert groups_in(tmp_path / "state.db") == {"a", "b"}
 
 
-def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_path: Path) -> None:
+def test_an_existing_state_is_replaced_only_by_force_and_kept_beside(tmp_path: Path) -> None:
     state = state_of_killed_service(tmp_path / "state.db", "a", "b", "c")
     backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     before = names(tmp_path)
@@ -264,7 +265,7 @@ def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_pat
     assert groups_in(again.kept) == {"a"}
 
 
-def test_a_file_system_without_second_names_will_do(
+def test_a_state_is_replaced_on_a_file_system_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(*_: object) -> None:
@@ -291,7 +292,7 @@ def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> No
     assert groups_in(state) == {"b"}
 
 
-def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> None:
+def test_a_log_without_its_state_does_not_prevent_a_restore_and_is_kept(tmp_path: Path) -> None:
     state = state_of_killed_service(tmp_path / "state.db", "a")
     backup = copied(state_with_groups(tmp_path / "old.db", "b"), tmp_path / "backup")
     state.unlink()
@@ -310,7 +311,7 @@ def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> No
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
         try:
-            with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()}"):
+            with pytest.raises(StoreUnusable, match=f"process {os.getpid()}"):
                 restored(backup, tmp_path / "state.db", force=True)
             await store.transact(define_group("b"))
         finally:
@@ -347,7 +348,7 @@ def test_a_copy_of_itself_a_directory_or_nothing_is_refused(tmp_path: Path) -> N
         restored(copied(state, tmp_path / "backup"), tmp_path)
 
 
-def test_what_root_restores_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+def test_a_state_restored_by_root_belongs_to_the_owner_of_its_directory(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give files away")
     backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
@@ -393,7 +394,7 @@ print(die_at)
 STEPS_AT_MOST = 80
 
 
-def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_path: Path) -> None:
+def test_a_restore_killed_at_any_step_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
     """Audit events are raised before what they tell of: a death at each is one between any two."""
     backup = copied(state_with_groups(tmp_path / "old.db", "a"), tmp_path / "backup")
     state_of_killed_service(tmp_path / "state.db", "b", "c")

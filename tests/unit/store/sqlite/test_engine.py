@@ -100,7 +100,7 @@ def test_a_second_process_is_refused_with_one_line(tmp_path: Path) -> None:
         first = SqliteStore(tmp_path / "state.db")
         await first.open()
         try:
-            with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()}"):
+            with pytest.raises(StoreUnusable, match=f"process {os.getpid()}"):
                 await opened(tmp_path / "state.db")
             await first.transact(defining("a"))  # and the first is not disturbed
         finally:
@@ -116,7 +116,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(StoreUnusable, match="schema 9999, which this version does not know"):
+    with pytest.raises(StoreUnusable, match="schema 9999"):
         asyncio.run(opened(path))
 
 
@@ -124,7 +124,9 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     ("wreck", "lacks"),
     [("DROP TABLE history", "history."), ("ALTER TABLE events DROP COLUMN body", "events.body")],
 )
-def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, wreck: str, lacks: str) -> None:
+def test_a_file_whose_tables_do_not_match_its_schema_is_refused(
+    tmp_path: Path, wreck: str, lacks: str
+) -> None:
     """Revisions were rewritten under their own number while they were being made."""
     path = tmp_path / "state.db"
     asyncio.run(made(path))
@@ -138,7 +140,7 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, wreck: str, 
 
 
 @pytest.mark.parametrize("last", ["F", "-", "\ud7ff", "\U0010ffff", "a\U0010ffff\U0010ffff"])
-def test_a_beginning_may_end_with_any_character(tmp_path: Path, last: str) -> None:
+def test_an_id_prefix_may_end_with_any_character(tmp_path: Path, last: str) -> None:
     async def asked() -> tuple[object, object]:
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
@@ -166,14 +168,14 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(
 ) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(content)
-    with pytest.raises(StoreUnusable, match=r"state\.db cannot be used as state"):
+    with pytest.raises(StoreUnusable, match=r"state\.db cannot be used"):
         asyncio.run(opened(path))
     assert path.read_bytes() == content
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnusable, match="cannot be used as state"):
+    with pytest.raises(StoreUnusable, match=r"state\.db cannot be used"):
         asyncio.run(opened(tmp_path / "file" / "state.db"))
 
 

@@ -41,7 +41,7 @@ async def opened(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_a_lock_is_its_owners_alone_unless_it_was_there(tmp_path: Path) -> None:
+def test_a_new_lock_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     """Whoever can open it can hold it, and keep a service from starting."""
     new, old = tmp_path / "new.db", tmp_path / "old.db"
     lock_of(old).touch(0o644)
@@ -50,27 +50,25 @@ def test_a_lock_is_its_owners_alone_unless_it_was_there(tmp_path: Path) -> None:
         assert lock_of(state).stat().st_mode & 0o777 == mode
 
 
-def test_a_lock_names_whoever_has_it_and_nobody_afterwards(tmp_path: Path) -> None:
+def test_a_lock_names_its_process_until_it_is_released(tmp_path: Path) -> None:
     lock = take_lock(tmp_path / "state.db")
     assert lock_of(tmp_path / "state.db").read_text() == f"process {os.getpid()}"
     lock.close()
     assert lock_of(tmp_path / "state.db").read_text() == ""
 
 
-def test_many_may_look_at_once_and_see_who_has_it(tmp_path: Path) -> None:
+def test_several_readers_may_hold_the_lock_and_see_the_process_that_serves(tmp_path: Path) -> None:
     state = state_with_groups(tmp_path / "state.db", "a")
     with reader_lock(state) as first, reader_lock(state) as second:
         assert (first, second) == (None, None)
     lock = take_lock(state)
     with reader_lock(state) as holder:
         assert holder is not None
-        assert f"in use by process {os.getpid()}" in str(locking.in_use_error(state, holder))
+        assert f"process {os.getpid()};" in str(locking.in_use_error(state, holder))
     lock.close()
 
 
-def test_a_start_waits_for_whoever_only_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_waits_for_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = state_with_groups(tmp_path / "state.db", "a")
     tries: list[locking._Mode] = []
     waits = threading.Event()
@@ -101,7 +99,7 @@ def test_a_start_waits_for_whoever_only_looks(
     assert failed == []
 
 
-def test_a_look_that_takes_too_long_is_named_and_no_dead_process(
+def test_a_start_refused_because_of_a_reader_names_no_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = state_of_killed_service(tmp_path / "state.db", "a")
@@ -109,7 +107,7 @@ def test_a_look_that_takes_too_long_is_named_and_no_dead_process(
     monkeypatch.setattr(locking, "READERS_TIMEOUT", 0.1)
     with reader_lock(state), pytest.raises(StoreUnusable) as said:
         asyncio.run(opened(state))
-    assert "has been read by another command (forewarn backup --state" in str(said.value)
+    assert "forewarn backup --state" in str(said.value)
     assert "process" not in str(said.value)
     asyncio.run(opened(state))
 
@@ -163,42 +161,44 @@ def hard_link(tmp_path: Path, running: Path) -> Path:
 
 
 def test_a_hard_link_admits_no_second_process(running: Path, hard_link: Path) -> None:
-    said = opened_elsewhere(hard_link)
-    assert said == (
-        f"{hard_link} is in use by process {os.getpid()} as {running}, which is the same file under"
-        " another name (a hard link or a bind mount); stop that or choose another file"
-    )
+    refusal = opened_elsewhere(hard_link)
+    assert refusal.startswith(f"{hard_link} ")
+    assert f"process {os.getpid()} as {running}," in refusal
     assert {file.name for file in hard_link.parent.iterdir()} == {"linked.db"}
 
 
 def test_a_hard_link_admits_no_second_store_in_the_same_process(
     running: Path, hard_link: Path
 ) -> None:
-    with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()} as {running}"):
+    with pytest.raises(StoreUnusable, match=f"process {os.getpid()} as {running}"):
         asyncio.run(opened(hard_link))
     keeps_its_locks(running)
 
 
 def test_a_symbolic_link_is_the_same_name(running: Path, tmp_path: Path) -> None:
     (tmp_path / "symbolic.db").symlink_to(running)
-    assert opened_elsewhere(tmp_path / "symbolic.db") == (
-        f"{running} is in use by process {os.getpid()}; stop that or choose another file"
-    )
+    refusal = opened_elsewhere(tmp_path / "symbolic.db")
+    assert refusal.startswith(f"{running} ")
+    assert f"process {os.getpid()};" in refusal
 
 
 def test_a_lock_file_that_was_removed_admits_no_second_process(running: Path) -> None:
     lock_of(running).unlink()
-    assert f"{running} is in use by process {os.getpid()}" in opened_elsewhere(running)
+    refusal = opened_elsewhere(running)
+    assert refusal.startswith(f"{running} ")
+    assert f"process {os.getpid()}" in refusal
 
 
-def test_whoever_only_looks_at_another_name_is_refused(running: Path, hard_link: Path) -> None:
+def test_reading_a_state_in_use_under_another_name_is_refused(
+    running: Path, hard_link: Path
+) -> None:
     """Its log is not to be found there."""
     for look in (
         lambda: copying.copy(hard_link, hard_link.parent / "backup", 1),
         lambda: check.check_file(hard_link),
         lambda: SqliteFile(hard_link).upgrade(),
     ):
-        with pytest.raises(StoreUnusable, match="the same file under another name"):
+        with pytest.raises(StoreUnusable, match=f"as {running}"):
             look()
     assert copying.copy(running, running.parent / "backup", 1).groups == 1
     keeps_its_locks(running)
@@ -208,7 +208,7 @@ def test_a_state_is_not_restored_over_one_that_is_in_use_under_another_name(
     running: Path, hard_link: Path, tmp_path: Path
 ) -> None:
     backup = state_with_groups(tmp_path / "backup.db", "b")
-    with pytest.raises(StoreUnusable, match="the same file under another name"):
+    with pytest.raises(StoreUnusable, match=f"as {running}"):
         restore(backup, hard_link, 1, force=True)
     assert running.samefile(hard_link)
 

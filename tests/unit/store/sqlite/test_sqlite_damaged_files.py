@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import subprocess
@@ -95,13 +96,13 @@ def test_a_wreck_is_refused_and_left_alone(tmp_path: Path, how: str) -> None:
 def test_a_state_with_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = state_with_groups(tmp_path / "state.db", "a")
     sql("UPDATE machines SET body = '{}'")(path)
-    with pytest.raises(StoreUnusable, match="cannot be used as state: Object missing"):
+    with pytest.raises(StoreUnusable, match=r"cannot be used .*Object missing"):
         run(_open(path))
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state.db").mkdir()
-    assert "is a directory; pass the path of a file" in refused(tmp_path / "state.db")
+    assert "is a directory" in refused(tmp_path / "state.db")
 
 
 def test_what_a_killed_service_left_is_taken_up(tmp_path: Path) -> None:
@@ -121,8 +122,7 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path,
     path = state_of_killed_service(tmp_path / "state.db", "a", "b")
     log = companion(path, "-wal")
     damage(log, at)
-    said = refused(path)
-    assert "state.db-wal is damaged, and the newest commits of state.db are in it" in said
+    assert "state.db-wal is damaged" in refused(path)
     log.rename(tmp_path / "moved-away")  # as it says
     assert groups_in(path) < {"a", "b"}
 
@@ -135,7 +135,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
     whole = log.read_bytes()
     for at in (100, len(whole) // 3, len(whole) // 2):
         damage(log, at)
-        with pytest.raises(StoreUnusable, match="wal is damaged, and the newest commits"):
+        with pytest.raises(StoreUnusable, match="wal is damaged"):
             run(_open(path))
         log.write_bytes(whole)
     assert groups_in(path) == set(groups)
@@ -151,7 +151,7 @@ def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None
 def test_a_log_without_its_file_is_not_thrown_away(tmp_path: Path) -> None:
     path = state_of_killed_service(tmp_path / "state.db", "a")
     path.rename(tmp_path / "elsewhere.db")
-    assert "does not exist, but its log state.db-wal does" in refused(path)
+    assert "its log state.db-wal" in refused(path)
     (tmp_path / "elsewhere.db").rename(path)  # as it says
     assert groups_in(path) == {"a"}
 
@@ -190,7 +190,7 @@ RIGHTS = [  # of the file and of its directory
 ]
 
 
-def test_rights_that_are_not_enough_are_named(shared: Path) -> None:
+def test_missing_file_permissions_are_named(shared: Path) -> None:
     homes = []
     for n, (file, directory, _) in enumerate(RIGHTS):
         home = shared / f"{n}"
@@ -216,10 +216,10 @@ def test_a_state_that_cannot_be_created_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr("forewarn.store.sqlite.copy.sync", full)
-    with pytest.raises(StoreUnusable, match="No space left on device"):
+    with pytest.raises(StoreUnusable, match="disk full"):
         run(_open(tmp_path / "state.db"))
     assert names(tmp_path) == {"state.db.lock"}
     monkeypatch.undo()
@@ -249,7 +249,7 @@ def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Pat
 
     async def body(store: SqliteStore) -> None:
         path.rename(tmp_path / "elsewhere.db")
-        with pytest.raises(StoreFailed, match="removed or replaced while in use; put it back"):
+        with pytest.raises(StoreFailed, match="removed or replaced"):
             await store.transact(define_group("b"))
         assert "removed or replaced" in store.problem()
         with pytest.raises(StoreFailed, match="removed or replaced"):
@@ -340,7 +340,7 @@ def test_a_log_that_is_lost_while_in_use_loses_nothing(
     assert groups_in(path) == {"a", "b"}
 
 
-def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
+def test_a_log_that_is_lost_while_it_is_read_is_saved_and_replaced_later(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "home" / "state.db"
@@ -349,9 +349,9 @@ def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("SELECT count(*) FROM commits").fetchall()
             companion(path, "-wal").unlink()
-            with pytest.raises(StoreFailed, match="removed, replaced or truncated while in use"):
+            with pytest.raises(StoreFailed, match="removed, replaced or truncated"):
                 await store.transact(define_group("b"))
-            assert "could not be saved yet" in store.problem()
+            assert "not be saved" in store.problem()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
         await store.check()
         await store.transact(define_group("c"))
@@ -368,7 +368,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
     async def body(store: SqliteStore) -> None:
         os.truncate(companion(path, "-wal"), 0)
         for _ in range(2):
-            with pytest.raises(StoreFailed, match="truncated while in use, and its contents"):
+            with pytest.raises(StoreFailed, match="truncated"):
                 await store.transact(define_group("b"))
         assert "truncated" in store.problem()
         assert set(store.groups) == {"a"}
@@ -376,7 +376,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
     run(troubled(path, body)())
 
 
-def test_a_log_that_others_have_emptied_in_order_is_no_reason_to_stop(tmp_path: Path) -> None:
+def test_a_log_that_was_checkpointed_by_others_stops_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def body(store: SqliteStore) -> None:
@@ -405,7 +405,7 @@ def test_another_file_in_the_place_of_the_state_does_not_get_the_log(tmp_path: P
     run(troubled(path, body)())
 
 
-def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
+def test_a_save_ends_the_problem_of_a_full_disk(tmp_path: Path) -> None:
     """So that a service on which nobody decides anything knows how it stands."""
 
     async def body(store: SqliteStore) -> None:
@@ -427,7 +427,7 @@ def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
     run(troubled(tmp_path / "state.db", body)())
 
 
-def test_a_page_that_cannot_be_read_is_told_as_such_and_harms_nothing_else(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_read_is_reported_and_harms_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def body(store: SqliteStore) -> None:
@@ -455,7 +455,7 @@ def _checkpoint(store: SqliteStore) -> None:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def test_what_is_kept_in_memory_is_always_well_and_has_no_copy() -> None:
+def test_a_store_in_memory_has_no_problems_and_no_copy() -> None:
     async def work() -> None:
         store = MemoryStore()
         await store.open()

@@ -300,7 +300,7 @@ def test_what_a_revision_derives_from_the_commits_is_written_once(
 
 @pytest.mark.usefixtures("next_version")
 @pytest.mark.parametrize("schema", OLDER)
-def test_an_older_schema_is_refused_and_left_alone_unless_told_to_migrate(
+def test_an_older_schema_is_refused_and_left_alone_unless_migration_is_allowed(
     tmp_path: Path, schema: str
 ) -> None:
     path = stored(schema, tmp_path)
@@ -403,7 +403,7 @@ def test_this_version_refuses_a_file_that_the_next_one_has_upgraded(
     read(path)
     monkeypatch.undo()
     before = rows(path)
-    with pytest.raises(StoreUnusable, match=f"schema {NEXT}, which this version does not know"):
+    with pytest.raises(StoreUnusable, match=f"schema {NEXT},"):
         read(path)
     assert rows(path) == before
 
@@ -416,7 +416,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path) -> Non
     before = path.read_bytes()
     lock = tmp_path / "state.db.lock"
     lock.write_text("process 4711")  # of the process that had it last
-    with pytest.raises(StoreUnusable, match="schema 9999, which this version does not know"):
+    with pytest.raises(StoreUnusable, match="schema 9999,"):
         read(path)
     assert path.read_bytes() == before
     assert lock.read_text() == "process 4711"
