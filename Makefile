@@ -35,7 +35,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test tests portable-beside-tests portable packages collected lint fuzz bench docs screenshots dist deb rpm lock clean
+.PHONY: dev check conformance test tests portable-beside-tests portable packages lint fuzz bench docs screenshots dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -47,7 +47,7 @@ TOGETHER := $(MAKE) --output-sync --no-print-directory --jobs
 test:
 	@TEST_BESIDE=yes $(TOGETHER) 5 tests portable-beside-tests
 
-tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS) collected
+tests: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS)
 	+$(BIN)/python tools/run-tests $(BIN)/pytest
 
 portable-beside-tests: packages lint
@@ -70,11 +70,6 @@ conformance: $(VENV)/.ready
 # What the tests need beside Python.
 packages:
 	tools/test-packages
-
-# Read by one process, so that the tests are compiled before five of them read them.
-collected: $(VENV)/.ready
-	@$(BIN)/pytest --collect-only --quiet --quiet --no-summary >/dev/null || \
-		$(BIN)/pytest --collect-only --quiet --quiet
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

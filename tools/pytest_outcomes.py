@@ -1,8 +1,8 @@
 """A pytest plugin for tools/run-tests and tools/stress-tests: what became of each test, as JSON
 lines in a file, and which tests are run in which order.
 
-It is loaded with -p, in the processes of xdist as well, which only read the options; the file is
-written by the process that was started. Programs that tests start see nothing of it.
+The file is written by the process that was started, also if it has others run the tests. Programs
+that tests start see nothing of it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if seed := config.getoption("--shuffle"):
         config.pluginmanager.register(Shuffle(seed))
-    if hasattr(config, "workerinput"):
-        return
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if TOOLS in python_path:  # put there by the runner, for this module to be found
         python_path.remove(TOOLS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 TOOLS = Path(__file__).resolve().parent
-PLUGIN = "pytest_outcomes"
+PLUGINS = ("-p", "pytest_outcomes", "-p", "pytest_processes")
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 TIDY_UP = 10.0  # s for pytest to end by itself after ctrl-C, which it has received, too
 TESTS_FAILED = 1  # pytest's exit status if there is nothing else to complain of
@@ -24,7 +24,7 @@ TESTS_FAILED = 1  # pytest's exit status if there is nothing else to complain of
 # and what is compiled once is not compiled again by each of a thousand processes.
 UNSET = (
     *("PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"),
-    *("TEST_PROCESSES", "TEST_IN_MEMORY", "TEST_BESIDE"),
+    *("TEST_PROCESSES", "TEST_IN_MEMORY", "TEST_BESIDE", "PYTEST_PROCESS"),
 )
 
 
@@ -48,9 +48,9 @@ class Runner:
         env |= {"PYTHONPATH": os.pathsep.join(path)} | environment
         pytest, *arguments = argv
         # With "=": pytest takes existing paths for tests, before it has loaded the plugin.
-        plugin = ("-p", PLUGIN, f"--outcomes={outcomes}")
+        plugins = (*PLUGINS, f"--outcomes={outcomes}")
         self._starting = True
-        self._process = subprocess.Popen([pytest, *plugin, *arguments], env=env)
+        self._process = subprocess.Popen([pytest, *plugins, *arguments], env=env)
         self._starting = False
         if self.signal:
             self._process.terminate()

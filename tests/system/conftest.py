@@ -20,7 +20,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if built := os.environ.get("FOREWARN_DIST"):
         return ROOT / built
     run = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_PROCESS" in os.environ:
         run = run.parent  # of all processes of this run: it is built by the first
     out, unfinished = run / "dist", run / "unfinished-dist"
     with (run / "dist.lock").open("w") as lock:

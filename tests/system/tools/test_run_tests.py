@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 from helpers.patience import LIMIT, until
 
 PYTEST = Path(sys.executable).parent / "pytest"
-ALONE = "'PYTEST_XDIST_WORKER' not in os.environ"
+ALONE = "'PYTEST_PROCESS' not in os.environ"
 PRELUDE = """
 import os, pathlib, signal, subprocess, sys, time
 import pytest
@@ -39,10 +39,10 @@ class Suite:
         self.tools = folder / "tools"
         for path in (self.folder, self.temporary, self.tools):
             path.mkdir()
-        for name in ("run-tests", "pytest_runs.py", "pytest_outcomes.py"):
+        for name in ("run-tests", "pytest_runs.py", "pytest_outcomes.py", "pytest_processes.py"):
             shutil.copy(ROOT / "tools" / name, self.tools)
         (self.folder / "pytest.ini").write_text(
-            "[pytest]\naddopts = --import-mode=importlib -p xdist.plugin -p no:cacheprovider\n"
+            "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n"
         )
         self.output = folder / "output"
 
@@ -62,7 +62,7 @@ class Suite:
                 env={
                     **inherited,
                     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                    "TEST_PROCESSES": "1",
+                    "TEST_PROCESSES": "2",
                     "TMPDIR": str(self.temporary),
                     **environment,
                 },
@@ -182,15 +182,15 @@ def test_a_test_that_ends_its_process_is_run_again(suite: Suite) -> None:
     status, lines = suite.run()
     assert status == 0
     assert lines[-2:] == ["passed only alone: 1", "test_a.py::test_a"]
-    assert "crashed while running 'test_a.py::test_a'" in "\n".join(lines[-6:])
+    assert "exit status 1" in "\n".join(lines[-6:])
 
 
 @pytest.mark.parametrize(
     ("source", "arguments", "status"),
     [
-        pytest.param("import nowhere", [], 1, id="cannot be collected"),
+        pytest.param("import nowhere", [], 2, id="cannot be collected"),
         pytest.param("", [], 5, id="no tests"),
-        pytest.param("def test_a():\n    assert 0", ["--exitfirst"], 2, id="interrupted"),
+        pytest.param("def test_a():\n    assert 0", ["--exitfirst"], 1, id="interrupted"),
         pytest.param("def test_a():\n    pass", ["--no-such-option"], 4, id="usage"),
         pytest.param("def test_a():\n    pass", ["-p", "broken"], 3, id="internal error"),
     ],
@@ -258,3 +258,51 @@ def test_whoever_ends_the_runner_ends_its_tests(suite: Suite, ending: signal.Sig
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert list(suite.temporary.glob("tests.*")) == []
+
+
+def test_another_process_goes_on_with_the_file_of_one_that_was_killed(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        "def test_a():\n    os.kill(os.getpid(), signal.SIGKILL)\ndef test_b():\n    pass\n",
+    )
+    suite.add("test_c.py", "def test_c():\n    pass\n")
+    status, lines = suite.run()
+    assert status != 0
+    assert "SIGKILL" in "\n".join(lines)
+    assert {"test_a.py::test_b", "test_c.py::test_c"} <= set(suite.runs())
+
+
+def test_what_a_session_shares_is_made_once_by_each_process(suite: Suite) -> None:
+    fixture = (
+        "@pytest.fixture(scope='session')\n"
+        "def shared():\n"
+        "    yield str(os.getpid())\n"
+        "    pathlib.Path('torn-down').open('a').write(f'{os.getpid()}\\n')\n"
+    )
+    suite.add("conftest.py", fixture)
+    for name in "abcdef":
+        suite.add(f"test_{name}.py", "def test(shared):\n    assert shared == str(os.getpid())\n")
+    status, _ = suite.run()
+    assert status == 0
+    processes = (suite.folder / "torn-down").read_text().split()
+    assert len(processes) == len(set(processes)) <= 2
+
+
+def test_a_run_that_is_terminated_ends_what_its_tests_have_set_up(suite: Suite) -> None:
+    suite.add(
+        "test_a.py",
+        "@pytest.fixture\n"
+        "def server():\n"
+        "    pathlib.Path('up').touch()\n"
+        "    yield\n"
+        "    pathlib.Path('down').touch()\n"
+        "def test_a(server):\n"
+        "    while True:\n"
+        "        time.sleep(0.01)\n",
+    )
+    suite.add("test_b.py", "def test_b():\n    pass\n")
+    process = suite.start()
+    until((suite.folder / "up").exists)
+    process.terminate()
+    assert process.wait(LIMIT) != 0
+    assert (suite.folder / "down").exists()
