@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,21 @@ def where(service: Service, name: str = "db-0") -> tuple[str, str, bool]:
     return view["host"], view["inventory_host"], view["disputed"]
 
 
+def conflicts(output: str) -> list[tuple[str, ...]]:
+    """Return the machines about which a file contradicts reports: name, host there, known host."""
+    pattern = r"^.*conflict: .*'(.+)' on (\w+), .* on (\w+)"
+    return [found.groups() for found in re.finditer(pattern, output, re.MULTILINE)]
+
+
 def moved_away(service: Service) -> None:
     """Let forewarn move db-0 from h1 to h3."""
     event = service.redeploy("db-0").until_started(approve=True)
-    advice = f"forewarn event finish {event.id} --reason … --moved db-0=HOST"
-    assert advice in printed(service, "event", "explain", event.id)
+    assert "--moved db-0=HOST" in printed(service, "event", "explain", event.id)
     printed(service, "event", "finish", event.id, "--reason", "by hand", "--moved", "db-0=h3")
     assert where(service) == ("h3", "h1", False)
 
 
-def test_a_machine_that_a_hand_has_moved_is_warned_where_it_is(service: Service) -> None:
+def test_a_machine_that_was_moved_by_hand_is_warned_on_its_new_host(service: Service) -> None:
     moved_away(service)
     assert "db-0 is on h1" in printed(service, "machine", "moved", "db-0", "--to", "h1")
     printed(service, "host", "maintain", "h1", "--type", "Reboot")
@@ -85,16 +91,15 @@ def test_a_machine_that_a_hand_has_moved_is_warned_where_it_is(service: Service)
     assert event["Resources"] == ["db-0"]
 
 
-def test_a_file_that_contradicts_a_move_is_a_conflict_until_somebody_says_who_is_right(
+def test_a_file_that_contradicts_a_move_is_a_conflict_until_an_operator_resolves_it(
     service: Service, fleet: Path
 ) -> None:
     moved_away(service)
-    sentence = "the file has machine 'db-0' on h1, but it is known to be on h3, where it stays"
-    assert sentence in printed(service, "apply", fleet, "--plan")
+    assert conflicts(printed(service, "apply", fleet, "--plan")) == [("db-0", "h1", "h3")]
     assert where(service) == ("h3", "h1", False)
-    assert sentence in printed(service, "apply", fleet)
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", "h1", "h3")]
     assert where(service) == ("h3", "h1", True)
-    assert "on h3, but a fleet file says h1" in printed(service, "history", "--machine", "db-0")
+    assert re.search("h3, .* file says h1", printed(service, "history", "--machine", "db-0"))
     for host in ("h1", "h3"):
         answer = refused(service, "host", "maintain", host, "--type", "Reboot")
         assert "db-0 (file: h1, known: h3)" in answer
@@ -102,15 +107,14 @@ def test_a_file_that_contradicts_a_move_is_a_conflict_until_somebody_says_who_is
     printed(service, "host", "maintain", "h2", "--type", "Freeze")
     printed(service, "machine", "moved", "db-0", "--to", "h3")
     assert where(service) == ("h3", "h1", False)
-    assert "no machine is on host 'h1'" in printed(
-        service, "host", "maintain", "h1", "--type", "Reboot"
-    )
+    printed(service, "host", "maintain", "h1", "--type", "Reboot")
+    assert [event.type for event in service.events] == ["Freeze"]
 
 
 @pytest.mark.parametrize(
     ("who", "host"), [("file", ("h1", "h1", False)), ("reported", ("h3", "h1", False))]
 )
-def test_an_apply_can_say_who_is_right(
+def test_an_apply_can_prefer_the_file_or_the_reports(
     service: Service, fleet: Path, who: str, host: tuple[str, str, bool]
 ) -> None:
     moved_away(service)
@@ -126,7 +130,7 @@ def test_an_unknown_authority_is_refused(service: Service, fleet: Path) -> None:
     assert "placement" in refused(service, "apply", fleet, "--placement", "gossip")
 
 
-def test_a_file_that_has_caught_up_settles_it(service: Service, fleet: Path) -> None:
+def test_a_file_that_names_the_new_host_ends_the_conflict(service: Service, fleet: Path) -> None:
     moved_away(service)
     printed(service, "apply", fleet)
     fleet.write_text(FLEET.replace("db-0, host: h1", "db-0, host: h3"))
@@ -137,11 +141,11 @@ def test_a_file_that_has_caught_up_settles_it(service: Service, fleet: Path) -> 
 def test_a_file_moves_machines_unless_only_reports_do(service: Service, fleet: Path) -> None:
     fleet.write_text(FLEET.replace("db-0, host: h1", "db-0, host: h2"))
     answer = printed(service, "apply", fleet, "--plan", "--placement", "reported")
-    assert "the file has machine 'db-0' on h2, but it is known to be on h1" in answer
+    assert conflicts(answer) == [("db-0", "h2", "h1")]
     printed(service, "apply", fleet, "--placement", "reported")
     assert where(service)[0] == "h1"
     assert where(service) == ("h1", "h2", False)
-    assert "conflict: the file has machine 'db-0' on h2" in printed(service, "apply", fleet)
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", "h2", "h1")]
     printed(service, "apply", fleet, "--placement", "file")
     assert where(service)[0] == "h2"
     fleet.write_text(FLEET.replace("db-0, host: h1", "db-0, host: h3"))
@@ -149,7 +153,7 @@ def test_a_file_moves_machines_unless_only_reports_do(service: Service, fleet: P
     assert where(service)[0] == "h3"
 
 
-def test_another_change_of_the_group_is_no_statement_about_hosts(service: Service) -> None:
+def test_another_change_of_the_group_leaves_a_moved_machine_where_it_is(service: Service) -> None:
     moved_away(service)
     apply = service._session.node.fleet_apply
     service._session.run(apply.change(edit.remove_machine("db-1"), by="test"))
@@ -177,7 +181,9 @@ def test_a_report_takes_a_machine_out_of_what_is_planned_for_its_old_host(
     assert event["EventId"][:8] in printed(service, "event", "list", "--all")
 
 
-def test_what_is_not_there_is_refused_and_changes_nothing(service: Service) -> None:
+def test_a_move_of_an_unknown_machine_or_to_an_unknown_host_changes_nothing(
+    service: Service,
+) -> None:
     before = service._session.node.store.seq
     assert "no machine 'db-9'" in refused(service, "machine", "moved", "db-9", "--to", "h1")
     assert "no host 'h9'" in refused(service, "machine", "moved", "db-0", "--to", "h9")
@@ -193,9 +199,8 @@ def test_what_is_not_there_is_refused_and_changes_nothing(service: Service) -> N
     assert service._session.node.store.seq == before
 
 
-def test_reporting_what_is_known_changes_nothing(service: Service) -> None:
-    answer = printed(service, "machine", "moved", "db-0", "--to", "h1")
-    assert "it was already known to be on host 'h1'" in answer
+def test_reporting_the_known_host_again_changes_nothing(service: Service) -> None:
+    assert "already known" in printed(service, "machine", "moved", "db-0", "--to", "h1")
     assert "machine-moved" not in printed(service, "history", "--machine", "db-0")
 
 
@@ -210,12 +215,11 @@ def started(service: Service) -> Event:
     return service.redeploy("db-0").until_started(approve=True)
 
 
-def test_the_setting_is_for_every_file() -> None:
+def test_no_placement_is_preferred_by_default() -> None:
     assert Config().placement is None
-    assert [placement.value for placement in Placement] == ["file", "reported"]
 
 
-def test_what_says_nothing_about_hosts_undoes_no_move(service: Service, fleet: Path) -> None:
+def test_a_fleet_that_names_no_hosts_undoes_no_move(service: Service, fleet: Path) -> None:
     apply = service._session.node.fleet_apply
     apply.placement = Placement.FILE
     moved_away(service)
@@ -228,11 +232,11 @@ def test_what_says_nothing_about_hosts_undoes_no_move(service: Service, fleet: P
     assert where(service) == ("h3", "", False)
 
 
-def test_saying_that_reports_are_right_settles_a_conflict(service: Service, fleet: Path) -> None:
+def test_an_apply_that_prefers_reports_ends_a_conflict(service: Service, fleet: Path) -> None:
     moved_away(service)
     printed(service, "apply", fleet)
     assert where(service)[2]
-    assert "it is not certain whether db-0 is on it" in printed(service, "host", "explain", "h1")
+    assert "not certain whether db-0" in printed(service, "host", "explain", "h1")
     printed(service, "apply", fleet, "--placement", "reported")
     assert where(service) == ("h3", "h1", False)
     fleet.write_text(FLEET.replace("hosts: [h1, ", "hosts: [").replace("host: h1", "host: h2"))
@@ -244,7 +248,7 @@ def test_saying_that_reports_are_right_settles_a_conflict(service: Service, flee
 @pytest.mark.parametrize(
     ("who", "there"), [(None, ("h3", "h1", True)), ("file", ("h1", "h1", False))]
 )
-def test_a_machine_that_changes_its_group_is_where_it_was(
+def test_a_machine_that_changes_its_group_stays_on_its_host(
     service: Service, fleet: Path, who: str | None, there: tuple[str, str, bool]
 ) -> None:
     moved_away(service)
@@ -252,13 +256,15 @@ def test_a_machine_that_changes_its_group_is_where_it_was(
     text = FLEET.replace(machines, "machines: [{name: db-1, host: h2, update_domain: 1}]")
     fleet.write_text(text + "  - {name: new, kind: standalone, machines: [{name: db-0, host: h1}]}")
     answer = printed(service, "apply", fleet, *(["--placement", who] if who else []))
-    assert ("conflict: the file has machine 'db-0' on h1" in answer) is (who is None)
+    assert conflicts(answer) == ([("db-0", "h1", "h3")] if who is None else [])
     assert where(service) == there
     result = typed(service, "host", "maintain", "h1", "--type", "Reboot")
     assert result.exit_code == (1 if who is None else 0), result.output
 
 
-def test_machines_that_change_places_are_all_known(service: Service, fleet: Path) -> None:
+def test_machines_that_swap_their_groups_are_all_found_by_id_and_address(
+    service: Service, fleet: Path
+) -> None:
     """Whichever of their groups is looked at first."""
     moved_away(service)
     printed(service, "machine", "moved", "free", "--to", "h3")
@@ -277,7 +283,7 @@ def test_machines_that_change_places_are_all_known(service: Service, fleet: Path
         assert "db-0" in refused(service, "host", "maintain", "h1", "--type", "Reboot")
 
 
-def test_where_one_machine_of_an_event_went_says_nothing_about_the_others(
+def test_a_move_reported_with_an_event_leaves_the_events_of_other_machines_alone(
     service: Service,
 ) -> None:
     reboot = service.schedule("Reboot", "db-0")
@@ -288,16 +294,16 @@ def test_where_one_machine_of_an_event_went_says_nothing_about_the_others(
     assert other.status == "Scheduled"
 
 
-def test_whoever_puts_a_machine_under_planned_maintenance_is_warned(
+def test_an_operator_who_moves_a_machine_to_a_host_under_maintenance_is_warned(
     service: Service, fleet: Path
 ) -> None:
     printed(service, "host", "maintain", "h2", "--type", "Reboot")
-    warning = "maintenance of host 'h2' is planned or under way, and has not been announced to"
-    assert f"{warning} db-0" in printed(service, "machine", "moved", "db-0", "--to", "h2")
-    assert warning not in printed(service, "machine", "moved", "db-1", "--to", "h2")
+    warning = "host 'h2' .* not been announced to"
+    assert re.search(f"{warning} db-0", printed(service, "machine", "moved", "db-0", "--to", "h2"))
+    assert not re.search(warning, printed(service, "machine", "moved", "db-1", "--to", "h2"))
     fleet.write_text(FLEET.replace("{name: free}", "{name: free, host: h2}"))
-    assert f"{warning} free" in printed(service, "apply", fleet, "--plan")
-    assert f"{warning} free" in printed(service, "apply", fleet)
+    assert re.search(f"{warning} free", printed(service, "apply", fleet, "--plan"))
+    assert re.search(f"{warning} free", printed(service, "apply", fleet))
 
 
 def test_maintenance_does_not_start_while_a_machine_on_the_host_is_not_warned(
@@ -308,42 +314,40 @@ def test_maintenance_does_not_start_while_a_machine_on_the_host_is_not_warned(
     printed(service, "machine", "moved", "free", "--to", "h2")
     service.clock.advance("1d")
     assert event.status == "Scheduled"
-    explained = printed(service, "event", "explain", event.id)
-    assert "free may be on host 'h2' and would not be warned" in explained
-    assert "free may be on host 'h2'" in printed(service, "host", "explain", "h2")
+    for subject in (("event", "explain", event.id), ("host", "explain", "h2")):
+        assert re.search("free may be .* 'h2'", printed(service, *subject))
     printed(service, "machine", "moved", "free", "--to", "h3")
     service.clock.advance("1s")
     assert event.status == "Started"
 
 
-def test_a_file_that_makes_planned_maintenance_doubtful_is_warned_about(
+def test_a_file_that_puts_another_machine_on_a_host_under_maintenance_gives_a_warning(
     service: Service, fleet: Path
 ) -> None:
     printed(service, "machine", "moved", "free", "--to", "h1")
     moved_away(service)
     printed(service, "host", "maintain", "h1", "--type", "Reboot")
-    answer = printed(service, "apply", fleet)
-    assert "has not been announced to db-0, which the file puts there" in answer
+    assert "announced to db-0, which" in printed(service, "apply", fleet)
     service.clock.advance("1d")
-    assert "db-0 may be on host 'h1'" in printed(service, "host", "explain", "h1")
+    assert re.search("db-0 may be .* 'h1'", printed(service, "host", "explain", "h1"))
     printed(service, "machine", "moved", "db-0", "--to", "h3")
     service.clock.advance("1h")
-    assert "nothing is planned for it" in printed(service, "host", "explain", "h1")
+    assert "nothing is planned" in printed(service, "host", "explain", "h1")
 
 
-def test_who_finishes_a_redeploy_by_hand_is_asked_where_the_machines_went(
+def test_finishing_a_redeploy_by_hand_notes_which_machines_have_no_new_host(
     service: Service,
 ) -> None:
     event = started(service)
     answer = printed(service, "event", "finish", event.id, "--reason", "by hand")
-    assert "the new host was not given for db-0" in answer
+    assert "not given for db-0" in answer
 
 
-def test_a_host_between_two_moves_does_not_undo_the_second(service: Service, fleet: Path) -> None:
+def test_a_file_with_the_host_between_two_moves_does_not_undo_the_second(
+    service: Service, fleet: Path
+) -> None:
     printed(service, "machine", "moved", "db-0", "--to", "h2")
     printed(service, "machine", "moved", "db-0", "--to", "h3")
     fleet.write_text(FLEET.replace("db-0, host: h1", "db-0, host: h2"))
-    assert "has machine 'db-0' on h2, but it is known to be on h3" in printed(
-        service, "apply", fleet
-    )
+    assert conflicts(printed(service, "apply", fleet)) == [("db-0", "h2", "h3")]
     assert where(service) == ("h3", "h2", True)
