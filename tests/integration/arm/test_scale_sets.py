@@ -293,7 +293,7 @@ def test_a_spot_member_is_evicted(service: Service, arm: Arm) -> None:
     assert active(service) == {"web_3": "Preempt"}
     refused = arm.call("POST", f"{WEB}/virtualMachines/0/simulateEviction")
     assert code(refused) == (409, "OperationNotAllowed")
-    assert "only spot machines can be evicted" in message(refused)
+    assert "spot machines" in message(refused)
 
 
 def test_a_member_is_deleted(service: Service, arm: Arm) -> None:
@@ -303,12 +303,12 @@ def test_a_member_is_deleted(service: Service, arm: Arm) -> None:
     assert arm.call("DELETE", f"{WEB}/virtualMachines/0").status == 204
 
 
-def test_what_is_not_offered_is_refused_in_words(arm: Arm) -> None:
+def test_power_operations_are_refused_as_not_offered(arm: Arm) -> None:
     for action in ("poweroff", "deallocate", "start", "reimage", "reimageall"):
         for path in (WEB, f"{WEB}/virtualMachines/0"):
             answer = arm.call("POST", f"{path}/{action}", {"instanceIds": ["0"]})
             assert code(answer) == (409, "OperationNotAllowed")
-            assert "forewarn does not offer" in message(answer)
+            assert "does not offer" in message(answer)
             assert "retry-after" not in answer.headers
 
 
@@ -360,10 +360,10 @@ def test_less_capacity_scales_in(service: Service, arm: Arm, method: str) -> Non
     assert arm.get(WEB)["sku"]["capacity"] == 2
 
 
-def test_more_capacity_is_refused_in_words(service: Service, arm: Arm) -> None:
+def test_more_capacity_is_refused(service: Service, arm: Arm) -> None:
     answer = arm.call("PUT", WEB, {"location": "local", "sku": {"capacity": 5}})
     assert code(answer) == (409, "OperationNotAllowed")
-    assert "machines are added with the fleet file" in message(answer)
+    assert "fleet file" in message(answer)
     assert arm.get(WEB)["sku"]["capacity"] == 4
 
 

@@ -54,10 +54,7 @@ def test_an_acknowledged_event_starts_under_the_name_of_the_token(service: Servi
     path = f"{SETS}/web/virtualMachines/0{EVENTS}/{event.id.lower()}/acknowledge"
     for _ in range(2):
         answer = arm.call("POST", path)
-        assert (answer.status, answer.json()) == (
-            200,
-            {"value": "Successfully approved scheduled event"},
-        )
+        assert (answer.status, [*answer.json()]) == (200, ["value"])
     assert event.status == "Started"
     service.clock.advance("10m")
     assert event.status == "Finished"
@@ -70,7 +67,7 @@ def test_an_acknowledged_event_starts_under_the_name_of_the_token(service: Servi
     assert (code(answer), "is over" in message(answer)) == ((409, "OperationNotAllowed"), True)
 
 
-def test_of_several_each_is_acknowledged_by_itself(service: Service, arm: Arm) -> None:
+def test_each_event_of_a_list_is_acknowledged_by_itself(service: Service, arm: Arm) -> None:
     first, second = (service.schedule("Freeze", f"sql-{number}") for number in (0, 1))
     foreign, unknown = service.schedule("Freeze", "web_0"), str(uuid4())
     wanted = [first.id.lower(), foreign.id, unknown, second.id]
@@ -81,11 +78,11 @@ def test_of_several_each_is_acknowledged_by_itself(service: Service, arm: Arm) -
         (foreign.id, "NotFound"),
         (unknown, "NotFound"),
     ]
-    assert f"no scheduled event '{unknown}' of" in details[1]["message"]
+    assert f"'{unknown}'" in details[1]["message"]
     assert (first.status, foreign.status) == ("Started", "Scheduled")
     assert second.approved_by  # it waits for the other update domain
     answer = arm.call("POST", SQL, {"value": [first.id, second.id]})
-    assert answer.json() == {"value": "Successfully approved all Scheduled Events in the list"}
+    assert (answer.status, [*answer.json()]) == (200, ["value"])
     answer = arm.call("POST", SQL, {"value": [unknown]})
     assert code(answer) == (404, "MultiStatusResponse")
 
@@ -96,7 +93,7 @@ def test_ids_are_a_list_of_texts(arm: Arm, body: object) -> None:
     assert (code(answer), message(answer)[:7]) == ((400, "BadRequest"), "'value'")
 
 
-def test_who_may_not_approve_may_not_acknowledge(service: Service) -> None:
+def test_a_token_that_must_not_approve_must_not_acknowledge(service: Service) -> None:
     token(service, "all", Role.ADMIN)
     event = service.schedule("Reboot", "web_0")
     path = f"{WEB}/{event.id}/acknowledge"

@@ -291,11 +291,13 @@ def test_many_machines_come_in_pages() -> None:
         assert len(set(names)) == len(names)
 
 
-def test_an_operation_that_became_pointless_has_failed(service: Service, arm: Arm) -> None:
+def test_the_restart_of_a_machine_that_is_deleted_meanwhile_has_failed(
+    service: Service, arm: Arm
+) -> None:
     service["web-0"].get()
     answer = arm.call("POST", f"{MACHINES}/web-0/restart")
     arm.call("DELETE", f"{MACHINES}/web-0")
     service.clock.advance("30m")
     status = arm.operation(answer)
     assert (status["status"], status["error"]["code"]) == ("Failed", "OperationFailed")
-    assert "its machine is being deleted" in status["error"]["message"]
+    assert "being deleted" in status["error"]["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -79,22 +80,21 @@ def test_a_calendar_that_cannot_be_used_changes_nothing(
         opened.truncate(10_000_001)
     before = service._session.node.store.seq
     for file, problem in {
-        wrong: "event 'Freeze': its times have no time zone; ",
-        often: "its events result in 400 blackouts in the next 400 d; there can be at most 100\n",
-        latin: "not UTF-8 text (byte 1)",
-        large: "the file has 10,000,001 bytes; the maximum is 10,000,000",
-        tmp_path: "Is a directory",
-        tmp_path / "none.ics": "No such file or directory",
+        wrong: "event 'Freeze': .* time zone",
+        often: "400 blackouts .* at most 100",
+        latin: r"UTF-8 .* \(byte 1\)",
+        large: "10,000,001 bytes; .* 10,000,000",
+        tmp_path: "directory",
+        tmp_path / "none.ics": "No such file",
     }.items():
         result = typed(service, "maintenance", "set", "other", "--blackout-calendar", file)
         assert result.exit_code == 1
-        assert result.stderr.startswith(f"forewarn: {file}: {problem}"), result.stderr
+        assert re.match(f"forewarn: {re.escape(str(file))}: .*{problem}", result.stderr)
         assert len(result.stderr.splitlines()) == 1
     monkeypatch.setitem(extras.MODULES, "server", ("no_such_module",))
     result = typed(service, "group", "policy", "web", "--blackout-calendar", often)
-    assert result.stderr == (
-        "forewarn: --blackout-calendar needs the server packages: pip install 'forewarn[server]'\n"
-    )
+    assert "--blackout-calendar" in result.stderr
+    assert "pip install 'forewarn[server]'" in result.stderr
     assert service._session.node.store.seq == before
 
 
@@ -102,7 +102,7 @@ def test_a_calendar_without_events_ahead_is_noted(service: Service, tmp_path: Pa
     file = calendar(tmp_path / "past.ics", "DTSTART;VALUE=DATE:20200101")
     result = typed(service, "maintenance", "set", "past", "--blackout-calendar", file)
     assert result.exit_code == 0
-    assert f"note: {file} has no event in the next 400 d" in result.stderr
+    assert f"{file} has no" in result.stderr
 
 
 def test_a_fleet_file_takes_blackouts_from_calendars_beside_it(tmp_path: Path) -> None:
@@ -123,14 +123,12 @@ def test_a_fleet_file_takes_blackouts_from_calendars_beside_it(tmp_path: Path) -
 
         file.write_text(f"{FLEET}{entries.replace('freeze', 'past')}\n")
         result = typed(service, "apply", file, "--plan")
-        assert "note: past.ics has no event in the next 400 d" in result.stderr
+        assert "past.ics has no" in result.stderr
         file.write_text(f"{FLEET}{entries.replace('freeze', 'none')}\n")
         result = typed(service, "apply", file)
         assert result.exit_code == 1
         where = "maintenance[0].blackouts[0].calendar"
-        assert (
-            result.stderr == f"forewarn: {file}:4: {where}: none.ics: No such file or directory\n"
-        )
+        assert result.stderr.startswith(f"forewarn: {file}:4: {where}: none.ics: ")
 
 
 def test_without_the_packages_that_read_calendars_the_service_asks_for_the_dates(

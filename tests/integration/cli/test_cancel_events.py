@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC
 
@@ -51,7 +52,7 @@ def active(service: Service) -> list[str]:
     )
 
 
-def test_what_matches_is_shown_first_and_cancelled_in_one_commit(service: Service) -> None:
+def test_matching_events_are_shown_first_and_cancelled_in_one_commit(service: Service) -> None:
     for machine in ("web-0", "web-1", "db-1"):
         service.schedule("Reboot", machine)
     service.schedule("Freeze", "web-1")
@@ -60,14 +61,14 @@ def test_what_matches_is_shown_first_and_cancelled_in_one_commit(service: Servic
     assert plan.exit_code == 2
     assert "web-0" in plan.stdout
     assert "web-1" in plan.stdout
-    assert "2 events of 1 group would be cancelled: web; pass --yes to confirm" in plan.stderr
+    assert re.search("2 events .* 1 group .*: web; .* --yes", plan.stderr)
     assert service._session.node.store.seq == before
     done = typed(service, "--group", "web", "--type", "Reboot", "--reason", "wrong week", "--yes")
     assert "2 events cancelled" in done.stdout
     assert service._session.node.store.seq == before + 1
     assert active(service) == ["db-1", "web-1"]
     withdrawn = ask(service, "GET", "/v1/history?what=withdrawn").body["records"]
-    assert {record["note"] for record in withdrawn} == {"cancelled by operator: wrong week"}
+    assert [record["note"].endswith("operator: wrong week") for record in withdrawn] == [True, True]
 
 
 def test_labels_select_machines_and_a_maintenance_is_cancelled_as_a_whole(service: Service) -> None:
@@ -79,7 +80,7 @@ def test_labels_select_machines_and_a_maintenance_is_cancelled_as_a_whole(servic
     assert active(service) == ["web-1"]
     assert typed(service, "--label", "ring=canary", "--yes").exit_code == 0
     assert active(service) == []
-    assert "no scheduled event matches" in typed(service, "--group", "web", "--yes").stdout
+    assert "no scheduled event" in typed(service, "--group", "web", "--yes").stdout
 
 
 def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_first(
@@ -91,9 +92,8 @@ def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_firs
     shown = typed(service, "--group", "web")
     assert shown.exit_code == 2
     assert all(machine in shown.stdout for machine in ("web-0", "web-1", "db-0"))
-    assert "3 events of 2 groups would be cancelled: web, db; pass --yes" in shown.stderr
-    with_them = "this includes 1 event of other groups (db): the maintenance of a host"
-    assert with_them in shown.stderr
+    assert re.search("3 events .* 2 groups .*: web, db; .* --yes", shown.stderr)
+    assert re.search(r"1 event .* \(db\)", shown.stderr)
     body = {"group": "web", "plan": True}
     planned = ask(service, "POST", "/v1/events/cancel", body).body
     assert sorted(event["group"] for event in planned["events"]) == ["db", "web", "web"]
@@ -101,26 +101,30 @@ def test_events_of_other_groups_that_would_be_cancelled_with_them_are_shown_firs
     assert service._session.node.store.seq == before
     done = typed(service, "--group", "web", "--yes")
     assert "3 events cancelled" in done.stdout
-    assert with_them in done.stderr
+    assert re.search(r"1 event .* \(db\)", done.stderr)
     assert active(service) == []
 
 
 @pytest.mark.parametrize("body", [{}, {"plan": True}, {"ids": ["AFFE"], "group": "web"}])
-def test_a_request_names_events_or_selects_them(service: Service, body: dict[str, object]) -> None:
+def test_a_request_with_neither_or_both_of_ids_and_filters_is_refused(
+    service: Service, body: dict[str, object]
+) -> None:
     event = service.schedule("Reboot", "web-1")
     answer = ask(service, "POST", "/v1/events/cancel", body)
     assert answer.status == 400
-    assert "pass either ids, or fields that select events" in answer.body["detail"]
+    assert "either ids" in answer.body["detail"]
     assert event.status == "Scheduled"
 
 
-def test_the_reason_for_cancelling_one_event_is_told_everywhere(service: Service) -> None:
+def test_the_reason_for_cancelling_is_in_the_history_the_feed_and_notifications(
+    service: Service,
+) -> None:
     event = service.schedule("Reboot", "web-1")
     before = service._session.node.store.seq
     assert typed(service, event.id, "--reason", "wrong week").exit_code == 0
-    ending = "cancelled by operator: wrong week"
     [record] = ask(service, "GET", "/v1/history?what=withdrawn").body["records"]
-    assert record["note"] == ending
+    ending = record["note"]
+    assert ending.endswith("operator: wrong week")
     [commit] = ask(service, "GET", f"/v1/changes?after={before}&wait=0").body["commits"]
     assert [change["note"] for change in commit["changes"]] == [ending]
     assert [event["ending"] for event in commit["events"]] == [ending]
@@ -128,7 +132,7 @@ def test_the_reason_for_cancelling_one_event_is_told_everywhere(service: Service
     assert f"Note: {ending}" in text.body(message, UTC)
 
 
-def test_what_has_started_is_named_and_the_rest_is_cancelled(service: Service) -> None:
+def test_a_started_event_is_refused_and_the_others_are_cancelled(service: Service) -> None:
     started, waiting = service.schedule("Reboot", "web-0"), service.schedule("Reboot", "db-0")
     ask(service, "POST", f"/v1/events/{started.id}/approve")
     body = {"ids": [started.id, waiting.id, "0000"]}
@@ -140,13 +144,15 @@ def test_what_has_started_is_named_and_the_rest_is_cancelled(service: Service) -
 
 
 @pytest.mark.parametrize("words", [(), ("AFFE", "--group", "web")])
-def test_either_an_event_or_a_selection(service: Service, words: tuple[str, ...]) -> None:
+def test_a_command_with_neither_or_both_of_an_id_and_filters_is_refused(
+    service: Service, words: tuple[str, ...]
+) -> None:
     result = typed(service, *words)
     assert result.exit_code == 2
-    assert "pass the ID of an event, or options that select events" in result.stderr
+    assert "ID of" in result.stderr
 
 
-def test_a_rollout_that_is_paused_can_take_back_what_it_has_announced(service: Service) -> None:
+def test_a_paused_rollout_can_withdraw_the_events_it_has_announced(service: Service) -> None:
     rollout = ask(service, "POST", "/v1/rollouts", {"type": "Reboot", "groups": ["web"]}).body["id"]
     service._session.settle()
     [first] = service.document("web-0")["Events"]
@@ -156,7 +162,8 @@ def test_a_rollout_that_is_paused_can_take_back_what_it_has_announced(service: S
     assert result.exit_code == 0, result.output
     assert active(service) == []
     [record] = ask(service, "GET", "/v1/history?what=withdrawn").body["records"]
-    assert record["note"] == "cancelled by operator: the rollout was paused: bad image"
+    assert record["by"] == "operator"
+    assert record["note"].endswith("paused: bad image")
     service.clock.advance("1h")
     assert active(service) == []
     assert CliRunner().invoke(app, ["rollout", "resume", rollout, *url]).exit_code == 0

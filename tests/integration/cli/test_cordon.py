@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def test_a_cordoned_host_gets_no_machine(service: Service) -> None:
     assert set(where(service, "db-0", "db-1", "db-2")) == {"h1"}
 
 
-def test_a_host_that_was_evacuated_is_no_target_until_somebody_says_so(service: Service) -> None:
+def test_an_evacuated_host_is_no_target_until_it_is_returned(service: Service) -> None:
     printed(service, "host", "maintain", "h1", "--evacuate")
     service.clock.advance("2h")
     assert where(service, "db-0") == ["h3"]
@@ -76,7 +77,7 @@ def test_a_host_that_was_evacuated_is_no_target_until_somebody_says_so(service: 
     assert set(where(service, "db-0", "db-1", "db-2")) == {"h3"}
     result = typed(service, "host", "drain", "h3")
     assert result.exit_code == 1
-    assert "that is not cordoned" in result.stderr
+    assert "not cordoned" in result.stderr
     assert not host(service, "h3")["cordoned"]
     printed(service, "host", "return", "h1")
     printed(service, "host", "drain", "h3")
@@ -84,16 +85,15 @@ def test_a_host_that_was_evacuated_is_no_target_until_somebody_says_so(service: 
     assert set(where(service, "db-0", "db-1", "db-2")) == {"h1"}
 
 
-def test_an_empty_host_is_cordoned_by_an_evacuation_too(service: Service) -> None:
-    assert "no machine is on host 'h3'" in printed(service, "host", "drain", "h3")
+def test_draining_an_empty_host_cordons_it(service: Service) -> None:
+    printed(service, "host", "drain", "h3")
     assert host(service, "h3")["cordoned"]
 
 
-def test_returning_a_host_withdraws_what_would_still_empty_it(service: Service) -> None:
+def test_returning_a_host_withdraws_its_evacuation(service: Service) -> None:
     printed(service, "host", "drain", "h2")
     assert len(service.document("db-0")["Events"]) == 2
-    answer = printed(service, "host", "return", "h2")
-    assert "host 'h2' is back in service" in answer
+    assert "'h2'" in printed(service, "host", "return", "h2")
     assert service.document("db-0")["Events"] == []
     assert not host(service, "h2")["cordoned"]
     assert "was not cordoned" in printed(service, "host", "return", "h2")
@@ -118,19 +118,19 @@ def test_a_cordon_is_in_the_list_the_history_and_the_explanation(service: Servic
     assert "was not cordoned" in printed(service, "host", "uncordon", "h2")
 
 
-def test_a_degraded_host_is_no_target_either_way(service: Service) -> None:
+def test_a_degraded_host_is_no_target_cordoned_or_not(service: Service) -> None:
     printed(service, "host", "degrade", "h3")
     printed(service, "host", "cordon", "h3")
     printed(service, "host", "repair", "h3")
     assert host(service, "h3")["cordoned"]
     printed(service, "host", "degrade", "h3")
-    assert "so machines are still not moved to it" in printed(service, "host", "uncordon", "h3")
+    assert "still not moved" in printed(service, "host", "uncordon", "h3")
 
 
-def test_a_file_may_say_it_or_leave_it(service: Service, tmp_path: Path) -> None:
+def test_a_fleet_file_may_set_a_cordon_or_leave_it(service: Service, tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(FLEET.replace("h3]", "{name: h3, cordoned: true}]"))
-    assert "~ host h3: cordoned: nothing → True" in printed(service, "apply", file)
+    assert re.search("host h3: cordoned: .* True", printed(service, "apply", file))
     assert host(service, "h3")["cordoned"]
     file.write_text(FLEET)
     assert "nothing to change" in printed(service, "apply", file)
@@ -141,7 +141,7 @@ def test_a_file_may_say_it_or_leave_it(service: Service, tmp_path: Path) -> None
     assert "nothing to change" in printed(service, "apply", file)
 
 
-def test_what_the_fleet_says_of_itself_changes_nothing(service: Service) -> None:
+def test_applying_the_current_fleet_keeps_a_cordon(service: Service) -> None:
     printed(service, "host", "cordon", "h3")
     node = service._session.node
     difference = service._session.run(

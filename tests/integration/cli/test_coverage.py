@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,18 +72,19 @@ def test_machines_are_listed_by_coverage(
 def test_an_unknown_coverage_is_refused(service: Service) -> None:
     result = typed(service, "machine", "list", "--coverage", "deaf")
     assert result.exit_code == 1
-    assert "unknown coverage 'deaf'; expected one of listening, silent" in result.stderr
+    assert "'deaf'" in result.stderr
+    assert "listening, silent" in result.stderr
 
 
 def test_a_machine_shows_that_it_does_not_poll_and_does_not_answer(service: Service) -> None:
     text = printed(service, "machine", "show", "web_1")
-    assert "it does not poll any more" in text
-    assert "none; 1 of its events started without any approval" in text
+    assert "does not poll" in text
+    assert re.search("none; 1 .* without any approval", text)
     machine = read(service, "machine", "show", "web_1")
     assert (machine["coverage"], machine["ignored_events"]) == ("silent", 1)
 
 
-def test_groups_and_status_count_them(service: Service) -> None:
+def test_groups_and_status_count_machines_by_coverage(service: Service) -> None:
     assert read(service, "group", "show", "web")["coverage"] == {
         "listening": 1,
         "silent": 1,
@@ -90,16 +92,16 @@ def test_groups_and_status_count_them(service: Service) -> None:
         "never_approves": 1,
     }
     assert "LISTENING" in printed(service, "group", "list")
-    sentence = "1 listening, 1 silent for more than an hour, 2 never polled, 1 never approve"
-    assert sentence in typed(service, "status").stdout
-    assert "1 silent for more than an hour" in printed(service, "group", "show", "web")
+    counts = "1 listening, 1 silent .*, {} never polled, 1 never approve"
+    assert re.search(counts.format(2), typed(service, "status").stdout)
+    assert re.search(counts.format(1), printed(service, "group", "show", "web"))
 
 
 def test_callers_that_are_no_machine_are_listed() -> None:
     """Everybody on loopback is one of the machines, until the machine is gone."""
     fleet = "groups: [{name: web, kind: scale-set, machines: [{name: web_0, spot: true}]}]"
     with Service(fleet, sockets=True) as service:
-        assert "every caller since the start" in printed(service, "caller", "list")
+        assert "every caller" in printed(service, "caller", "list")
         assert service.get("web_0").status == 200
         service["web_0"].evict().until_over()
         for _ in range(3):
@@ -108,39 +110,41 @@ def test_callers_that_are_no_machine_are_listed() -> None:
         assert caller["requests"] == 3
         assert (caller["first"], caller["machine"]) == (caller["last"], "web_0")
         assert "web_0 (gone)" in printed(service, "caller", "list")
-        assert "unknown callers: 1 in the last hour" in typed(service, "status").stdout
+        assert "unknown callers: 1" in typed(service, "status").stdout
         found = metrics(service.control_url)
         assert found["forewarn_unknown_callers"] == 1
         assert found["forewarn_unknown_caller_requests_total"] == 3
 
 
-def test_explain_names_who_will_not_be_warned_and_what_can_be_typed(service: Service) -> None:
+def test_explain_names_machines_that_will_not_be_warned_and_the_command_to_approve(
+    service: Service,
+) -> None:
     event = service.schedule("Reboot", "web_2")
     text = printed(service, "event", "explain", event.id)
-    assert "not warned, because no program there has ever polled: web_2\n" in text
-    assert "other machines of group 'web' poll and can approve it\n" in text
-    assert f"without waiting for its machines, run: forewarn event approve {event.id}\n" in text
+    assert re.search("not warned, .* ever polled: web_2\n", text)
+    assert re.search("other machines .* 'web' .* approve", text)
+    assert f"forewarn event approve {event.id}\n" in text
     silent = service.schedule("Reboot", "web_1")
     text = printed(service, "event", "explain", silent.id)
-    assert "not warned, because no program there polls any more: web_1 (last 2027-01-15 08:" in text
+    assert re.search(r"not warned, .* any more: web_1 \(last 2027-01-15 08:", text)
     unheard = service.schedule("Reboot", "db-0")
     text = printed(service, "event", "explain", unheard.id)
-    assert "nobody in group 'db' will approve it; it starts at" in text
-    assert "unblocked by an operator, by approving it; no machine of group 'db'" in text
+    assert re.search("nobody in .* 'db' .* starts at", text)
+    assert re.search("by an operator, .* no machine .* 'db'", text)
     explanation = read(service, "event", "explain", unheard.id)
     assert (explanation["not_listening"], explanation["unheard"]) == ({"db-0": None}, True)
     assert explanation["advice"] == [{"kind": "approve", "event": unheard.id, "moved": []}]
     for planned in (event, silent, unheard):
         service.cancel(planned)
     result = typed(service, "host", "maintain", "h2", "--type", "Reboot")
-    assert "2 of 2 machines will not be warned" in result.stderr
-    assert "polled in the last hour: db-0, web_2" in result.stderr
+    assert re.search("2 of 2 machines .*: db-0, web_2", result.stderr)
 
 
-def test_explain_promises_no_time_that_is_past() -> None:
+def test_explain_gives_no_start_that_has_passed() -> None:
     with Service(FLEET, sockets=True) as service:
         event = service.schedule("Reboot", "db-0")
         assert typed(service, "halt", "place", "--group", "db").exit_code == 0
         service.clock.advance("16m")
         text = printed(service, "event", "explain", event.id)
-    assert "it starts as soon as nothing above holds it any longer\n" in text
+    assert "starts as soon" in text
+    assert "starts at" not in text

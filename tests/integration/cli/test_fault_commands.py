@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.node import Node
 from forewarn.node.settings import SettingsError, load
+from forewarn.service.faults.kinds import FaultKind
 from forewarn.testing import Service
 from helpers.token_api import Api
 
@@ -40,7 +42,7 @@ def typed(service: Service, *words: str) -> Result:
     return CliRunner().invoke(app, ["fault", *words, "--url", service.control_url])
 
 
-def told(service: Service, *words: str) -> Any:
+def result_of(service: Service, *words: str) -> Any:
     result = typed(service, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -51,7 +53,7 @@ def lines(result: Result) -> list[list[str]]:
     return [line.split() for line in result.stdout.splitlines()]
 
 
-def test_it_is_added_listed_accounted_for_and_cleared(service: Service) -> None:
+def test_a_fault_is_added_listed_counted_and_cleared(service: Service) -> None:
     added = lines(typed(service, "add", "gone", "--machine", "web_0", "--times", "5"))
     id = added[0][1]
     assert added[1:] == [
@@ -68,18 +70,18 @@ def test_it_is_added_listed_accounted_for_and_cleared(service: Service) -> None:
     assert row.split()[:5] == [id, "gone", "web_0", "always", "active"]
     assert "3 of 5 consumed" in typed(service, "clear", id).stdout
     assert service.get("web_0").status == 200
-    assert "there are no faults" in typed(service, "list").stdout
-    assert "there were no faults" in typed(service, "clear").stdout
+    assert "no faults" in typed(service, "list").stdout
+    assert "no faults" in typed(service, "clear").stdout
 
 
-def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
-    said = tmp_path / "body"
-    said.write_bytes(b"out of\r\norder")
-    fault = told(
+def test_every_field_of_a_fault_is_an_option(service: Service, tmp_path: Path) -> None:
+    body = tmp_path / "body"
+    body.write_bytes(b"out of\r\norder")
+    fault = result_of(
         service,
         *("add", "error", "--machine", "web_0", "--machine", "web_1", "--group", "web"),
         *("--method", "post", "--times", "4", "--after", "2", "--from", "1m", "--for", "1h"),
-        *("--probability", "0.5", "--seed", "9", "--status", "502", "--body", str(said)),
+        *("--probability", "0.5", "--seed", "9", "--status", "502", "--body", str(body)),
         "--takes-effect",
     )
     expected = {
@@ -103,37 +105,39 @@ def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
     }
     assert {key: fault[key] for key in expected} == expected
     row = typed(service, "list").stdout.splitlines()[1]
-    assert "POST of web_0, web_1, group web" in row
-    assert "after 2, with probability 0.5 (seed 9), from 2027-01-15 08:01:00Z" in row
+    assert re.search(r"POST .*web_0, web_1, .*web", row)
+    assert re.search(r"after 2, .* 0\.5 \(seed 9\), .* 2027-01-15 08:01:00Z", row)
 
 
 def test_an_approval_may_be_said_to_have_no_effect(service: Service) -> None:
-    assert told(service, "add", "reset")["takes_effect"] is True
-    assert told(service, "add", "reset", "--no-effect")["takes_effect"] is False
+    assert result_of(service, "add", "reset")["takes_effect"] is True
+    assert result_of(service, "add", "reset", "--no-effect")["takes_effect"] is False
 
 
-def test_what_can_go_wrong_can_be_looked_up_without_a_service() -> None:
+def test_fault_kinds_are_listed_without_a_service() -> None:
     result = CliRunner().invoke(app, ["fault", "kinds"])
     rows = lines(result)
-    assert ["slow", "GET,", "POST", "the", "correct", "response,", "delayed"] in rows
-    assert len(rows) == 16
+    assert {row[0] for row in rows[1:]} == {kind.value for kind in FaultKind}
+    assert ["slow", "GET,", "POST"] in [row[:3] for row in rows]
     found = json.loads(CliRunner().invoke(app, ["fault", "kinds", "--json"]).stdout)
-    assert found["gone"] == "410, the service is being updated"
+    assert found["gone"].startswith("410")
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "reason"),
     [
-        (("add", "gome"), "forewarn: 'gome' is not a kind of fault; did you mean 'gone'?"),
-        (("add", "gone", "--machine", "web_7"), "forewarn: no machine 'web_7'; did you mean"),
-        (("add", "gone", "--seconds", "3"), "a fault 'gone' takes no seconds"),
-        (("clear", "f0"), "forewarn: no fault 'f0'; there is none"),
+        (("add", "gome"), "'gone'"),
+        (("add", "gone", "--machine", "web_7"), "machine 'web_7'"),
+        (("add", "gone", "--seconds", "3"), "takes no seconds"),
+        (("clear", "f0"), "no fault 'f0'"),
     ],
 )
-def test_a_slip_is_refused_in_one_line(service: Service, words: tuple[str, ...], says: str) -> None:
+def test_a_mistake_is_refused_in_one_line(
+    service: Service, words: tuple[str, ...], reason: str
+) -> None:
     result = typed(service, *words)
     assert result.exit_code == 1
-    assert says in result.stderr
+    assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert len(service.faults) == 0
 
@@ -141,10 +145,10 @@ def test_a_slip_is_refused_in_one_line(service: Service, words: tuple[str, ...],
 def test_a_body_that_cannot_be_read_is_wrong_usage(service: Service, tmp_path: Path) -> None:
     result = typed(service, "add", "error", "--body", str(tmp_path / "none"))
     assert result.exit_code == 2
-    assert "cannot be read as text" in " ".join(result.stderr.replace("│", " ").split())
+    assert "cannot be read" in result.stderr
 
 
-def test_the_api_says_where_it_is_and_what_came_of_it(service: Service, api: Api) -> None:
+def test_the_api_returns_the_location_of_a_fault_and_counts_it(service: Service, api: Api) -> None:
     made = api.post("/v1/faults", {"kind": "throttled", "machines": ["web_1"], "times": 1})
     assert made.status == 201
     where = made.headers["location"]
@@ -172,7 +176,7 @@ def test_the_api_clears_all(service: Service, api: Api) -> None:
     assert len(service.faults) == 0
 
 
-def test_a_service_that_somebody_relies_on_has_none(tmp_path: Path) -> None:
+def test_a_service_without_the_setting_refuses_faults(tmp_path: Path) -> None:
     settings = tmp_path / "forewarn.toml"
     settings.write_text('metadata = "127.0.0.1:0"\ncontrol = "127.0.0.1:0"\nstate = "s.db"\n')
     config = load(settings, {})[1]
@@ -182,7 +186,7 @@ def test_a_service_that_somebody_relies_on_has_none(tmp_path: Path) -> None:
             api = Api(node.control_url)
             answer = await asyncio.to_thread(api.post, "/v1/faults", {"kind": "gone"})
             assert answer.status == 409
-            assert answer.detail.startswith("faults are not allowed here: they are for tests")
+            assert "not allowed" in answer.detail
             assert (await asyncio.to_thread(api.get, "/v1/faults")).json() == []
 
     asyncio.run(refused())

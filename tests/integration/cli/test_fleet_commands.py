@@ -159,7 +159,7 @@ def test_restoring_a_machine_on_a_degraded_host_gives_a_note(service: Service) -
 
 def test_only_spot_machines_are_evicted(service: Service) -> None:
     refusal = refused(service, "machine", "evict", "web_0", "--yes")
-    assert "not a spot machine" in refusal
+    assert "spot machine" in refusal
     assert "event schedule Preempt web_0" in refusal
     assert "no spot machine" in refused(service, "group", "evict", "web", "--yes")
     assert events(service, "web_0") == []

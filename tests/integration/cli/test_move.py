@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,10 +128,10 @@ async def answers(store: Store) -> list[Any]:
     if store.leadership is not None:
         await store.leadership.take()
     try:
-        said: list[Any] = [await _everything(store)]
+        before = await _everything(store)
         await store.transact(define_group("new"))
         await store.transact(lambda _: Batch(3, 0, (Entry("new", ()),), key=_KEY))
-        return [*said, await _everything(store)]
+        return [before, await _everything(store)]
     finally:
         await store.close()
 
@@ -198,19 +199,18 @@ def test_characters_that_postgresql_cannot_store_are_replaced_and_counted(
     asyncio.run(place(SqliteStore(file)))
     result = typed("move", file, url)
     assert result.exit_code == 0, result.output
-    assert "note: 2 values contained NUL characters" in result.stderr  # the halt and the commit
+    assert "note: 2 values" in result.stderr  # the halt and the commit
     member = Member(name="c1", machine="m1", address="")
     assert asyncio.run(stored(PostgresStore(url, member))) == {**notes, "h1": "a\ufffdb"}
     file.with_name("state.db.moved").replace(file)
     assert typed("move", file, url).exit_code == 0  # the same state, although it is not the same
 
 
-def test_nobody_starts_from_the_file_afterwards(tmp_path: Path, url: str) -> None:
+def test_a_moved_file_is_refused_with_where_its_state_is(tmp_path: Path, url: str) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
     assert typed("move", file, url).exit_code == 0
     line = refused("token", "create", "a", "--role", "admin", "--state", file)
-    assert f"the state of {file} was moved to postgresql://" in line
-    assert "; the file is kept as state.db.moved" in line
+    assert re.search(f"{re.escape(str(file))} .* postgresql://.* state.db.moved", line)
     assert "was moved to" in refused("move", file, url)
     assert "was moved to" in typed("config", "check", "--state", file).output
 
@@ -225,20 +225,20 @@ def test_a_move_that_was_killed_before_the_file_was_renamed_is_finished(
     assert "moved to" in file.read_text()
 
 
-def test_what_cannot_be_moved_is_refused_and_stays(tmp_path: Path, url: str) -> None:
+def test_a_state_that_cannot_be_moved_is_refused_and_stays(tmp_path: Path, url: str) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
     before = file.read_bytes()
     lock = take_lock(file)
-    assert "is in use by process" in refused("move", file, url)
+    assert f"process {os.getpid()}" in refused("move", file, url)
     lock.close()
     assert "does not exist" in refused("move", tmp_path / "none", url)
     assert "pass postgresql://USER@HOST/DATABASE" in refused("move", file, "x.db", code=2)
     assert typed("token", "create", "a", "--role", "admin", "--state", url).exit_code == 0
-    assert "has a state already, up to commit 1" in refused("move", file, url)
+    assert re.search("state already, .* commit 1;", refused("move", file, url))
     assert file.read_bytes() == before
 
 
-def test_a_database_that_somebody_decides_with_is_refused(tmp_path: Path, url: str) -> None:
+def test_a_database_with_a_leading_control_node_is_refused(tmp_path: Path, url: str) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
 
     async def body() -> str:
@@ -250,4 +250,4 @@ def test_a_database_that_somebody_decides_with_is_refused(tmp_path: Path, url: s
         finally:
             await store.close()
 
-    assert "control node 'c1' decides with" in asyncio.run(body())
+    assert "control node 'c1'" in asyncio.run(body())

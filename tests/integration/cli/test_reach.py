@@ -1,8 +1,9 @@
-"""Hosts that cannot be told, typed: what waits, what goes on, and what operators see and can do."""
+"""Hosts whose node is cut off, as commands: what waits, what goes on, what operators see and do."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,21 +63,20 @@ def node(service: Service, host: str) -> Any:
     return ask(service, "GET", f"/v1/hosts/{host}").body["node"]
 
 
-def test_what_is_approved_starts_as_soon_as_the_node_is_back(service: Service) -> None:
+def test_an_approved_event_starts_as_soon_as_the_node_joins_again(service: Service) -> None:
     event = service.schedule("Reboot", "web-0")
     cut_off(service, "h1")
     service.approve("web-0", event)
     service.clock.advance("2h")
     assert statuses(service, "web-0") == ["Scheduled"]
     explained = printed(service, "event", "explain", event.id)
-    assert "reach: host h1 cannot be told: its node has been cut off since" in explained
-    assert "so web-0 may still be shown this as Scheduled" in explained
-    assert "unblocked by the node, by joining again, or an operator" in explained
+    assert re.search("reach: host h1 .* cut off since .* web-0 may still", explained)
+    assert re.search("by the node, .* operator", explained)
     join(service, "h1")
     assert event.status == "Started"
 
 
-def test_what_goes_by_its_not_before_starts_when_guests_have_had_time_to_poll(
+def test_an_unapproved_event_starts_when_guests_have_had_a_minute_to_poll(
     service: Service,
 ) -> None:
     event, elsewhere = service.schedule("Reboot", "web-0"), service.schedule("Reboot", "db-1")
@@ -90,40 +90,36 @@ def test_what_goes_by_its_not_before_starts_when_guests_have_had_time_to_poll(
     assert event.status == "Started"
 
 
-def test_maintenance_of_such_a_host_is_announced_and_waits(service: Service) -> None:
+def test_maintenance_of_a_cut_off_host_is_announced_and_waits(service: Service) -> None:
     cut_off(service, "h1")
     maintained = typed(service, "host", "maintain", "h1", "--type", "Freeze")
     assert maintained.exit_code == 0
-    assert "the event cannot start yet: host h1 cannot be told" in maintained.stderr
+    assert "host h1 cannot" in maintained.stderr
     service.clock.advance("1h")
     explained = printed(service, "host", "explain", "h1")
-    assert "healthy; it cannot be told: its node has been cut off since 20" in explained
-    assert "reach: host h1 cannot be told" in explained
+    assert re.search("healthy; .* cut off since 20", explained)
+    assert "reach: host h1" in explained
     assert statuses(service, "web-0") == ["Scheduled"]
     assert typed(service, "host", "without-node", "h1", "--yes").exit_code == 0
     assert statuses(service, "web-0") == ["Started"]
 
 
-def test_without_a_node_nothing_waits_and_the_operator_is_asked_first(service: Service) -> None:
+def test_a_host_is_declared_to_have_no_node_after_a_confirmation(service: Service) -> None:
     assert node(service, "h1") is None
-    assert (
-        "was not expected to have a node"
-        in typed(service, "host", "without-node", "h1", "--yes").output
-    )
+    assert "was not expected" in typed(service, "host", "without-node", "h1", "--yes").output
     join(service, "h1")
     assert node(service, "h1")["state"] == "joined"
     refused = typed(service, "host", "without-node", "h1", "--yes")
     assert refused.exit_code != 0
-    assert "the node of host 'h1' has joined and serves its machines; stop it first" in (
-        refused.output
-    )
+    assert "'h1' has joined" in refused.output
     cut_off(service, "h1")
     event = service.schedule("Reboot", "web-0")
     service.approve("web-0", event)
     asked = typed(service, "host", "without-node", "h1", answer="no\n")
-    assert "3 machines would be disturbed without a warning: db-0, solo, web-0" in asked.output
+    assert re.search("3 machines .*: db-0, solo, web-0", asked.output)
     assert event.status == "Scheduled"
-    assert "not expected to have a node" in printed(service, "host", "without-node", "h1", "--yes")
+    printed(service, "host", "without-node", "h1", "--yes")
+    assert node(service, "h1") is None
     assert event.status == "Started"
     history = printed(service, "history", "--host", "h1")
     assert "host-node-joined" in history
@@ -142,13 +138,12 @@ def test_the_node_of_a_host_is_listed(service: Service) -> None:
     assert "node      apart since 20" in printed(service, "host", "show", "h1")
 
 
-def test_status_readiness_and_metrics_report_hosts_that_cannot_be_told(service: Service) -> None:
+def test_status_readiness_and_metrics_report_cut_off_hosts(service: Service) -> None:
     cut_off(service, "h1", "h2")
     service.clock.advance("90s")
     status = typed(service, "status")
     assert status.exit_code == 1
-    told = "2 hosts cannot be told, because their nodes are cut off, the first since 20"
-    assert told in status.output
+    assert re.search("2 hosts .* since 20", status.output)
     ready = ask(service, "GET", "/readyz").body
     assert ready["status"] == "ok"
     assert "h1" not in ready["warnings"]["hosts"]
@@ -178,11 +173,11 @@ def test_a_fleet_file_neither_gives_a_host_a_node_nor_takes_it_away(
     assert node(service, "h3") is None
 
 
-def test_no_machine_is_moved_there_and_nobody_is_surprised_if_one_is(service: Service) -> None:
+def test_no_machine_is_moved_to_a_cut_off_host(service: Service) -> None:
     cut_off(service, "h2", "h3")
     refused = typed(service, "host", "drain", "h1")
     assert refused.exit_code != 0
-    assert "not offered, because their nodes are cut off: h2, h3" in refused.output
+    assert ": h2, h3" in refused.output
     join(service, "h3")
     service.redeploy("solo").until_started(approve=True).until_over()
     assert ask(service, "GET", "/v1/machines/solo").body["host"] == "h3"
@@ -199,7 +194,7 @@ def test_machines_of_a_host_that_has_failed_are_moved_and_nothing_waits_for_it(
     service.clock.advance("1h")
     assert ask(service, "GET", "/v1/machines/solo").body["host"] in ("h2", "h3")
     assert service.document("solo")["Events"] == []
-    assert "settled: its machines have moved" in printed(service, "event", "explain", reboot.id)
+    assert "machines have moved" in printed(service, "event", "explain", reboot.id)
     assert node(service, "h1")["state"] == "apart"
     assert ask(service, "GET", "/readyz").body["warnings"] == {}  # that it has failed is known
 
@@ -220,7 +215,7 @@ class Stubborn(Driver):
         return Done({machine.name: "h2" for machine in task.machines})
 
 
-def test_that_a_driver_has_moved_a_machine_there_is_a_fact() -> None:
+def test_a_machine_that_a_driver_moved_to_a_cut_off_host_is_recorded_there() -> None:
     with Service(FLEET, driver=Stubborn()) as service:
         service.document("solo")
         cut_off(service, "h2")
@@ -233,18 +228,18 @@ def test_that_a_driver_has_moved_a_machine_there_is_a_fact() -> None:
         assert again.status == "Scheduled"
 
 
-def test_a_rollout_announces_nothing_there_and_continues_elsewhere(service: Service) -> None:
+def test_a_rollout_announces_nothing_on_a_cut_off_host_and_continues_elsewhere(
+    service: Service,
+) -> None:
     cut_off(service, "h1")
     wanted = ("--type", "Freeze", "--group", "web", "--group", "solo", "--at-once", 2)
     plan = printed(service, "rollout", "plan", *wanted)
-    assert "cannot be told now, because their nodes are cut off: h1" in plan
+    assert "cut off: h1" in plan
     started = json.loads(typed(service, "rollout", "start", *wanted, "--json").stdout)
     service.clock.advance("1h")
     assert statuses(service, "solo") == statuses(service, "web-0") == []
     explained = printed(service, "rollout", "explain", started["id"])
-    assert "reach: web and 1 more: host h1 cannot be told, because its node has been cut off" in (
-        explained
-    )
+    assert re.search("reach: web and 1 more: host h1 .* cut off", explained)
     join(service, "h1")
     assert statuses(service, "solo") == statuses(service, "web-0") == ["Scheduled"]
     service.clock.advance("2h")
@@ -252,7 +247,7 @@ def test_a_rollout_announces_nothing_there_and_continues_elsewhere(service: Serv
     assert done["state"] == "done"
 
 
-def test_a_group_that_cannot_be_heard_stays_enabled_until_it_could_have_been() -> None:
+def test_a_group_on_cut_off_hosts_stays_enabled_until_it_could_have_polled() -> None:
     with Service(FLEET, silence="1d") as service:
         for name in ("web-0", "solo"):
             service.document(name)
@@ -268,7 +263,7 @@ def test_a_group_that_cannot_be_heard_stays_enabled_until_it_could_have_been() -
         assert not groups["solo"].enabled
 
 
-def test_after_a_restart_a_host_is_apart_until_its_node_has_joined_again() -> None:
+def test_after_a_restart_a_host_is_cut_off_until_its_node_has_joined_again() -> None:
     disk = Disk()
     with Service(FLEET, store=MemoryStore(disk)) as service:
         service.document("solo")

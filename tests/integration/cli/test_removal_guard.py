@@ -1,7 +1,8 @@
-"""A hand that slips: fleets and groups that would remove many machines, typed and sent."""
+"""Fleets and groups that would remove many machines by mistake, as commands and requests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,19 +53,18 @@ def test_an_apply_that_removes_more_than_a_tenth_has_to_give_the_number(
 ) -> None:
     short = fleet_text(90 - 11)
     plan = applied(service, tmp_path, short, "--plan")
-    assert "would be: 11 machines removed" in plan.output
-    assert "this plan would be refused: it removes 11 machines, which is more" in plan.output
-    assert "if that is intended, pass --remove 11\n" in plan.output
+    assert "11 machines removed" in plan.output
+    assert re.search("would be refused: .* --remove 11\n", plan.output)
     assert f"forewarn apply {tmp_path / 'fleet.yaml'} --remove 11 --if-match " in plan.stderr
     refused = applied(service, tmp_path, short)
     assert refused.exit_code == 1
-    assert "11 of 100 machines would be removed" in refused.stderr
-    assert "in web: web-79, web-80, web-81 and 8 more" in refused.stderr
-    assert refused.stderr.strip().endswith("; if that is intended, pass --remove 11")
+    assert "11 of 100 machines" in refused.stderr
+    assert ": web-79, web-80, web-81 and 8" in refused.stderr
+    assert refused.stderr.strip().endswith("--remove 11")
     for wrong in ("10", "12", "1000"):
         assert applied(service, tmp_path, short, "--remove", wrong).exit_code == 1
         planned = applied(service, tmp_path, short, "--remove", wrong, "--plan")
-        assert f"it removes 11 machines, not {wrong}; if that is intended" in planned.output
+        assert f"11 machines, not {wrong};" in planned.output
     assert machines(service) == 100
     planned = applied(service, tmp_path, short, "--plan", "--remove", "11")
     assert "would be refused" not in planned.output
@@ -82,7 +82,7 @@ def test_a_number_that_is_given_has_to_be_right_below_the_limit_too(
     for wrong in (removed + 1, removed + 2):
         refused = applied(service, tmp_path, text, "--remove", str(wrong))
         assert refused.exit_code == 1
-        assert f"{removed} of 100 machines would be removed from the inv" in refused.stderr
+        assert f"{removed} of 100 machines" in refused.stderr
         assert f", not {wrong};" in refused.stderr
         assert f"pass --remove {removed}\n" in refused.stderr
     answer = ask(service, "DELETE", "/v1/groups/db?remove=9")
@@ -122,7 +122,7 @@ def test_an_empty_file_is_applied_only_with_the_number_and_never_unattended(
         apply.removal_limit = limit
         outcome = service._session.run(apply.fleet(read.parse("groups: []"), by="reload"))
         assert isinstance(outcome, Refused)
-        assert "it does not list any machines, so all 100 machines would be removed" in str(outcome)
+        assert "all 100 machines" in str(outcome)
     apply.removal_limit = RemovalLimit.parse("20, 10%")
     half = service._session.run(apply.fleet(read.parse(fleet_text(40)), by="reload"))
     assert isinstance(half, Refused)
@@ -133,7 +133,7 @@ def test_an_empty_file_is_applied_only_with_the_number_and_never_unattended(
     assert machines(service) == 0
 
 
-def test_a_group_does_not_slip_away_either(service: Service) -> None:
+def test_a_group_is_removed_only_with_the_number_of_its_machines(service: Service) -> None:
     body = {"kind": "availability-set", "machines": ["web-0", "web-1"]}
     for method, sent in (("DELETE", None), ("PUT", body)):
         answer = ask(service, method, "/v1/groups/web", sent)

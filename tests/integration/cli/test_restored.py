@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,16 @@ def first_commit_after(url: str) -> int:
     return int(rows(url, "SELECT max(seq) FROM commits")[0][0])
 
 
-def test_the_state_is_used_as_a_copy_of_one_that_went_on(url: str) -> None:
+def test_a_database_that_lost_commits_is_used_after_a_confirmation(url: str) -> None:
     went_back(url, 5)
     refused = typed("token", "create", "carol", "--role", "admin", "--state", url)
-    assert "the database has lost commits 3 to 5" in refused.stderr
+    assert "commits 3 to 5" in refused.stderr
     asked = typed("restored", "--state", url)
     assert asked.exit_code == 2
-    assert "goes on with commit 2 of postgresql://" in asked.stderr
-    assert "although a control node knew commits up to 5; pass --yes to confirm" in asked.stderr
+    assert re.search("commit 2 of postgresql://.* up to 5; .* --yes", asked.stderr)
     done = typed("restored", "--state", url, "--yes")
     assert done.exit_code == 0, done.output
-    assert "tokens that were revoked since are valid again" in done.stderr
+    assert "tokens" in done.stderr
     assert first_commit_after(url) > COMMITS_LEAST
     assert rows(url, "SELECT what FROM history ORDER BY seq DESC LIMIT 1") == [("state-restored",)]
     keys = {key for (key,) in rows(url, "SELECT key FROM service")}
@@ -75,24 +75,26 @@ def test_the_state_is_used_as_a_copy_of_one_that_went_on(url: str) -> None:
     assert not keys & {"copied", "known", "went-back"}
 
 
-def test_numbers_go_on_beyond_all_that_were_known(url: str) -> None:
+def test_commit_numbers_continue_beyond_all_that_were_known(url: str) -> None:
     went_back(url, 10**12)
     assert typed("restored", "--state", url, "--yes").exit_code == 0
     assert first_commit_after(url) == 10**12 + 1
 
 
-def test_a_database_that_was_restored_before_anybody_noticed_is_marked_too(url: str) -> None:
+def test_a_database_that_was_restored_unnoticed_is_marked_too(url: str) -> None:
     term = rows(url, "SELECT term FROM leader")[0][0]
     assert typed("restored", "--state", url, "--yes").exit_code == 0
     assert rows(url, "SELECT term FROM leader") == [(term + 1_000_000,)]
     assert first_commit_after(url) > COMMITS_LEAST
 
 
-def test_it_is_refused_while_somebody_decides_and_for_a_file(url: str, tmp_path: Path) -> None:
+def test_a_file_an_empty_database_and_one_with_a_leader_are_refused(
+    url: str, tmp_path: Path
+) -> None:
     file = state_with_groups(tmp_path / "state.db", "web")
-    assert "use forewarn restore" in typed("restored", "--state", file, "--yes").stderr
+    assert "forewarn restore" in typed("restored", "--state", file, "--yes").stderr
     empty = postgres.shared_server().new_state()
-    assert "contains no state yet" in typed("restored", "--state", empty, "--yes").stderr
+    assert "no state yet" in typed("restored", "--state", empty, "--yes").stderr
 
     async def body() -> Result:
         store = PostgresStore(url, Member(name="c1", machine="m1", address=""))
@@ -103,5 +105,5 @@ def test_it_is_refused_while_somebody_decides_and_for_a_file(url: str, tmp_path:
         finally:
             await store.close()
 
-    assert "control node 'c1' decides with" in asyncio.run(body()).stderr
+    assert "control node 'c1'" in asyncio.run(body()).stderr
     assert rows(url, "SELECT count(*) FROM service WHERE key = 'copied'") == [(0,)]

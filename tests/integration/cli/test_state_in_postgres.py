@@ -89,12 +89,12 @@ def test_tokens_are_created_listed_and_revoked_and_the_lease_is_given_back(url: 
 def test_a_database_that_a_control_node_decides_with_is_refused_with_its_address(url: str) -> None:
     result = while_c1_decides(url, "token", "create", "alice", "--role", "admin", "--state", url)
     assert result.exit_code == 1
-    assert "control node 'c1' decides with this state" in result.stderr
+    assert "'c1'" in result.stderr
     assert "--url https://c1.example:8170" in result.stderr
     assert rows(url, "SELECT count(*) FROM commits") == [(0,)]
 
 
-def test_a_command_waits_for_a_lease_that_nobody_renews_whatever_the_databases_clock_shows(
+def test_a_command_waits_for_an_abandoned_lease_whatever_the_databases_clock_shows(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offline, "NOTE_AFTER", 0.1)
@@ -106,7 +106,8 @@ def test_a_command_waits_for_a_lease_that_nobody_renews_whatever_the_databases_c
     rows(url, abandoned)
     result = typed("token", "create", "bob", "--role", "admin", "--state", url)
     assert result.exit_code == 0, result.output
-    assert "'c1' may still decide with this state; waiting" in result.stderr
+    assert "'c1'" in result.stderr
+    assert "waiting" in result.stderr
     rows(url, abandoned)
     assert typed("restored", "--state", url, "--yes").exit_code == 0
 
@@ -114,7 +115,7 @@ def test_a_command_waits_for_a_lease_that_nobody_renews_whatever_the_databases_c
 def test_tokens_are_listed_while_a_control_node_decides(url: str) -> None:
     result = while_c1_decides(url, "token", "list", "--state", url)
     assert result.exit_code == 0
-    assert "there are no tokens" in result.output
+    assert "no tokens" in result.output
 
 
 def test_the_clock_is_accepted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,11 +124,11 @@ def test_the_clock_is_accepted(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "now" in done("clock", "accept", "--state", url)
     ahead = guard.wall_us
     monkeypatch.setattr(guard, "wall_us", lambda: ahead() + 60_000_000)
-    assert "60.0 s ahead of the database's" in refused("clock", "accept", "--state", url)
+    assert "60.0 s ahead" in refused("clock", "accept", "--state", url)
 
 
 def test_the_schema_of_a_database_is_checked(url: str) -> None:
-    assert "contains no state yet" in refused("upgrade", "--state", url)
+    assert "no state yet" in refused("upgrade", "--state", url)
     done("token", "create", "alice", "--role", "admin", "--state", url)
     assert "which is current" in done("upgrade", "--state", url)
     rows(url, "UPDATE alembic_version SET version_num = '9999' RETURNING 1")
@@ -135,16 +136,16 @@ def test_the_schema_of_a_database_is_checked(url: str) -> None:
     assert "newer version" in refused("token", "create", "bob", "--role", "viewer", "--state", url)
 
 
-def test_backups_are_the_databases_own_business(url: str, tmp_path: Path) -> None:
+def test_a_database_is_neither_copied_nor_restored(url: str, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
-    assert "is not copied by forewarn: use" in refused("backup", backup, "--state", url)
-    assert "is not restored by forewarn: use" in refused("restore", backup, "--state", url)
+    assert "not copied" in refused("backup", backup, "--state", url)
+    assert "not restored" in refused("restore", backup, "--state", url)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_engine_is_refused(url: str) -> None:
     line = refused("token", "list", "--state", "mysql://u:secret@h/d", code=2)
-    assert "there is no store engine 'mysql'" in line
+    assert "'mysql'" in line
     assert "secret" not in line
     assert "pass a file" in refused("dev", "--state", url, code=2)
 
@@ -160,7 +161,7 @@ def test_another_engine_is_refused(url: str) -> None:
         "postgresql://forewarn:s3cret@[h/d",
     ],
 )
-def test_a_password_is_shown_nowhere(url: str, tmp_path: Path) -> None:
+def test_no_command_shows_the_password_of_a_database(url: str, tmp_path: Path) -> None:
     postgres.needed()
     server = str(postgres.shared_server().directory)
     url = url.format(written=WRITTEN, password=PASSWORD, server=server.replace("/", "%2F"))
@@ -210,8 +211,8 @@ def checked(url: str, tmp_path: Path, *more: str) -> str:
     return str(result.stderr)
 
 
-def test_the_check_says_what_a_fail_over_could_lose(url: str, tmp_path: Path) -> None:
-    assert "a fail-over may lose approvals that were acknowledged" in checked(url, tmp_path)
+def test_the_check_warns_of_approvals_that_a_fail_over_could_lose(url: str, tmp_path: Path) -> None:
+    assert "fail-over may lose" in checked(url, tmp_path)
     assert checked(url, tmp_path, 'replicated = "managed"') == ""
 
 
@@ -220,13 +221,13 @@ def test_the_check_compares_the_clocks(
 ) -> None:
     now = guard.wall_us
     monkeypatch.setattr(guard, "wall_us", lambda: now() + 60_000_000)
-    assert "60.0 s ahead of the database's" in checked(url, tmp_path)
+    assert "60.0 s ahead" in checked(url, tmp_path)
 
 
 def test_the_check_notices_a_standby_that_is_missing_and_a_pooler(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examine, "_NAMES", "SELECT 's1'")  # as on a server that has one
-    assert "no synchronous standby is connected" in checked(url, tmp_path)
+    assert "no synchronous standby" in checked(url, tmp_path)
     monkeypatch.setattr(examine, "_BACKEND", "SELECT pg_backend_pid() + 1")  # as through a pooler
-    assert "there is a connection pooler in between" in checked(url, tmp_path)
+    assert "connection pooler" in checked(url, tmp_path)

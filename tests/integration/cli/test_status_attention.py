@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,11 @@ def test_an_event_that_should_have_been_over_needs_attention() -> None:
         service.approve("web_0", event)
         service.clock.advance("5m")
         assert metrics(service.control_url)["forewarn_started_overdue_seconds"] == 240
-        assert "should have been over" not in status(service).stdout
+        assert event.id not in status(service).stdout
         service.clock.advance("7m")
         result = status(service)
         assert result.exit_code == 1
-        assert "was expected to end at 2027-01-15 08:01:00Z; see" in result.stdout
+        assert "2027-01-15 08:01:00Z" in result.stdout
         assert f"'forewarn event explain {event.id}'" in result.stdout
         service._session.run(service._session.node.platform.finish(event.id, "test", "done"))
         assert metrics(service.control_url)["forewarn_started_overdue_seconds"] == 0
@@ -100,13 +101,13 @@ def test_a_rollout_that_has_paused_itself_needs_attention() -> None:
         assert metrics(service.control_url)["forewarn_rollouts_self_paused"] == 1
         result = status(service)
         assert result.exit_code == 1
-        assert f"rollout {rollout.id[:8]} has paused itself: the gate" in result.stdout
+        assert re.search(f"rollout {rollout.id[:8]} .* gate", result.stdout)
         client.on_rollout("abort", rollout.id, {})
         assert metrics(service.control_url)["forewarn_rollouts_self_paused"] == 0
         other = client.start_rollout(RolloutRequest(type="Freeze", groups=["sql"]))
         client.on_rollout("pause", other.id, {})
         assert metrics(service.control_url)["forewarn_rollouts_self_paused"] == 0
-        assert "has paused itself" not in status(service).stdout
+        assert "paused itself" not in status(service).stdout
 
 
 @pytest.mark.parametrize(("days", "soon"), [(5, True), (60, False)])
@@ -120,9 +121,7 @@ def test_a_certificate_that_expires_soon_needs_attention(
         found = value(service, "forewarn_certificate_expiry_timestamp_seconds")
         assert found == until.timestamp()
         result = status(service, "--ca", str(authority.path))
-        assert (
-            "the certificate of the control API, or that for nodes, expires at" in result.stdout
-        ) == soon
+        assert (re.search("certificate .* expires", result.stdout) is not None) is soon
         assert result.exit_code == int(soon), result.output
 
 
@@ -141,10 +140,10 @@ def test_a_token_that_expires_soon_needs_attention(
         monkeypatch.setenv("FOREWARN_TOKEN", admin.secret.text)
         expires = (admin.token.expires_at or 0) / SECOND
         assert value(service, "forewarn_token_expiry_timestamp_seconds") == expires
-        assert "a token expires" not in status(service).stdout
+        assert "token expires" not in status(service).stdout
         service.clock.advance("30d")
         result = status(service)
-        assert "a token expires at 2027-02-24 08:00:00Z; see 'forewarn token list'" in result.stdout
+        assert re.search("token expires .* 2027-02-24 08:00:00Z", result.stdout)
         assert result.exit_code == 1
 
 
@@ -177,19 +176,17 @@ def test_no_command_is_advised_while_the_disk_is_full() -> None:
             return result.stdout
 
         text = explained("event", "explain", event.id)
-        assert text.splitlines()[1].startswith("- state: the state cannot be written")
+        assert text.splitlines()[1].startswith("- state: ")
         assert "by approving" not in text
-        assert "- state: the state cannot be written" in explained("host", "explain", "host-b")
-        assert "the state cannot be written: nothing continues" in explained(
-            "rollout", "explain", rollout.id
-        )
+        assert "- state: " in explained("host", "explain", "host-b")
+        assert "cannot be written" in explained("rollout", "explain", rollout.id)
         store.full = False
         client.on_event("approve", event.id)
 
 
-def test_where_guests_are_answered_by_nodes_the_status_says_so() -> None:
+def test_status_shows_the_metadata_endpoint_or_the_number_of_hosts_with_nodes() -> None:
     with Service(SAMPLE, sockets=True) as service:
         node = service._session.node
         assert f"metadata endpoint: {node.metadata_url}" in status(service).output
         service._session.run(node.hosts.node_joined("host-a"))
-        assert "metadata endpoint: on 1 host; see 'forewarn host list'" in status(service).output
+        assert "metadata endpoint: on 1 host;" in status(service).output.replace("  ", " ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -47,16 +48,15 @@ def decisions(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("schema", OLDER)
-def test_it_is_brought_up_to_date_and_kept_as_it_was(tmp_path: Path, schema: str) -> None:
+def test_a_state_is_upgraded_and_the_old_file_is_kept(tmp_path: Path, schema: str) -> None:
     state = write_state(schema, tmp_path / "state.db")
     before, decided = state.read_bytes(), decisions(state)
     done = typed("--state", state)
     assert done.exit_code == 0, done.output
     kept = tmp_path / f"state.db.schema-{schema}"
-    assert done.stdout.startswith(
-        f"{state} was upgraded from schema {schema} to {NEXT}\nthe old file is kept as"
-    )
-    assert str(kept) in done.stdout
+    first, second = done.stdout.splitlines()[:2]
+    assert re.match(f"{re.escape(str(state))} .* {schema} .* {NEXT}", first)
+    assert str(kept) in second
     assert rows(state, "SELECT version_num FROM alembic_version") == [(NEXT,)]
     assert rows(kept, "SELECT version_num FROM alembic_version") == [(schema,)]
     # It was not served, and nothing was decided; no log is left, nor any file of a driver.
@@ -66,7 +66,7 @@ def test_it_is_brought_up_to_date_and_kept_as_it_was(tmp_path: Path, schema: str
     assert state.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_a_second_upgrade_changes_nothing(tmp_path: Path) -> None:
     state = write_state(THIS, tmp_path / "state.db")
     first = json.loads(typed("--state", state, "--json").stdout)
     kept = f"{state}.schema-{THIS}"
@@ -79,7 +79,7 @@ def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert state.read_bytes() == after
 
 
-def test_time_until_somebody_serves_is_an_outage(tmp_path: Path) -> None:
+def test_the_time_until_a_service_starts_is_an_outage(tmp_path: Path) -> None:
     """An event that came due meanwhile waits until guests have had their minute to ask."""
     state = write_state(THIS, tmp_path / "state.db")
     stored = json.loads(expected_contents(THIS))
@@ -103,7 +103,7 @@ def test_time_until_somebody_serves_is_an_outage(tmp_path: Path) -> None:
         assert status() == "Started"
 
 
-def test_the_settings_say_which_state(tmp_path: Path) -> None:
+def test_the_state_is_taken_from_the_settings(tmp_path: Path) -> None:
     write_state(THIS, tmp_path / "its.db")
     settings = tmp_path / "forewarn.toml"
     settings.write_text('state = "its.db"\n')
@@ -117,45 +117,44 @@ def test_the_settings_say_which_state(tmp_path: Path) -> None:
     settings.write_text("stat = 1\n")
     refused = typed("--config", settings)
     assert refused.exit_code == 1
-    assert f"{settings}:1: stat: unknown key; did you mean 'state'?" in refused.stderr
+    assert f"{settings}:1: stat: " in refused.stderr
 
 
 # What is refused, and left as it is.
 
 
-def test_a_state_that_somebody_has_is_left_alone(tmp_path: Path) -> None:
+def test_a_state_in_use_is_left_alone(tmp_path: Path) -> None:
     state = write_state(THIS, tmp_path / "state.db")
     before = state.read_bytes()
     with contextlib.closing(take_lock(state)):
         refused = typed("--state", state)
     assert refused.exit_code == 1
-    assert f"{state} is in use by process {os.getpid()}" in refused.stderr
+    assert str(state) in refused.stderr
+    assert f"process {os.getpid()}" in refused.stderr
     assert state.read_bytes() == before
     assert not (tmp_path / f"state.db.schema-{THIS}").exists()
 
 
-def test_what_is_no_state_is_left_alone(tmp_path: Path) -> None:
+def test_a_missing_foreign_or_newer_file_is_left_alone(tmp_path: Path) -> None:
     gone = typed("--state", tmp_path / "gone.db")
-    assert (gone.exit_code, gone.stderr) == (
-        1,
-        f"forewarn: {tmp_path}/gone.db does not exist; pass the path of a state file\n",
-    )
+    assert gone.exit_code == 1
+    assert f"{tmp_path}/gone.db does not" in gone.stderr
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text.db").write_text("something else")
     other = typed("--state", tmp_path / "text.db")
     assert other.exit_code == 1
-    assert "it is not an SQLite database" in other.stderr
+    assert "SQLite" in other.stderr
     newer = write_state(THIS, tmp_path / "newer.db")
     with contextlib.closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     before = newer.read_bytes()
     refused = typed("--state", newer)
     assert refused.exit_code == 1
-    assert "which this version does not know" in refused.stderr
+    assert "9999" in refused.stderr
     assert newer.read_bytes() == before
 
 
-def test_a_state_that_the_service_could_not_read_is_told_with_what_is_kept(
+def test_an_upgraded_state_that_cannot_be_read_is_refused_and_the_old_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = write_state(THIS, tmp_path / "state.db")
@@ -166,11 +165,11 @@ def test_a_state_that_the_service_could_not_read_is_told_with_what_is_kept(
     monkeypatch.setattr(state_file, "_read_all", broken)
     refused = typed("--state", state)
     assert refused.exit_code == 1
-    assert "cannot be used as state: no such event" in refused.stderr
-    assert f"the old file is kept as {state}.schema-{THIS}" in refused.stderr
+    assert "no such event" in refused.stderr
+    assert f"{state}.schema-{THIS}" in refused.stderr
 
 
-def test_what_root_makes_belongs_to_whom_the_state_belongs_to(tmp_path: Path) -> None:
+def test_files_that_root_creates_belong_to_the_owner_of_the_state(tmp_path: Path) -> None:
     needed()  # root, who can give files away
     state = write_state(THIS, tmp_path / "state.db")
     os.chown(state, 10_001, 10_002)

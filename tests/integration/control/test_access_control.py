@@ -263,7 +263,7 @@ def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, ro
     assert service._session.node.store.seq == before
 
 
-def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
+def test_a_revoked_or_expired_token_is_refused(service: Service) -> None:
     admin = api_with_token(service, "alice", Role.ADMIN)
     bot = api_with_token(service, "bot", Role.VIEWER)
     short = api_with_token(service, "short", Role.VIEWER, lasts=60 * 1_000_000)
@@ -273,7 +273,7 @@ def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
     for api in (bot, short):
         refused = api.get("/v1/status")
         assert refused.status == 401
-        assert "unknown, wrong, expired or revoked" in refused.detail
+        assert "revoked" in refused.detail
     states = {one["name"]: one["state"] for one in admin.get("/v1/tokens").json()}
     assert states == {"alice": "valid", "bot": "revoked", "short": "expired"}
 
@@ -287,7 +287,7 @@ def test_the_last_admins_token_is_revoked_only_with_force(service: Service) -> N
     assert Api(service.control_url).get("/v1/status").status == 401  # it stays closed
 
 
-def test_it_is_said_when_a_token_was_last_used(service: Service) -> None:
+def test_a_token_shows_when_it_was_last_used(service: Service) -> None:
     admin = api_with_token(service, "alice", Role.ADMIN)
     bot = api_with_token(service, "bot", Role.VIEWER)
     assert admin.get("/v1/tokens/bot").json()["last_used"] is None
@@ -412,25 +412,23 @@ def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
     connection.close()
 
 
-def test_winding_the_clock_is_logged_with_who_did_it(service: Service) -> None:
+def test_changes_of_the_virtual_clock_are_logged_with_who_made_them(service: Service) -> None:
     api = api_with_token(service, "alice", Role.ADMIN)
     with structlog.testing.capture_logs() as logs:
         assert api.post("/v1/clock/advance", {"by": 60}).status == 200
         assert api.post("/v1/clock/play", {"by": 1}).status == 200
         assert api.post("/v1/clock/resume", {"speed": 2}).status == 200
         assert api.post("/v1/clock/pause").status == 200
-    (entry, _) = (entry for entry in logs if entry["event"] == "the virtual clock was advanced")
-    assert [(line["event"], line["by"]) for line in logs if "clock" in line["event"]] == [
-        ("the virtual clock was advanced", entry["by"]),
-        ("the virtual clock was advanced", entry["by"]),
-        ("the virtual clock was resumed", entry["by"]),
-        ("the virtual clock was paused", entry["by"]),
+    changes = [entry for entry in logs if "virtual clock" in entry["event"]]
+    assert [(entry["event"].split()[-1], entry["by"]) for entry in changes] == [
+        *(("advanced", "alice"), ("advanced", "alice")),
+        *(("resumed", "alice"), ("paused", "alice")),
     ]
-    assert (entry["by"], entry["seconds"]) == ("alice", 60)
+    assert changes[0]["seconds"] == 60
 
 
 @pytest.mark.parametrize("target", ["/v1/history/export", "/v1/backup"])
-def test_what_is_being_sent_ends_when_its_token_is_revoked(
+def test_a_response_is_aborted_when_its_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Cut, not ended: nobody takes it for all there was."""
@@ -466,5 +464,5 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
             answer.read()
         connection.close()
         assert bot.get("/v1/status").status == 401
-    cut = [one["why"] for one in logs if one["event"] == "a response was aborted"]
-    assert cut == ["token 'bot' is revoked or has expired"]
+    (reason,) = (entry["why"] for entry in logs if "aborted" in entry["event"])
+    assert "'bot'" in reason

@@ -48,21 +48,18 @@ def test_all_refusals_are_named_and_nothing_is_done(service: Service) -> None:
     machines = ["web_2", "web_0", "wep_1", "sql-0"]  # the first is a spot machine
     answer = ask(service, "POST", "/v1/batch/evict", {"machines": machines})
     assert answer.status == 409
-    assert (
-        answer.body["detail"]
-        == "nothing was done, because the request was refused for 3 of 4 machines"
-    )
+    assert "3 of 4 machines" in answer.body["detail"]
     details = {error["pointer"]: error["detail"] for error in answer.body["errors"]}
     assert details.keys() == {"/machines/1", "/machines/2", "/machines/3"}
     assert details["/machines/1"].startswith("machines[1]: web_0: ")
-    assert "no machine 'wep_1'; did you mean 'web_1'?" in details["/machines/2"]
+    assert "machine 'wep_1'" in details["/machines/2"]
     assert service._session.node.store.seq == before
-    said = typed(service, "machine", "evict", *machines, "--yes")
-    assert said.exit_code == 1
-    assert len(said.stderr.splitlines()) == 4
+    result = typed(service, "machine", "evict", *machines, "--yes")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 4
 
 
-def test_what_the_first_does_counts_for_the_second(service: Service) -> None:
+def test_limits_count_the_machines_before_in_the_same_batch(service: Service) -> None:
     policy = ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 2})
     assert policy.status == 200, policy
     answer = ask(service, "POST", "/v1/batch/restart", {"machines": WEB})

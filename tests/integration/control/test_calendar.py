@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -33,6 +34,11 @@ def entries(answer: ApiResponse) -> list[Any]:
     return found
 
 
+def machines(answer: ApiResponse) -> list[str]:
+    """Return the machine of each entry."""
+    return [found for entry in entries(answer) for found in re.findall(r"\w+_\d", entry["SUMMARY"])]
+
+
 def parsed(text: bytes) -> Any:
     assert all(len(line) <= 75 for line in text.split(b"\r\n"))  # as RFC 5545 folds lines
     assert b"\n" not in text.replace(b"\r\n", b"")
@@ -50,7 +56,7 @@ def test_an_event_is_an_entry_that_keeps_its_uid_while_it_changes(service: Servi
     assert start == event.not_before
     assert start.utcoffset() == timedelta(0)
     assert planned["DTEND"].dt - start == timedelta(seconds=90)
-    assert planned["SUMMARY"] == "Reboot of web_0, web_1 (web)"
+    assert re.match("Reboot .* web_0, web_1", planned["SUMMARY"])
     assert planned["STATUS"] == "TENTATIVE"
     assert words.strip() in planned["DESCRIPTION"]
     assert planned["UID"] == f"{event.id}@forewarn"
@@ -107,7 +113,7 @@ def test_a_withdrawn_event_is_shown_as_cancelled_for_a_week(service: Service) ->
     assert (cancelled["UID"], cancelled["DTSTART"]) == (planned["UID"], planned["DTSTART"])
     assert cancelled["STATUS"] == "CANCELLED"
     assert cancelled["SEQUENCE"] > planned["SEQUENCE"]
-    assert "cancelled by operator: wrong week" in cancelled["DESCRIPTION"]
+    assert "operator: wrong week" in cancelled["DESCRIPTION"]
     assert entries(ask(service, "GET", f"{PATH}?group=amber")) == []
     service.clock.advance("7d1s")
     assert entries(ask(service, "GET", PATH)) == []
@@ -128,12 +134,11 @@ def test_a_part_of_the_fleet_can_be_subscribed_to(service: Service) -> None:
     service.schedule("Reboot", "amber_0")
 
     def of(query: str) -> list[str]:
-        return [str(entry["SUMMARY"]) for entry in entries(ask(service, "GET", f"{PATH}?{query}"))]
+        return machines(ask(service, "GET", f"{PATH}?{query}"))
 
-    web, amber = "Reboot of web_0 (web)", "Reboot of amber_0 (amber)"
-    assert of("") == sorted([web, amber], key=of("").index)
-    assert of("group=web") == of("label=tier%3Dweb") == of("machine=web_0") == [web]
-    assert of("label=tier!%3Dweb") == [amber]
+    assert sorted(of("")) == ["amber_0", "web_0"]
+    assert of("group=web") == of("label=tier%3Dweb") == of("machine=web_0") == ["web_0"]
+    assert of("label=tier!%3Dweb") == ["amber_0"]
     assert of("host=granite") == []  # it is not the maintenance of that host
     assert ask(service, "GET", f"{PATH}?group=wbe").status == 404
     assert ask(service, "GET", f"{PATH}?label=a%20b").status == 400
@@ -152,7 +157,7 @@ def test_calendar_programs_send_the_token_as_a_password(service: Service) -> Non
     assert anonymous.status == 401
     assert anonymous.headers["www-authenticate"] == 'Basic realm="forewarn", charset="UTF-8"'
     answer = ask(service, "GET", PATH, Authorization=basic("anybody", api.token))
-    assert [str(entry["SUMMARY"]) for entry in entries(answer)] == ["Reboot of web_0 (web)"]
+    assert machines(answer) == ["web_0"]
     assert ask(service, "GET", PATH, Authorization=f"Bearer {api.token}").raw == answer.raw
     for wrong in (basic(api.token, ""), basic("a", "b"), "Basic x", "Basic"):
         refused = ask(service, "GET", PATH, Authorization=wrong)
@@ -178,14 +183,14 @@ def rolled_out(service: Service, **fields: Any) -> str:
     return str(answer.body["id"])
 
 
-def test_what_a_rollout_is_still_to_announce_is_one_entry_for_each_wave(service: Service) -> None:
+def test_each_wave_that_a_rollout_has_not_announced_is_one_entry(service: Service) -> None:
     id = rolled_out(service, canary=["web"], ticket="CHG-7")
     first, second = planned_entries(service)
-    assert first["SUMMARY"] == "Reboot of 1 machine, wave 1 of 2 (planned)"  # web_2
-    assert second["SUMMARY"] == "Reboot of 3 machines, wave 2 of 2 (planned)"
+    numbers = [re.findall(r"\d+", entry["SUMMARY"]) for entry in (first, second)]
+    assert numbers == [["1", "1", "2"], ["3", "2", "2"]]  # machines, and which wave of how many
     assert (first["UID"], second["UID"]) == (f"{id}-1@forewarn", f"{id}-2@forewarn")
     assert (first["STATUS"], second["STATUS"]) == ("TENTATIVE", "TENTATIVE")
-    assert "2 steps of a rollout" in second["DESCRIPTION"]
+    assert "2 steps" in second["DESCRIPTION"]
     assert "Ticket: CHG-7" in second["DESCRIPTION"]
     assert service.clock.now < first["DTSTART"].dt < first["DTEND"].dt <= second["DTSTART"].dt
     for query in ("?group=amber", "?machine=amber_0", "?label=tier%3Dvault"):
@@ -199,7 +204,7 @@ def test_what_a_rollout_is_still_to_announce_is_one_entry_for_each_wave(service:
     assert planned_entries(service) == []  # nobody knows when it will be resumed
 
 
-def test_what_a_rollout_is_to_announce_in_windows_is_one_entry_for_each_window(
+def test_each_window_in_which_a_rollout_will_announce_is_one_entry(
     service: Service,
 ) -> None:
     rolled_out(service, windows=["daily 02:00-02:30"], bake=3600)
@@ -211,7 +216,7 @@ def test_what_a_rollout_is_to_announce_in_windows_is_one_entry_for_each_window(
     assert ask(service, "GET", PATH, If_None_Match=tag).status == 304
 
 
-def test_who_does_not_see_a_rollout_does_not_see_what_it_is_to_announce(service: Service) -> None:
+def test_a_token_that_does_not_see_a_rollout_does_not_see_its_plans(service: Service) -> None:
     rolled_out(service)
     assert planned_entries(service)
     api_with_token(service, "root", Role.ADMIN)
@@ -221,7 +226,7 @@ def test_who_does_not_see_a_rollout_does_not_see_what_it_is_to_announce(service:
         assert (b"(planned)" in calendar) is seen
 
 
-def test_a_fleet_with_more_events_than_a_calendar_holds_is_told_so() -> None:
+def test_a_calendar_that_leaves_events_out_has_a_note() -> None:
     at = 1_800_000_000_000_000
     events = [
         Event(
@@ -239,5 +244,5 @@ def test_a_fleet_with_more_events_than_a_calendar_holds_is_told_so() -> None:
     ]
     text = calendar(events)
     assert text.count(b"BEGIN:VEVENT") == MAX_ENTRIES
-    assert rb"X-WR-CALDESC:The first 5\,000 of 5\,001 events." in text
+    assert re.search(rb"X-WR-CALDESC:.* 5\\,000 of 5\\,001 ", text)
     assert "X-WR-CALDESC" not in parsed(calendar(events[:2]))

@@ -115,20 +115,21 @@ def test_azures_sdks_read_from_a_follower_and_change_nothing_there(
         assert answer.status == 503, answer
         error = answer.json()["error"]
         assert error["code"] == "ServiceUnavailable"
-        assert f"control node 'c1' decides, at {known.address}." in error["message"]
+        assert "'c1'" in error["message"]
+        assert known.address in error["message"]
     assert here.call("DELETE", f"{COMPUTE}/virtualMachines/a?api-version=2024-07-01").status == 503
     assert leader.store.seq == before
 
 
-def test_that_a_node_does_not_decide_is_no_failure_in_its_log(follower: Node) -> None:
+def test_a_follower_logs_refused_changes_as_information(follower: Node) -> None:
     with capture_logs() as lines:
         looked = ask(follower.control_url, "GET", "/leaderz")
         refused = ask(follower.control_url, "POST", "/v1/events", REBOOT)
         assert (looked.status, refused.status) == (503, 503)
         ids = [response.headers["x-request-id"] for response in (looked, refused)]
         until(lambda: any(line.get("request_id") == ids[1] for line in lines))
-    calls = [(line["log_level"], line["event"]) for line in lines if line.get("request_id") in ids]
-    assert calls == [("info", "a call was refused")]
+    calls = [line for line in lines if line.get("request_id") in ids]
+    assert [(line["log_level"], line["request_id"]) for line in calls] == [("info", ids[1])]
 
 
 def test_what_is_read_is_what_the_leader_has_committed(leader: Node, follower: Node) -> None:
@@ -144,7 +145,7 @@ def test_what_is_read_is_what_the_leader_has_committed(leader: Node, follower: N
         assert int(here.headers["forewarn-commit"]) >= commit
 
 
-def test_which_nodes_of_hosts_have_joined_is_known_to_who_decides(
+def test_only_the_leader_knows_which_nodes_of_hosts_have_joined(
     nodes: ControlNodes, leader: Node, follower: Node
 ) -> None:
     assert ask(leader.control_url, "PUT", "/v1/hosts/h1", {"name": "h1"}).status < 300
@@ -166,7 +167,7 @@ def test_the_feed_of_a_follower_has_what_is_committed_from_now_on(
     assert any(event in str(change) for change in next(feed).changes)
 
 
-def test_the_status_says_who_decides(leader: Node, follower: Node) -> None:
+def test_the_status_names_the_leading_control_node(leader: Node, follower: Node) -> None:
     until(lambda: follower.store.seq == leader.store.seq)
     here = ControlClient(follower.control_url).status().control_node
     there = ControlClient(leader.control_url).status().control_node
@@ -179,8 +180,9 @@ def test_the_status_says_who_decides(leader: Node, follower: Node) -> None:
     assert there.leader.name == "c1"
     assert here.commit == there.commit
     # As in `systemctl status`.
-    shown = "2 machines, 2 active events; control node 'c1' decides, operators at http://127.0.0.1"
-    assert status_line(follower).startswith(shown)
+    assert re.match(
+        "2 machines, 2 active events; .*'c1' .* http://127.0.0.1", status_line(follower)
+    )
     assert "; guests at http://127.0.0.1" in status_line(leader)
 
 
@@ -192,7 +194,7 @@ def test_all_control_nodes_are_listed(leader: Node, follower: Node) -> None:
         assert roles == [("c1", "leads"), ("c2", "follows")]
 
 
-def test_a_database_without_a_standby_and_nodes_that_differ_are_warned_of(
+def test_a_missing_standby_and_nodes_with_different_settings_give_warnings(
     nodes: ControlNodes, leader: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until(lambda: warned_of(leader) == {"replication"})
@@ -204,10 +206,10 @@ def test_a_database_without_a_standby_and_nodes_that_differ_are_warned_of(
         late = nodes.start_follower("c4", replicated="managed")
         until(lambda: warned_of(late) == {"version", "lease"})
         shown = typed("control", "list", late.control_url)
-        assert "note: the control nodes have different settings of lease; see" in shown.stderr
-        assert "note: the control nodes run different versions of forewarn; see" in shown.stderr
+        assert re.search("note: .* settings of lease", shown.stderr)
+        assert re.search("note: .* different versions", shown.stderr)
         assert re.search(r"0\.0\.1 +5s", shown.stdout)
-        assert "  the control nodes run diff" in typed("status", late.control_url, code=1).stdout
+        assert "different versions" in typed("status", late.control_url, code=1).stdout
         response = ask(late.control_url, "GET", "/readyz")
         assert (response.status, response.json()["status"]) == (200, "ok")
         measured = metrics(late.control_url)

@@ -333,7 +333,8 @@ def test_a_tenant_restarts_approves_and_reports_ready(scene: Scene) -> None:
         assert (refused.status, "in group 'web'" in refused.detail) == (404, True)
         assert tenant.post(f"/v1/events/{restart}/approve").json()["status"] == "Started"
         records = tenant.get(f"/v1/history?event={own}&what=ready").json()["records"]
-        assert [(r["by"], r["note"]) for r in records] == [("web-team", "web_2 is ready: drained")]
+        assert [r["by"] for r in records] == ["web-team"]
+        assert re.match("web_2 .*: drained", records[0]["note"])
         for path in ("machines/web_1/delete", "machines/web_1/restore", "groups/web/disable"):
             assert tenant.post(f"/v1/{path}").status == 403
         for path in ("groups/web/policy", "groups/web/scale-in", "events"):
@@ -363,12 +364,12 @@ def test_what_is_shared_on_a_host_is_not_shown(scene: Scene) -> None:
     assert api.get("/v1/hosts/shared/explain").status == 403
 
 
-def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Scene) -> None:
+def test_a_part_of_joint_maintenance_is_shown_without_the_other_groups(scene: Scene) -> None:
     api = api_with_token(scene.service, "partner", Role.OPERATOR, groups=("web",))
     (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
-    told = api.get(f"/v1/events/{event['id']}/explain")
-    assert (told.status, leaks(scene, told, "")) == (200, set())
-    assert "is part of joint maintenance with other groups" in told.json()["message"]
+    explained = api.get(f"/v1/events/{event['id']}/explain")
+    assert (explained.status, leaks(scene, explained, "")) == (200, set())
+    assert "other groups" in explained.json()["message"]
     before = scene.seq
     for verb in ("cancel", "retry"):
         refused = api.post(f"/v1/events/{event['id']}/{verb}")

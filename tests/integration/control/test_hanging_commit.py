@@ -67,7 +67,7 @@ def test_a_guest_is_answered_500_and_the_change_may_happen_later(
     until(lambda: status_of(approve) == 200)
 
 
-def test_an_operator_is_answered_503_and_whoever_repeats_the_request_learns_what_became_of_it(
+def test_an_operator_is_answered_503_and_a_repeated_request_returns_the_outcome(
     nodes: ControlNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "STORE_PATIENCE", 0.2)
@@ -76,7 +76,7 @@ def test_an_operator_is_answered_503_and_whoever_repeats_the_request_learns_what
     with hanging(nodes.url):
         first = ask(node.control_url, "POST", "/v1/events", REBOOT, key)
         assert first.status == 503
-        assert "repeat the request with the same Idempotency-Key" in first.json()["detail"]
+        assert "Idempotency-Key" in first.json()["detail"]
         again = ask(node.control_url, "POST", "/v1/events", REBOOT, key)
         assert again.status == 409
         assert ask(node.control_url, "GET", "/v1/events").json() == []
@@ -104,7 +104,7 @@ def test_a_client_of_azure_is_answered_503_and_gets_its_operation_when_it_asks_a
 
     refused = log_in(follower)
     assert (refused.status, refused.json()["error"]) == (503, "temporarily_unavailable")
-    assert "control node 'c1' decides" in refused.json()["error_description"]
+    assert "control node 'c1'" in refused.json()["error_description"]
     issued = log_in(leader).json()["access_token"]
     until(lambda: log_in(follower).status == 200)  # once it knows the public key
 
@@ -115,6 +115,6 @@ def test_a_client_of_azure_is_answered_503_and_gets_its_operation_when_it_asks_a
     with hanging(nodes.url):
         answer = restart()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-        assert "the same x-ms-client-request-id" in answer.json()["error"]["message"]
+        assert "x-ms-client-request-id" in answer.json()["error"]["message"]
     until(lambda: restart().status == 202)
     assert len(leader.active_events) == 1

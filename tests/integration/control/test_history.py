@@ -119,7 +119,7 @@ def a_life(service: Service) -> Event:
     return event
 
 
-def test_the_life_of_an_event_says_who_did_each_thing(service: Service) -> None:
+def test_the_records_of_an_event_name_who_did_each_thing(service: Service) -> None:
     event = a_life(service)
     assert story(service, event=event.id) == [
         ("raised", "test"),
@@ -229,7 +229,9 @@ def test_a_restart_writes_nothing_twice(tmp_path: Path) -> None:
         assert story(service, event=event.id) == [("raised", "test"), ("seen", "web_1")]
 
 
-def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) -> None:
+def test_an_event_that_is_over_before_its_first_sight_is_saved_is_recorded_as_seen(
+    service: Service,
+) -> None:
     """The event is over before its first sight is saved."""
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
@@ -239,7 +241,7 @@ def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) 
     assert story(service, event=event.id, what=(RecordKind.SEEN,)) == [("seen", "web_0")]
 
 
-def test_a_first_sight_stands_before_what_it_leads_to(service: Service) -> None:
+def test_a_first_sight_is_recorded_before_the_approval_it_leads_to(service: Service) -> None:
     """All of it happens at one instant of the virtual clock."""
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
@@ -357,39 +359,39 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
     assert lines(typed(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
     never = typed(service, "--machine", "web_00")
     assert never.exit_code == 1
-    assert "no machine 'web_00'; did you mean 'web_0'?" in never.stderr
-    assert "did you mean 'rack-1'?" in typed(service, "--host", "rack1", "--json").stderr
+    assert "machine 'web_00'" in never.stderr
+    assert "'rack-1'" in typed(service, "--host", "rack1", "--json").stderr
     assert "no group 'wbe'" in typed(service, "--group", "wbe").stderr
     quiet = typed(service, "--machine", "web_1", "--what", "approved")
-    assert (quiet.exit_code, quiet.stdout) == (0, "no matching entries\n")
+    assert (quiet.exit_code, len(quiet.stdout.splitlines())) == (0, 1)  # that there is nothing
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "reason"),
     [
-        (("--event", "ZZ"), "no event 'ZZ' in the history"),
-        (("--what", "rised"), "unknown kind of record 'rised'"),
-        (("--since", "yesterday"), "since: 'yesterday' is neither a time nor an age"),
-        (("--until", "2027-01-15T08:00:00"), "has no time zone; add Z"),
+        (("--event", "ZZ"), "no event 'ZZ'"),
+        (("--what", "rised"), "record 'rised'"),
+        (("--since", "yesterday"), "since: 'yesterday'"),
+        (("--until", "2027-01-15T08:00:00"), "time zone"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_one_line(
-    service: Service, words: tuple[str, ...], says: str
+def test_an_invalid_filter_is_refused_with_one_line(
+    service: Service, words: tuple[str, ...], reason: str
 ) -> None:
     result = typed(service, *words)
     assert result.exit_code == 1
-    assert says in result.stderr
+    assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_an_id_cut_too_short_names_those_it_could_be(service: Service) -> None:
+def test_an_ambiguous_id_is_refused_with_the_ids_it_could_be(service: Service) -> None:
     for id in ("AAA1", "AAA2"):
         submit(service, "jump", c.Fail(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
-    assert "'AAA' is ambiguous; it could be AAA1, AAA2" in typed(service, "--event", "AAA").stderr
+    assert "AAA1, AAA2" in typed(service, "--event", "AAA").stderr
     assert typed(service, "--event", "AAA1").exit_code == 0
 
 
-def test_pages_go_on_where_the_last_one_ended(service: Service) -> None:
+def test_each_page_continues_where_the_previous_one_ended(service: Service) -> None:
     a_life(service)
     client = ControlClient(service.control_url)
     newest_first = client.history({}).records
@@ -405,7 +407,7 @@ def test_pages_go_on_where_the_last_one_ended(service: Service) -> None:
     oldest = client.history({"limit": "4", "oldest_first": "true"})
     more = client.history({"limit": "100", "oldest_first": "true", "after": oldest.next})
     assert [r.seq for r in (*oldest.records, *more.records)] == whole[::-1]
-    with pytest.raises(ControlError, match="pass the value of 'next' of the previous page"):
+    with pytest.raises(ControlError, match="'next'"):
         client.history({"before": "soon"})
 
 
@@ -420,10 +422,10 @@ def test_an_export_writes_all_that_matches_into_a_file(service: Service, tmp_pat
     assert lines(typed(service, "--json")) == exported
     refused = typed(service, "--export", str(tmp_path / "nowhere" / "file"))
     assert refused.exit_code == 1
-    assert "No such file or directory" in refused.stderr
+    assert "No such file" in refused.stderr
 
 
-def test_an_export_goes_into_a_pipe_and_through_a_link_and_leaves_them_what_they_are(
+def test_an_export_writes_into_a_pipe_and_through_a_link_without_replacing_them(
     service: Service, tmp_path: Path
 ) -> None:
     a_life(service)
@@ -449,7 +451,7 @@ def test_an_export_goes_into_a_pipe_and_through_a_link_and_leaves_them_what_they
     ]
 
 
-def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
+def test_following_by_number_misses_nothing(service: Service) -> None:
     """A first sight that could not be saved is written down late, with the time at which it
     happened."""
     client = ControlClient(service.control_url)
@@ -479,11 +481,11 @@ def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
     assert {record["group"] for record in of_jump} == {"jump"}
     assert "seen" in typed(service, "--after-seq", str(followed[-1])).stdout
     assert typed(service, "--export", "x", "--after-seq", "1").exit_code == 2
-    with pytest.raises(ControlError, match="after_seq cannot be combined"):
+    with pytest.raises(ControlError, match="after_seq"):
         client.history({"after_seq": "1", "oldest_first": "true"})
 
 
-def test_pages_by_number_go_on_where_the_last_one_ended(service: Service) -> None:
+def test_each_page_by_number_continues_where_the_previous_one_ended(service: Service) -> None:
     a_life(service)
     client = ControlClient(service.control_url)
     whole = sorted(record.seq for record in records(service))
@@ -668,5 +670,5 @@ def test_how_long_the_history_is_kept_is_a_setting(tmp_path: Path) -> None:
     assert config(Settings(fleet=str(fleet))).history == 90 * DAY
     assert config(Settings(fleet=str(fleet), history="7d")).history == 7 * DAY
     assert config(Settings(fleet=str(fleet), history="")).history is None
-    with pytest.raises(SettingsError, match="history = '2h': must be at least 1 d"):
+    with pytest.raises(SettingsError, match=r"history = '2h': .* 1 d"):
         config(Settings(fleet=str(fleet), history="2h"))

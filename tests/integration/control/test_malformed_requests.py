@@ -54,7 +54,7 @@ DEEP = b"[" * 100_000
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "body", "status", "says"),
+    ("method", "target", "body", "status", "reason"),
     [
         ("GET", "/v1/history?since=99999999999999999999d", b"", 400, "since: '999999"),
         ("GET", "/v1/history/export?since=99999999999999999999d", b"", 400, "since: '999999"),
@@ -62,45 +62,33 @@ DEEP = b"[" * 100_000
         ("GET", "/v1/history?event=%F4%8F%BF%BF", b"", 404, "no event '\U0010ffff'"),
         ("GET", "/v1/history?event=%ED%9F%BF", b"", 404, "no event '\ud7ff'"),
         ("GET", "/v1/events/%F4%8F%BF%BF", b"", 404, "no event '\U0010ffff'"),
-        ("POST", "/v1/events", DEEP, 400, "the body is nested too deeply"),
-        ("POST", "/v1/rollouts", DEEP, 400, "the body is nested too deeply"),
-        ("PATCH", "/v1/groups/web/policy", DEEP, 400, "the body is nested too deeply"),
+        ("POST", "/v1/events", DEEP, 400, "nested too deeply"),
+        ("POST", "/v1/rollouts", DEEP, 400, "nested too deeply"),
+        ("PATCH", "/v1/groups/web/policy", DEEP, 400, "nested too deeply"),
         ("POST", "/v1/clock/advance", b'{"by":' * 50_000, 400, ""),
-        (
-            "PUT",
-            "/v1/fleet",
-            b"groups: !!timestamp foo",
-            400,
-            "groups: 'foo' is not a valid timestamp",
-        ),
-        ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "'foo' is not a valid timestamp"),
-        ("GET", "/v1/machines/%00", b"", 400, "the path contains the character U+0000"),
+        ("PUT", "/v1/fleet", b"groups: !!timestamp foo", 400, "groups: 'foo'"),
+        ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "valid timestamp"),
+        ("GET", "/v1/machines/%00", b"", 400, "U+0000"),
         ("GET", "/v1/machines/%ED%A0%80", b"", 404, "no machine '\ufffd"),
-        ("GET", "/v1/history?machine=a%00", b"", 400, "'machine' contains the character U+0000"),
+        ("GET", "/v1/history?machine=a%00", b"", 400, "'machine' contains"),
         ("GET", "/v1/history?machine=%ED%A0%80", b"", 404, "no machine"),
-        ("POST", "/v1/halts", rb'{"reason": "a\\\u0000"}', 400, "the body contains the character"),
+        ("POST", "/v1/halts", rb'{"reason": "a\\\u0000"}', 400, "the body contains"),
         ("POST", "/v1/halts", rb'{"reason": "a\ud800 is half"}', 400, "surrogate"),
-        (
-            "PUT",
-            "/v1/hosts/h3",
-            rb'{"domain": "\0"}',
-            400,
-            "the value contains the character U+0000, which cannot be stored",
-        ),
-        ("PUT", "/v1/hosts/h3", rb'{"domain": "\ud800"}', 400, "invalid Unicode character escape"),
+        ("PUT", "/v1/hosts/h3", rb'{"domain": "\0"}', 400, "U+0000"),
+        ("PUT", "/v1/hosts/h3", rb'{"domain": "\ud800"}', 400, "Unicode"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
-    service: Service, method: str, target: str, body: bytes, status: int, says: str
+def test_a_malformed_value_is_refused_and_no_failure(
+    service: Service, method: str, target: str, body: bytes, status: int, reason: str
 ) -> None:
     with structlog.testing.capture_logs() as logs:
         found, detail = refused(service, method, target, body)
     faults = [entry for entry in logs if entry["log_level"] in ("warning", "error")]
     assert (found, faults) == (status, [])
-    assert says in detail
+    assert reason in detail
 
 
-def test_a_fault_of_ours_is_logged_and_tells_no_internals(
+def test_a_failure_of_the_service_is_logged_and_its_answer_has_no_details(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_name: str) -> None:
@@ -109,34 +97,33 @@ def test_a_fault_of_ours_is_logged_and_tells_no_internals(
     monkeypatch.setattr(service._session.node.hosts, "host", broken)
     with structlog.testing.capture_logs() as logs:
         status, detail = refused(service, "GET", "/v1/hosts/h1")
-    assert (status, detail) == (
-        500,
-        "the service failed; its log has the details under the request id",
-    )
+    assert status == 500
+    assert "secret" not in detail
     (entry,) = (entry for entry in logs if "exc_info" in entry)
     assert (entry["log_level"], entry["path"]) == ("error", "/v1/hosts/h1")
     assert isinstance(entry["exc_info"], KeyError)
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "says"),
+    ("method", "target", "name", "hint"),
     [
-        ("PUT", "/v1/fleet?paln=true", "no parameter 'paln'; did you mean 'plan'?"),
-        ("DELETE", "/v1/groups/web?forse=true", "no parameter 'forse'; did you mean 'force'?"),
-        ("GET", "/v1/machines?labels=a", "no parameter 'labels'; did you mean 'label'?"),
-        ("GET", "/v1/events?zzz=1", "no parameter 'zzz'; there are group, machine,"),
-        ("POST", "/v1/machines/web-0/restart?x=", "no parameter 'x': this operation takes none"),
-        ("GET", "/v1/history?machines=web-0", "no parameter 'machines'; did you mean 'machine'?"),
-        ("GET", "/v1/status?" + "x" * 5_000, f"no parameter '{'x' * 40}': this operation takes"),
+        ("PUT", "/v1/fleet?paln=true", "paln", "'plan'"),
+        ("DELETE", "/v1/groups/web?forse=true", "forse", "'force'"),
+        ("GET", "/v1/machines?labels=a", "labels", "'label'"),
+        ("GET", "/v1/events?zzz=1", "zzz", "group, machine,"),
+        ("POST", "/v1/machines/web-0/restart?x=", "x", "takes none"),
+        ("GET", "/v1/status?" + "x" * 5_000, "x" * 40, "takes none"),
     ],
 )
-def test_a_parameter_that_nobody_reads_is_refused_before_anything_happens(
-    service: Service, method: str, target: str, says: str
+def test_an_unknown_parameter_is_refused_before_anything_happens(
+    service: Service, method: str, target: str, name: str, hint: str
 ) -> None:
     before = service._session.node.store.seq
     body = b"groups: []" if method == "PUT" else b""
     status, detail = refused(service, method, target, body)
-    assert (status, detail[: len(says)]) == (400, says)
+    assert status == 400
+    assert detail.startswith(f"no parameter '{name}'")
+    assert hint in detail
     assert service._session.node.store.seq == before
 
 

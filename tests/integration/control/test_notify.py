@@ -13,6 +13,7 @@ import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
 from forewarn.control.notify import follower
+from forewarn.core import Refused
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.store.memory import Disk
 from helpers.hook_receivers import Web
@@ -55,12 +56,9 @@ def test_a_webhook_gets_each_change_once_in_order_and_signed(tmp_path: Path, web
             assert [body["type"] for body in bodies] == ["raised", "started", "finished"]
             raised = bodies[0]["data"]
             assert raised["commit"]["events"][0]["id"] == event
-            assert raised["subject"] == (
-                "Reboot of web-0 (group web): announced, not before"
-                " Fri 2027-01-15 09:15 CET (08:15Z)"
-            )
-            assert "Why: new kernel" in raised["text"].splitlines()
-            assert f"Start it before that time: forewarn event approve {event}" in raised["text"]
+            assert re.match("Reboot of web-0 .* 2027-01-15 09:15 CET", raised["subject"])
+            assert "new kernel" in raised["text"]
+            assert f"forewarn event approve {event}" in raised["text"]
             ids = [request.headers["webhook-id"] for request in requests]
             assert len(set(ids)) == 3
             await until(lambda: w.state().messages == 3)
@@ -70,7 +68,7 @@ def test_a_webhook_gets_each_change_once_in_order_and_signed(tmp_path: Path, web
     run(play())
 
 
-def test_what_fails_is_sent_again_with_the_same_id(tmp_path: Path, web: Web) -> None:
+def test_a_failed_message_is_sent_again_with_the_same_id(tmp_path: Path, web: Web) -> None:
     web.answers = [(500, {}), (429, {"Retry-After": "0"}), (503, {})]
 
     async def play() -> None:
@@ -90,15 +88,11 @@ def test_what_fails_is_sent_again_with_the_same_id(tmp_path: Path, web: Web) -> 
 
 
 @pytest.mark.parametrize(
-    ("status", "says"),
-    [
-        (302, "answered 302: redirects are not followed; set url to the new address"),
-        (410, "answered 410: it wants no more messages; remove the table, or correct its URL"),
-        (403, "answered 403: it does not accept the credentials or the signature"),
-    ],
+    ("status", "reason"),
+    [(302, "redirects"), (410, "no more messages"), (403, "credentials")],
 )
 def test_a_target_that_refuses_is_reported_and_left_alone_until_a_reload(
-    tmp_path: Path, web: Web, status: int, says: str
+    tmp_path: Path, web: Web, status: int, reason: str
 ) -> None:
     with Web() as elsewhere:
         web.answers = [(status, {"Location": f"http://127.0.0.1:{elsewhere.port}/"})]
@@ -109,7 +103,8 @@ def test_a_target_that_refuses_is_reported_and_left_alone_until_a_reload(
                 await w.reboot("web-0")
                 await until(lambda: w.state().state == "refused")
                 state = w.state()
-                assert state.last_error == f"http://127.0.0.1:{web.port} {says}"
+                where = f"http://127.0.0.1:{web.port}"
+                assert re.match(f"{where} .* {status}: .*{reason}", state.last_error)
                 assert "s3cr3t" not in state.where + state.last_error
                 samples = {s.name: dict(s.samples) for s in w.notifications.readings()}
                 documented = re.findall(r"`(forewarn_notify\w+?)(?:_total)?\{notify\}`", MONITORING)
@@ -123,7 +118,9 @@ def test_a_target_that_refuses_is_reported_and_left_alone_until_a_reload(
         assert elsewhere.received == []
 
 
-def test_receivers_that_hang_or_hang_up_delay_nobody_else(tmp_path: Path, web: Web) -> None:
+def test_receivers_that_hang_or_close_connections_do_not_delay_others(
+    tmp_path: Path, web: Web
+) -> None:
     """One accepts connections and never answers, one closes them."""
     silent = socket.create_server(("127.0.0.1", 0))
 
@@ -149,8 +146,8 @@ def test_receivers_that_hang_or_hang_up_delay_nobody_else(tmp_path: Path, web: W
                 return bool(errors["silent"] and errors["closing"])
 
             await until(failed)
-            assert errors["silent"] == f"http://127.0.0.1:{ports[0]}: no answer within 1 s"
-            assert errors["closing"].startswith(f"http://127.0.0.1:{ports[1]} cannot be reached: ")
+            assert re.match(f"http://127.0.0.1:{ports[0]}: .* 1 s", errors["silent"])
+            assert errors["closing"].startswith(f"http://127.0.0.1:{ports[1]} ")
             assert errors["ops"] == ""
             await w.advance(16 * MINUTE)  # decisions go on
             await received(web, 2)
@@ -183,7 +180,7 @@ def test_a_restart_resumes_where_delivery_ended(tmp_path: Path, web: Web) -> Non
     run(play())
 
 
-def test_what_has_become_too_old_is_skipped_and_counted(tmp_path: Path, web: Web) -> None:
+def test_messages_that_are_too_old_are_skipped_and_counted(tmp_path: Path, web: Web) -> None:
     web.answers = [(500, {})] * 100_000
 
     async def play() -> None:
@@ -200,13 +197,15 @@ def test_what_has_become_too_old_is_skipped_and_counted(tmp_path: Path, web: Web
             skipped, raised = (verified(request) for request in web.received[-2:])
             assert skipped["type"] == "skipped"
             assert skipped["data"]["skipped"]["count"] == 2
-            assert skipped["data"]["subject"] == "2 older notifications were skipped"
+            assert skipped["data"]["subject"].startswith("2 ")
             assert raised["data"]["commit"]["events"][0]["machines"] == ["web-1"]
 
     run(play())
 
 
-def test_what_is_no_longer_stored_is_reported(tmp_path: Path, web: Web) -> None:
+def test_commits_that_are_no_longer_stored_are_reported_as_skipped(
+    tmp_path: Path, web: Web
+) -> None:
     disk = Disk()
 
     async def play() -> None:
@@ -229,13 +228,13 @@ def test_what_is_no_longer_stored_is_reported(tmp_path: Path, web: Web) -> None:
         disk.notify_positions["ops"] = type(position)(name="ops", origin="o", after=2)
         async with world(config, disk=disk) as w:
             await received(web, 3)
-        assert verified(web.received[2])["data"]["subject"] == "Older notifications were skipped"
+        assert verified(web.received[2])["type"] == "skipped"
 
     run(play())
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_cloudevents_are_what_the_standard_says(tmp_path: Path, web: Web, mode: str) -> None:
+def test_cloudevents_are_read_by_a_published_library(tmp_path: Path, web: Web, mode: str) -> None:
     web.answers = [(500, {})]
 
     async def play() -> None:
@@ -275,7 +274,7 @@ def test_a_reload_keeps_the_position_of_a_table_that_has_changed(tmp_path: Path,
         run(play())
 
 
-def test_a_test_message_is_sent_once_and_says_what_is_wrong(tmp_path: Path, web: Web) -> None:
+def test_a_test_message_is_sent_once_and_returns_the_error(tmp_path: Path, web: Web) -> None:
     web.answers = [(204, {}), (401, {})]
 
     async def play() -> None:
@@ -285,20 +284,21 @@ def test_a_test_message_is_sent_once_and_says_what_is_wrong(tmp_path: Path, web:
             unknown = await w.notifications.test("opps")
         assert (sent.delivered, sent.error) == (True, "")  # type: ignore[union-attr]
         assert not refused.delivered  # type: ignore[union-attr]
-        assert "answered 401" in refused.error  # type: ignore[union-attr]
-        assert str(unknown) == "no notification 'opps'; did you mean 'ops'?"
+        assert "401" in refused.error  # type: ignore[union-attr]
+        assert isinstance(unknown, Refused)
+        assert "'ops'" in str(unknown)
         assert verified(web.received[0])["type"] == "test"
 
     run(play())
 
 
-def test_a_secret_that_is_wrong_is_an_error_without_the_secret(tmp_path: Path, web: Web) -> None:
+def test_an_invalid_secret_is_an_error_that_does_not_show_it(tmp_path: Path, web: Web) -> None:
     async def play() -> None:
         wrong = {"secret_file": secret_file(tmp_path, "hunter2", "wrong")}
         async with world(webhook(tmp_path, web.port, webhook=wrong)) as w:
             await w.reboot("web-0")
             await until(lambda: w.state().failures)
-            assert "must contain whsec_ and 24 to 64 random bytes" in w.state().last_error
+            assert "whsec_" in w.state().last_error
             assert "hunter2" not in w.state().last_error
             secret_file(tmp_path, name="wrong")  # files are read for each message
             await received(web, 1)

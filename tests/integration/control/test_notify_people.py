@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import Coroutine
 from email import message_from_bytes, policy
@@ -111,7 +112,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-def test_a_mail_is_sent_by_starttls_and_tells_what_when_and_why(
+def test_a_mail_is_sent_by_starttls_with_what_when_and_why(
     tmp_path: Path, server: MailServer
 ) -> None:
     wanted = {"kinds": ["raised"], "timezone": "Europe/Berlin"}
@@ -121,29 +122,23 @@ def test_a_mail_is_sent_by_starttls_and_tells_what_when_and_why(
             event = await w.reboot("web-0", description="new kernel", duration=90)
             await until(lambda: server.mailbox.mails)
         mail = server.mailbox.mails[0]
-        assert mail["Subject"] == (
-            "[forewarn] Reboot of web-0 (group web): announced, not before"
-            " Fri 2027-01-15 09:15 CET (08:15Z)"
-        )
+        assert re.match(r"\[forewarn\] Reboot of web-0 .* 2027-01-15 09:15 CET", mail["Subject"])
         assert mail["To"] == "ops@example.org"
         assert mail["Auto-Submitted"] == "auto-generated"
         assert mail["X-Forewarn-Kind"] == "raised"
-        assert mail.get_content().splitlines() == [
-            "Reboot of web-0 (group web): announced, not before Fri 2027-01-15 09:15 CET (08:15Z).",
-            "",
-            "What: Reboot of web-0, group web",
-            "When: not before Fri 2027-01-15 09:15 CET (08:15Z), for about 1 min 30 s",
-            "Why: new kernel",
-            "By: ann",
-            f"Event: {event}",
-            f"Start it before that time: forewarn event approve {event}",
-            f"See what it waits for: forewarn event explain {event}",
-        ]
+        first, empty, *lines = mail.get_content().splitlines()
+        assert (f"[forewarn] {first}", empty) == (f"{mail['Subject']}.", "")
+        fields = dict(line.split(": ", 1) for line in lines)
+        assert (fields["Why"], fields["By"], fields["Event"]) == ("new kernel", "ann", event)
+        assert "1 min 30 s" in fields["When"]
+        assert [f"forewarn event {verb} {event}" for verb in ("approve", "explain")] == [
+            *fields.values()
+        ][-2:]
 
     run(play())
 
 
-def test_what_happened_meanwhile_is_one_mail_that_keeps_its_id(
+def test_changes_during_a_failure_are_one_mail_that_keeps_its_id(
     tmp_path: Path, server: MailServer
 ) -> None:
     """The service is stopped while it tries to send the second mail."""
@@ -157,7 +152,7 @@ def test_what_happened_meanwhile_is_one_mail_that_keeps_its_id(
             mailbox.refuse = 1_000_000
             await w.reboot("db-0")
             await until(lambda: w.state().state == "failing")
-            assert "refuses the mail with 451" in w.state().last_error
+            assert "451" in w.state().last_error
             await w.reboot("db-1")
             await w.advance(16 * MINUTE)
             await w.node.hosts.fail("h2", "ann")
@@ -173,9 +168,9 @@ def test_what_happened_meanwhile_is_one_mail_that_keeps_its_id(
     first, again, rest = mailbox.mails
     assert again["Message-ID"] == mailbox.refused[0]["Message-ID"]
     assert again["Message-ID"] != first["Message-ID"]
-    assert rest["Subject"].startswith("[forewarn] Host h2 has failed; and ")
+    assert "Host h2" in rest["Subject"]
     assert rest["X-Forewarn-Severity"] == "error"
-    assert "Reboot of db-1 (group db): announced" in rest.get_content()
+    assert "Reboot of db-1" in rest.get_content()
 
 
 def test_mail_that_cannot_be_delivered_says_why_without_secrets(
@@ -201,15 +196,15 @@ def test_mail_that_cannot_be_delivered_says_why_without_secrets(
 
     run(play())
     where = f"127.0.0.1:{server.port}"
-    assert errors["trust"].startswith(f"{where}: its certificate is not trusted: ")
-    assert errors["password"] == f"{where} refuses the user name or password with 535"
-    assert errors["recipient"] == f"{where} refuses every recipient: gone@example.org (550)"
-    assert errors["some"] == f"{where} refused some recipients: gone@example.org (550)"
+    assert re.match(f"{where}: .*certificate", errors["trust"])
+    assert re.match(f"{where} .* 535", errors["password"])
+    assert re.match(rf"{where} .* every .*: gone@example.org \(550\)", errors["recipient"])
+    assert re.match(rf"{where} .* some .*: gone@example.org \(550\)", errors["some"])
     assert len(server.mailbox.mails) == 1
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr'")  # of a plugin of Apprise
-def test_apprise_tries_again_only_where_it_failed(tmp_path: Path) -> None:
+def test_apprise_repeats_a_message_only_where_it_failed(tmp_path: Path) -> None:
     """Its target json:// posts to a web server."""
     with Web() as first, Web() as second:
         second.answers = [(500, {})]
@@ -227,6 +222,6 @@ def test_apprise_tries_again_only_where_it_failed(tmp_path: Path) -> None:
         run(play())
         assert len(first.received) == 1
         body = json.loads(second.received[1].body)
-        assert body["title"] == "Host h1 has failed"
+        assert body["title"].startswith("Host h1 ")
         assert body["type"] == "failure"
         assert "Why: power" in body["message"]

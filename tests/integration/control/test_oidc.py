@@ -53,7 +53,7 @@ def refused(service: Service, token: str) -> str:
     return answer.detail
 
 
-def test_its_groups_decide_what_somebody_may_do(service: Service, issued: Issuer) -> None:
+def test_the_groups_in_a_token_decide_what_it_allows(service: Service, issued: Issuer) -> None:
     service.document("web_0")
     admin = Api(service.control_url, issued.token())
     assert admin.get("/v1/tokens").status == 200
@@ -65,14 +65,14 @@ def test_its_groups_decide_what_somebody_may_do(service: Service, issued: Issuer
     assert watcher.post("/v1/machines/web_0/restart").status == 403
     tenant = Api(service.control_url, issued.token(groups="web-team"))
     assert tenant.post("/v1/machines/web_1/restart").status == 200
-    assert "limited to group web" in tenant.get("/v1/machines/amber_0").detail
+    assert "group web" in tenant.get("/v1/machines/amber_0").detail
     both = Api(service.control_url, issued.token(groups=["vault-team", "web-team", "watchers"]))
     assert both.post("/v1/machines/amber_1/restart").status == 200
     assert both.post("/v1/machines/web_2/restart").status == 200
     assert both.post("/v1/machines/amber_1/evict").status == 403
 
 
-def test_tokens_of_the_service_go_on_and_nobody_is_let_in_without_any(
+def test_tokens_of_the_service_stay_valid_beside_those_of_the_issuer(
     service: Service, issued: Issuer
 ) -> None:
     assert Api(service.control_url).get("/v1/status").status == 401
@@ -85,15 +85,15 @@ def test_tokens_of_the_service_go_on_and_nobody_is_let_in_without_any(
     assert viewer.get("/v1/status").status == 200
 
 
-def test_what_is_forged_is_refused(service: Service, issued: Issuer) -> None:
+def test_forged_tokens_are_refused(service: Service, issued: Issuer) -> None:
     claims, stranger = issued.claims(), Key()
     key = issued.keys[0]
     for algorithm in ("none", "None", "NONE", ""):
         forged = signed_by_hand({"alg": algorithm, "kid": "one"}, claims, None)
-        assert "must be signed with RS256 or PS256" in refused(service, forged)
+        assert "RS256 or PS256" in refused(service, forged)
     for secret in (key.pem, key.pem.strip(), b"", b"one"):
         forged = signed_by_hand({"alg": "HS256", "kid": "one"}, claims, secret or b"\0")
-        assert "must be signed with" in refused(service, forged)
+        assert "RS256 or PS256" in refused(service, forged)
     assert "signature" in refused(service, issued.token(stranger))
     elsewhere = {"jku": "http://127.0.0.1:1/keys", "jwk": stranger.jwk, "x5u": "http://127.0.0.1:1"}
     assert "signature" in refused(service, issued.token(stranger, elsewhere))
@@ -114,34 +114,38 @@ def hour(hours: float) -> int:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"aud": "something-else"}, "it is not for forewarn (claim aud)"),
-    ({"aud": ["a", "b"]}, "it is not for forewarn (claim aud)"),
-    ({"aud": None}, "it has no claim aud"),
-    ({"iss": "https://login.example.org"}, "it is not from http://127.0.0.1:"),
-    ({"iss": None}, "it has no claim iss"),
-    ({"exp": None}, "it has no claim exp"),
-    ({"sub": None}, "it has no claim sub"),
-    ({"exp": hour(-1)}, "it has expired"),
+    ({"aud": "something-else"}, "(claim aud)"),
+    ({"aud": ["a", "b"]}, "(claim aud)"),
+    ({"aud": None}, "no claim aud"),
+    ({"iss": "https://login.example.org"}, "from http://127.0.0.1:"),
+    ({"iss": None}, "no claim iss"),
+    ({"exp": None}, "no claim exp"),
+    ({"sub": None}, "no claim sub"),
+    ({"exp": hour(-1)}, "has expired"),
     ({"exp": "never"}, "cannot be verified"),
     ({"exp": 10**400}, "cannot be verified"),
-    ({"nbf": hour(1)}, "it is not valid yet"),
-    ({"iat": hour(1)}, "it is not valid yet"),
+    ({"nbf": hour(1)}, "not valid yet"),
+    ({"iat": hour(1)}, "not valid yet"),
 ]
 
 
-def test_claims_that_are_wrong_are_named(service: Service, issued: Issuer) -> None:
+def test_a_token_with_a_wrong_claim_is_refused_with_its_name(
+    service: Service, issued: Issuer
+) -> None:
     for changed, why in WRONG:
         assert why in refused(service, issued.token(**changed)), changed
 
 
-def test_clocks_may_differ_a_little(service: Service, issued: Issuer) -> None:
-    late, early = issued.token(exp=hour(0) - 10), issued.token(nbf=hour(0) + 10)
+def test_clocks_may_differ_by_the_leeway(service: Service, issued: Issuer) -> None:
+    assert issued.config().leeway_seconds == 30
+    late, early = issued.token(exp=hour(-0.5)), issued.token(nbf=hour(0.5))
+    accept(service, issued.config(leeway="1h"))
     assert [ask(service, token).status for token in (late, early)] == [200, 200]
     accept(service, issued.config(leeway="0s"))
     assert [ask(service, token).status for token in (late, early)] == [401, 401]
 
 
-def test_what_is_no_token_is_none(service: Service, issued: Issuer) -> None:
+def test_malformed_tokens_are_refused(service: Service, issued: Issuer) -> None:
     token = issued.token()
     for text in (
         "a.b.c",
@@ -162,29 +166,28 @@ def test_what_is_no_token_is_none(service: Service, issued: Issuer) -> None:
 
 
 USELESS: list[tuple[dict[str, Any], str]] = [
-    (
-        {"groups": ["sales", "cooks"]},
-        "none of the 2 groups of 'ann@example.net' gives access to this service (cooks, sales)",
-    ),
-    ({"groups": []}, "names no groups: the claim groups is missing or empty"),
-    ({"groups": None}, "names no groups: the claim groups is missing or empty"),
+    ({"groups": ["sales", "cooks"]}, "(cooks, sales)"),
+    ({"groups": []}, "names no groups"),
+    ({"groups": None}, "names no groups"),
     ({"groups": {"fleet-admins": True}}, "names no groups"),
     ({"groups": [["fleet-admins"], 7]}, "names no groups"),
-    ({"email": None}, "no name for the history: the claim email"),
-    ({"email": 7}, "no name for the history"),
-    ({"email": "x" * 200}, "no name for the history"),
-    ({"email": "ann\u202e@example.net"}, "cannot be shown in the history"),
-    ({"email": "ann\n"}, "cannot be shown in the history"),
-    ({"email_verified": False}, "has not verified the e-mail address"),
-    ({"email": "driver"}, "'driver' has another meaning in the history"),
-    ({"email": "Operator"}, "'Operator' has another meaning in the history"),
-    ({"email": "00ff00ff"}, "has another meaning in the history"),
-    ({"email": "web_0"}, "a machine is called 'web_0'"),
-    ({"email": "Bot"}, "a token of this service has the name 'Bot'"),
+    ({"email": None}, "claim email"),
+    ({"email": 7}, "no name for"),
+    ({"email": "x" * 200}, "no name for"),
+    ({"email": "ann\u202e@example.net"}, "cannot be shown"),
+    ({"email": "ann\n"}, "cannot be shown"),
+    ({"email_verified": False}, "has not verified"),
+    ({"email": "driver"}, "'driver' has another"),
+    ({"email": "Operator"}, "'Operator' has another"),
+    ({"email": "00ff00ff"}, "has another meaning"),
+    ({"email": "web_0"}, "called 'web_0'"),
+    ({"email": "Bot"}, "name 'Bot'"),
 ]
 
 
-def test_who_may_do_nothing_is_told_why(service: Service, issued: Issuer) -> None:
+def test_a_valid_token_that_allows_nothing_is_refused_with_the_reason(
+    service: Service, issued: Issuer
+) -> None:
     api_with_token(service, "bot", Role.VIEWER)
     for changed, why in USELESS:
         answer = ask(service, issued.token(**changed))
@@ -201,7 +204,7 @@ def test_other_kinds_of_keys_are_accepted(service: Service, issued: Issuer, kind
     assert ask(service, issued.token(issued.keys[1])).status == 401
 
 
-def test_unknown_keys_are_looked_for_but_not_again_and_again(
+def test_the_keys_of_the_issuer_are_fetched_again_only_after_a_pause(
     service: Service, issued: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ask(service, issued.token()).status == 200
@@ -226,7 +229,7 @@ def test_unknown_keys_are_looked_for_but_not_again_and_again(
     assert ask(service, issued.token(Key("one"))).status == 401
 
 
-def test_an_issuer_that_is_down_locks_out_nobody_whose_key_is_known(
+def test_tokens_with_a_known_key_are_accepted_while_the_issuer_is_down(
     service: Service, issued: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = issued.token()
@@ -244,11 +247,11 @@ def test_an_issuer_that_is_down_locks_out_nobody_whose_key_is_known(
     [
         ({"status": 500}, "answered 500"),
         ({"status": 302}, "answered 302"),
-        ({"broken": "<html>"}, "/.well-known/openid-configuration: JSON is malformed"),
-        ({"broken": "x" * 600_000}, "is longer than 524,288 bytes"),
+        ({"broken": "<html>"}, "/.well-known/openid-configuration: JSON"),
+        ({"broken": "x" * 600_000}, "524,288 bytes"),
         ({"calls_itself": "https://other"}, "calls itself 'https://other'"),
         ({"keys": []}, "has no key"),
-        ({"keys": [SimpleNamespace(jwk={"kty": "RSA", "use": "enc"})]}, "no key that can be used"),
+        ({"keys": [SimpleNamespace(jwk={"kty": "RSA", "use": "enc"})]}, "no key that"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -266,7 +269,7 @@ def test_as_long_as_no_key_is_known_a_token_cannot_be_verified(
         assert api_with_token(service, "root", Role.ADMIN).get("/v1/status").status == 200
 
 
-def test_an_issuer_that_hangs_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_issuer_that_hangs_does_not_delay_other_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     hung, go_on = threading.Event(), threading.Event()
 
     def hang(_: Oidc) -> issuer_keys.Keys:
@@ -289,7 +292,7 @@ def test_an_issuer_that_hangs_holds_up_nobody_else(monkeypatch: pytest.MonkeyPat
         waiting.join(20)
 
 
-def test_guessing_is_stopped_here_as_well(
+def test_many_invalid_tokens_are_throttled(
     service: Service, issued: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_attempts, "MAX_FAILED", 3)
@@ -335,7 +338,7 @@ def follow(service: Service, token: str) -> threading.Thread:
     return thread
 
 
-def test_keys_of_requests_belong_to_whom_the_token_stands_for(
+def test_idempotency_keys_belong_to_the_subject_of_the_token(
     service: Service, issued: Issuer
 ) -> None:
     body = {"type": "Reboot", "machines": ["web_0"]}

@@ -68,12 +68,12 @@ def test_every_address_of_a_page_is_the_same_document(service: Service) -> None:
         *("/ui/%2e%2e/app.js", "/ui/pages/..%2f..%2fapp.js"),
     ],
 )
-def test_what_is_no_file_of_the_portal_is_not_served(service: Service, path: str) -> None:
+def test_files_outside_of_the_portal_are_not_served(service: Service, path: str) -> None:
     assert got(service, path).status == 404
     assert b"package" not in got(service, "/ui/__init__.py").body  # but the document
 
 
-def test_nothing_from_elsewhere_can_run_and_no_script_can_write_html(service: Service) -> None:
+def test_the_content_security_policy_allows_only_scripts_of_the_portal(service: Service) -> None:
     page = got(service, "/ui/")
     policy = dict(part.strip().partition(" ")[::2] for part in _policy(page).split(";"))
     digest = hashlib.sha256(re.findall(rb'"importmap">(.*?)</script>', page.body, re.DOTALL)[0])
@@ -97,7 +97,7 @@ def _digest_in(sources: str) -> str:
     return base64.b64decode(sources.partition("sha256-")[2].rstrip("'")).hex()
 
 
-def test_a_browser_that_has_a_file_is_not_sent_it_again(service: Service) -> None:
+def test_a_cached_file_is_not_sent_again(service: Service) -> None:
     first = got(service, "/ui/main.js")
     assert first.headers["cache-control"] == "no-cache"
     again = got(service, "/ui/main.js", **{"If-None-Match": first.headers["etag"]})
@@ -118,7 +118,7 @@ def test_files_are_compressed_for_callers_that_accept_it(service: Service) -> No
     assert page == got(service, "/ui/").body
 
 
-def test_libraries_are_those_that_their_authors_publish() -> None:
+def test_vendored_libraries_have_the_published_checksums() -> None:
     vendor = PORTAL / "vendor"
     sums = dict(line.split()[::-1] for line in (vendor / "SHA256SUMS").read_text().splitlines())
     scripts = {path.name: path.read_bytes() for path in vendor.glob("*.js")}
@@ -132,7 +132,7 @@ def test_the_portal_can_be_switched_off(service: Service) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "_context", msgspec.structs.replace(app._context, portal=False))
         answer = got(service, "/ui/")
-        assert (answer.status, answer.detail) == (404, "the portal is switched off (ui = false)")
+        assert (answer.status, "ui = false" in answer.detail) == (404, True)
         assert got(service, "/").headers["location"] == "/docs"
 
 

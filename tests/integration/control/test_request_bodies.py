@@ -86,13 +86,15 @@ def test_a_body_that_is_no_utf_8_is_refused_by_every_call(
         assert refusal(ask(service, method, path, raw=raw)), (method, path)
 
 
-def test_so_is_one_with_a_key(service: Service) -> None:
-    told = ask(service, "POST", "/v1/events", raw=b'{"type": "\xff"}', idempotency_key="a")
-    assert "not valid UTF-8: unexpected byte 0xff at position 10" in refusal(told)
+def test_a_body_that_is_no_utf_8_is_refused_with_a_key_as_well(service: Service) -> None:
+    answer = ask(service, "POST", "/v1/events", raw=b'{"type": "\xff"}', idempotency_key="a")
+    assert "position 10" in refusal(answer)
 
 
 @pytest.mark.parametrize("target", ["/v1/machines/%ff", "/v1/machines?labels=%ff", "/v1/m%ff"])
-def test_an_address_that_is_no_utf_8_is_no_fault_of_ours(service: Service, target: str) -> None:
+def test_an_address_that_is_no_utf_8_is_no_failure_of_the_service(
+    service: Service, target: str
+) -> None:
     assert ask(service, "GET", target).status in (400, 404)
 
 

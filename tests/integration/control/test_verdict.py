@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,26 +48,23 @@ def typed(*words: str, service: Service | None = None) -> Result:
     return CliRunner().invoke(app, ["verdict", *words, *where])
 
 
-def test_the_command_tells_what_was_wrong_and_ends_with_1(service: Service) -> None:
+def test_the_command_lists_what_was_wrong_and_ends_with_1(service: Service) -> None:
     id = live(service)
-    said = typed(service=service)
-    assert said.exit_code == 1, said.output
-    lines = said.stdout.splitlines()
-    assert lines[0] == "verdict: 1 thing wrong, 1 note (2 machines, 1 event)"
+    result = typed(service=service)
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    assert re.findall(r"\d+", lines[0]) == ["1", "1", "2", "1"]
     assert lines[1].startswith("✗ missing-header: web_0 at ")
     assert lines[2].endswith("send Metadata: true")
     assert lines[3].startswith(f"· approved-for-others: web_1 about {id[:8]} at ")
     assert lines[6].startswith(f"Reboot {id[:8]} (Platform): visible ")
-    assert lines[6].endswith(
-        "with 15 min of notice; approved by web_1 after 0 s; started after 0 s;"
-        " finished after 10 min"
-    )
+    assert re.search("15 min .* web_1 .* started after 0 s; finished after 10 min$", lines[6])
     assert lines[7].split() == ["MACHINE", "SEEN", "AS", "READY", "IN", "TIME", "POLLS"]
     assert lines[8].split("  ")[0] == "web_0"
     assert lines[11].split()[0] == "MACHINE"
 
 
-def test_what_is_allowed_is_not_wrong_and_notes_count_only_when_asked_for(
+def test_allowed_rules_are_not_wrong_and_notes_count_only_with_strict(
     service: Service,
 ) -> None:
     live(service)
@@ -75,8 +73,7 @@ def test_what_is_allowed_is_not_wrong_and_notes_count_only_when_asked_for(
     assert typed("--allow", "missing-header", "--strict", service=service).exit_code == 1
     refused = typed("--allow", "mising-header", service=service)
     assert refused.exit_code == 2
-    message = " ".join(refused.output.replace("│", " ").split())
-    assert "unknown rule 'mising-header'; did you mean 'missing-header'?" in message
+    assert "'missing-header'" in refused.output
 
 
 def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
@@ -103,9 +100,9 @@ def test_junit_is_written_beside_what_is_printed(service: Service, tmp_path: Pat
     assert "does not exist" in nowhere.stderr
 
 
-def test_a_service_can_begin_anew(service: Service) -> None:
+def test_observations_can_be_discarded(service: Service) -> None:
     live(service)
-    assert typed("--forget", service=service).stdout == ("all observations were discarded\n")
+    assert typed("--forget", service=service).exit_code == 0
     found = typed(service=service)
     assert found.exit_code == 0, found.output
     assert found.stdout.startswith("verdict: nothing wrong")
@@ -126,36 +123,34 @@ def test_a_recording_is_judged_as_the_service_would_have_been(tmp_path: Path) ->
         there = json.loads(typed("--json", service=service).stdout)
     found = typed(str(path), "--json")
     assert found.exit_code == 1
-    heard = json.loads(found.stdout)
-    assert heard["courses"] == there["courses"]
-    assert heard["complaints"] == there["complaints"]
+    here = json.loads(found.stdout)
+    assert here["courses"] == there["courses"]
+    assert here["complaints"] == there["complaints"]
     assert typed(str(path), "--machine", "web_1").exit_code == 0
     for words in (["--machine", "web_9"], ["--event", "FFFF"]):
         refused = typed(str(path), *words)
         assert refused.exit_code == 1
-        assert refused.stderr.startswith("forewarn: the trace contains nothing about")
+        assert words[1] in refused.stderr
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"", "the trace contains no requests, so there is no verdict"),
-        (b'{"kind":"exchange","t":1}\nno\nno\n', "2 lines cannot be read; is this a trace?"),
-    ],
+    ("text", "reason"),
+    [(b"", "no requests"), (b'{"kind":"exchange","t":1}\nno\nno\n', "2 lines")],
 )
-def test_what_is_no_recording_is_refused(tmp_path: Path, text: bytes, says: str) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, text: bytes, reason: str) -> None:
     path = tmp_path / "trace"
     path.write_bytes(text)
     refused = typed(str(path))
-    assert (refused.exit_code, refused.stderr) == (1, f"forewarn: {says}\n")
+    assert refused.exit_code == 1
+    assert reason in refused.stderr
 
 
-def test_a_service_that_does_not_look_says_how_it_would() -> None:
+def test_a_service_that_does_not_observe_refuses_a_verdict() -> None:
     with Service(SAMPLE, sockets=True, front=True) as service:
         for method, path in (("GET", "/v1/verdict"), ("POST", "/v1/verdict/forget")):
-            told = ask(service, method, path)
-            assert told.status == 409
-            assert "start it with observe = true" in told.body["detail"]
+            answer = ask(service, method, path)
+            assert answer.status == 409
+            assert "observe = true" in answer.body["detail"]
 
 
 def test_a_service_for_real_looks_if_its_settings_say_so_and_no_workers_answer() -> None:
@@ -165,7 +160,7 @@ def test_a_service_for_real_looks_if_its_settings_say_so_and_no_workers_answer()
         settings.config(Settings(observe=True, workers=2))
 
 
-def test_whoever_is_limited_sees_its_own_machines() -> None:
+def test_a_limited_token_sees_the_verdict_on_its_own_machines() -> None:
     with Service(FLEET) as service:
         api_with_token(service, "root", Role.ADMIN)
         api = api_with_token(service, "bot", Role.VIEWER, groups=("web",))

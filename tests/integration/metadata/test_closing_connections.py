@@ -197,7 +197,7 @@ def test_an_offer_with_a_body_that_has_no_end_is_refused_and_not_told_of(
 # What goes wrong inside.
 
 
-def test_a_fault_of_ours_is_answered_500_and_told_of_once(
+def test_a_failure_of_the_service_is_answered_500_and_logged_once(
     guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forewarn.metadata.endpoint.app import MetadataApp
@@ -205,7 +205,7 @@ def test_a_fault_of_ours_is_answered_500_and_told_of_once(
     from forewarn.support.log_throttle import LogThrottle
 
     async def fails(*_: object) -> None:
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("broken on purpose")
 
     monkeypatch.setattr(MetadataApp, "_reply", fails)
     monkeypatch.setattr(exchange, "_failed", LogThrottle())
@@ -216,7 +216,7 @@ def test_a_fault_of_ours_is_answered_500_and_told_of_once(
                 answer = line.answer()
                 assert (answer.status, answer.header("connection")) == (500, "close")
                 assert line.over() == b""
-    assert [line["event"] for line in lines] == ["a guest's request could not be answered"]
+    assert [line["log_level"] for line in lines] == ["error"]
 
 
 def reset(line: RawConnection) -> None:
@@ -225,7 +225,7 @@ def reset(line: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("gone", [reset, RawConnection.close], ids=["reset", "closed"])
-def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
+def test_a_guest_that_leaves_while_its_connection_is_closed_leaves_nothing_behind(
     service: Service, guest: Guest, gone: Callable[[RawConnection], None]
 ) -> None:
     for data, _ in CLOSED.values():
