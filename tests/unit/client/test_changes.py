@@ -78,7 +78,7 @@ def test_an_event_appears_starts_at_most_once_and_ends_once(
         assert said.split() in ([], ["appeared"], ["appeared", "started"])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(documents)
 def test_incarnations_change_nothing(shown: list[Document]) -> None:
     one, other = ChangeTracker(), ChangeTracker()
@@ -87,7 +87,7 @@ def test_incarnations_change_nothing(shown: list[Document]) -> None:
         assert one.update(document, NOON) == other.update(renumbered, NOON)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(documents)
 def test_the_same_document_twice_is_told_once(shown: list[Document]) -> None:
     following = ChangeTracker()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from forewarn.client.document import NotADocument, parse_document
 from forewarn.client.events import Event, from_timestamp
 from forewarn.wire.fault_bodies import with_control_characters
+from helpers.examples import examples
 from helpers.scripted_client import EVENT, body
 
 
@@ -117,7 +118,7 @@ values = st.recursive(
 keys = st.sampled_from([*EVENT, "Description", "EventSource", "DurationInSeconds", "Other"])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.dictionaries(keys, values, max_size=9), max_size=3))
 def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
     said = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from forewarn.client import identity
 from forewarn.client.identity import Identity, host_name, instance_name
 from forewarn.wire.instance import INSTANCE_VERSIONS, Facts, InstanceBody, answer
+from helpers.examples import examples
 
 FACTS = Facts(
     name="web_18",
@@ -118,7 +119,7 @@ _VALUE = _LEAF | st.lists(_LEAF) | st.lists(st.dictionaries(st.just("name"), _LE
 _KEYS = st.sampled_from(["name", "tags", "tagsList", "osProfile", "platformFaultDomain", "compute"])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.dictionaries(_KEYS, _VALUE))
 def test_whatever_is_said_is_read(said: dict[str, object]) -> None:
     found = identity.parse_identity(msgspec.json.encode(said))
@@ -140,7 +141,7 @@ def test_and_back_in_any_letter_case_with_another_prefix_and_a_domain() -> None:
     assert instance_name("node00000i.internal.test", "web") == "web_18"
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 36**6 - 1))
 def test_there_and_back(number: int) -> None:
     name = f"web-1_{number}"

@@ -226,8 +226,8 @@ def _said_to(node: ast.Call) -> list[ast.expr]:
                 return [ast.Constant(f"no {kind} '…'; …", lineno=node.lineno)]
             if name in ("say", "echo"):
                 return node.args[:1] if any(k.arg == "err" for k in node.keywords) else []
-            told = REFUSED | FOUND | ANSWERED | TELLING | {"ValueError", "__init__"} | _errors()
-            return [*node.args, *(k.value for k in node.keywords)] if name in told else []
+            telling = name in _telling()
+            return [*node.args, *(k.value for k in node.keywords)] if telling else []
     return []
 
 
@@ -310,6 +310,12 @@ def _returned() -> dict[str, dict[str, list[ast.expr]]]:
                     inner = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
                     here += [one.value for one in inner if one.value]
     return found
+
+
+@cache
+def _telling() -> frozenset[str]:
+    """The names of calls whose arguments are told to somebody."""
+    return _errors() | REFUSED | FOUND | ANSWERED | TELLING | {"ValueError", "__init__"}
 
 
 @cache

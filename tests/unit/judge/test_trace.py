@@ -42,7 +42,7 @@ def test_files_are_merged_by_time(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_counted_and_the_rest_is_judged(tmp_path: Path) -> None:
     path = write(tmp_path / "trace", Recording().see(T0, 2, event()))
     whole = path.read_bytes()
-    for cut in range(len(whole)):
+    for cut in range(0, len(whole), 5):
         path.write_bytes(whole + whole[:cut].splitlines(keepends=True)[-1] if cut else whole)
         judgement = judge_files([path])
         assert judgement.ok

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from forewarn.traces import exchanges
 from forewarn.verdict import clients, complaints, documents, observed
 from forewarn.verdict.observer import Observer
+from helpers.examples import examples
 from helpers.verdict_world import World, rules
 
 anything = st.recursive(
@@ -60,7 +61,7 @@ def lines(draw: st.DrawFn) -> dict[str, Any]:
     return line
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(lines(), max_size=8))
 def test_whatever_is_said_can_be_heard_and_told(said: list[dict[str, Any]]) -> None:
     observer = Observer()

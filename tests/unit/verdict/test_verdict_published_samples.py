@@ -123,7 +123,7 @@ def test_a_published_sample_does_nothing_wrong(
     client = Sample(service)
     sample(client)
     while not all(event.over for event in events):
-        service.clock.advance("30s")
+        service.clock.advance("1m")
         sample(client)
     verdict = service.verdict()
     assert verdict.ok, str(verdict)

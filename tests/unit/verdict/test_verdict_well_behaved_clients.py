@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.verdict_world import LASTS, MACHINES, NOTICES, World, rules
 
 TROUBLES: tuple[dict[str, Any], ...] = (
@@ -54,7 +55,7 @@ class Careful:
                     world.approve(self.machine, id)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), events=st.booleans(), real=st.booleans(), winds=st.booleans())
 def test_whoever_behaves_well_is_not_accused(
     seed: int, events: bool, real: bool, winds: bool

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from forewarn.client.discovery import lease_formats, leases, windows_registry
 from forewarn.client.discovery.lease_formats import Offer, dhclient, unicast
+from helpers.examples import examples
 
 WRITTEN = Path(__file__).parent / "leases"
 DHCLIENT = "var/lib/dhcp/dhclient.eth0.leases"
@@ -238,7 +239,7 @@ _PIECES = [
 ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=4), max_size=40), st.binary())
 def test_garbage_is_no_trouble(pieces: list[str], data: bytes) -> None:
     text = " ".join(pieces)

@@ -300,7 +300,7 @@ def lives(wind: str, seed: int) -> dict[str, Any]:
         }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_played_ends_as_what_is_wound(seed: int) -> None:
     assert lives("play", seed) == lives("advance", seed)
 

@@ -16,6 +16,7 @@ from forewarn.judge import judge
 from forewarn.testing import RefusedError, Service
 from forewarn.testing.recording import read
 from forewarn.testing.scenarios import parse, scenario_text
+from helpers.examples import examples
 
 MACHINES = ("web_0", "web_1", "web_2", "FrontEnd_IN_0", "FrontEnd_IN_1", "jump")
 WORDS = ("", "Host server is undergoing maintenance.", 'a "quoted": #one\twith \u2028 all, {of} it')
@@ -113,7 +114,7 @@ def documents(lines: Sequence[Mapping[str, Any]]) -> set[tuple[Any, ...]]:
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
