@@ -36,7 +36,7 @@ def test_a_duration_is_a_text_seconds_or_a_timedelta(duration: Any, seconds: flo
 @pytest.mark.parametrize(
     "duration", ["soon", "", -1, -0.5, float("nan"), float("inf"), timedelta(seconds=-1)]
 )
-def test_what_is_no_duration_is_refused_wherever_it_is_given(duration: Any) -> None:
+def test_an_invalid_duration_is_refused_everywhere(duration: Any) -> None:
     with Service() as service:
         web = service.scale_set("web", 2, hosts=["rack-1"])
         uses: list[Callable[[], object]] = [
@@ -66,7 +66,7 @@ def test_the_duration_of_an_impact_is_whole_seconds_or_unknown() -> None:
         whole_seconds(0.5)
 
 
-def test_a_time_has_a_zone() -> None:
+def test_a_time_without_a_zone_is_refused() -> None:
     nine = datetime(2027, 1, 15, 9, tzinfo=timezone(timedelta(hours=1)))
     assert instant(nine) == instant(datetime(2027, 1, 15, 8, tzinfo=UTC)) == 1_800_000_000_000_000
     with pytest.raises(RefusedError, match="no time zone"):

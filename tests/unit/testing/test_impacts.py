@@ -110,7 +110,7 @@ def test_an_impact_begins_with_its_event_and_ends_when_the_machine_is_back(
     assert calls.times[1] - calls.times[0] == 9
 
 
-def test_where_nobody_knows_how_long_a_machine_is_away_it_is_back_with_the_end(
+def test_without_a_known_duration_a_machine_is_back_when_its_event_ends(
     service: Service,
 ) -> None:
     calls = Calls(service)
@@ -157,7 +157,7 @@ def test_one_machine_has_callbacks_of_its_own(service: Service) -> None:
     ]
 
 
-def test_without_callbacks_nothing_is_different(service: Service) -> None:
+def test_without_callbacks_nothing_changes(service: Service) -> None:
     with_callbacks = Service()
     histories = []
     for each in (service, with_callbacks):
@@ -172,7 +172,7 @@ def test_without_callbacks_nothing_is_different(service: Service) -> None:
     assert histories[0] == histories[1]
 
 
-def test_who_approves_before_the_work_is_done_is_found() -> None:
+def test_a_client_that_approves_while_busy_is_reported() -> None:
     with Service() as service:
         web = service.scale_set("web", 2)
         worker = Worker(web[0].url, "web_0", drains=False)
@@ -189,7 +189,7 @@ def test_who_approves_before_the_work_is_done_is_found() -> None:
     assert worker.starts == 2
 
 
-def test_who_drains_first_is_not_accused_and_is_waited_for_when_it_is_back() -> None:
+def test_a_client_that_drains_first_is_not_reported() -> None:
     with Service() as service:
         web = service.scale_set("web", 2)
         worker = Worker(web[0].url, "web_0", drains=True)
@@ -207,7 +207,7 @@ def test_who_drains_first_is_not_accused_and_is_waited_for_when_it_is_back() -> 
     assert worker.starts == 3
 
 
-def test_what_a_machine_was_busy_with_when_its_notice_had_passed_is_no_approval(
+def test_a_machine_that_is_busy_at_not_before_has_not_approved_too_early(
     service: Service,
 ) -> None:
     service.document("web_0")
@@ -217,7 +217,7 @@ def test_what_a_machine_was_busy_with_when_its_notice_had_passed_is_no_approval(
     assert service.verdict().by("approved-too-early") == ()
 
 
-def test_whoever_approves_for_a_busy_machine_is_named(service: Service) -> None:
+def test_a_machine_that_approves_for_a_busy_machine_is_reported(service: Service) -> None:
     service.document("web_1")
     service["web_0"].on_impact(lambda _: "2 jobs")
     event = service.restart("web_0")
@@ -227,14 +227,14 @@ def test_whoever_approves_for_a_busy_machine_is_named(service: Service) -> None:
     assert re.search("web_0 .*busy .*: 2 jobs", complaint.message)
 
 
-def test_an_operators_approval_accuses_no_client(service: Service) -> None:
+def test_an_approval_by_an_operator_is_not_held_against_clients(service: Service) -> None:
     service.document("web_0")
     service["web_0"].on_impact(lambda _: "2 jobs")
     service.restart("web_0").approve()
     assert service.verdict().by("approved-too-early") == ()
 
 
-def test_an_assertion_says_what_was_going_on(service: Service) -> None:
+def test_a_failed_assertion_in_a_callback_names_the_impact(service: Service) -> None:
     @service.on_impact
     def check(impact: Impact) -> None:
         jobs = 2 if impact.phase == "begins" else 0
@@ -299,7 +299,7 @@ def test_a_callback_may_use_the_service_but_not_its_clock(service: Service) -> N
     assert all("callback" in text for text in refusals)
 
 
-def test_in_real_time_impacts_end_as_well() -> None:
+def test_impacts_end_in_real_time() -> None:
     back = threading.Event()
     with Service(real_time=True, speed=1000.0) as service:
         web = service.scale_set("web", 1)
@@ -327,7 +327,7 @@ def test_impacts_of_machines_that_are_not_simulated_are_refused() -> None:
     assert "simulated machines" in str(refused.value)
 
 
-def test_whoever_reports_ready_after_approving_approved_too_early(service: Service) -> None:
+def test_a_client_that_reports_ready_after_approving_approved_too_early(service: Service) -> None:
     web = service["web_0"]
     web.document()
     event = web.schedule("Reboot")
@@ -338,7 +338,7 @@ def test_whoever_reports_ready_after_approving_approved_too_early(service: Servi
     assert f"ready for Reboot {event.id[:8]}" in complaint.message
 
 
-def test_whoever_is_ready_first_approved_at_the_right_time(service: Service) -> None:
+def test_a_client_that_reports_ready_before_approving_is_not_reported(service: Service) -> None:
     web = service["web_0"]
     web.document()
     event = web.schedule("Reboot")
@@ -348,7 +348,7 @@ def test_whoever_is_ready_first_approved_at_the_right_time(service: Service) -> 
     assert service.verdict().by("approved-too-early") == ()
 
 
-def test_the_readiness_of_another_machine_accuses_nobody(service: Service) -> None:
+def test_readiness_of_another_machine_is_not_held_against_the_approver(service: Service) -> None:
     service.document("web_0")
     event = service.schedule("Reboot", "web_0", "web_1")
     service.approve("web_0", event)

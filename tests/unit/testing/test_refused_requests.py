@@ -53,7 +53,7 @@ def ask(machine: Machine, target: str, headers: dict[str, str], times: int = 1) 
     thread.join()
 
 
-def test_a_client_without_the_header_is_told_so(web: Machine) -> None:
+def test_requests_without_the_header_are_reported(web: Machine) -> None:
     ask(web, f"{EVENTS}?api-version=2020-07-01", {}, 30)
     with pytest.raises(RefusedError) as refused:
         web.wait_for_poll(timeout=0)
@@ -78,7 +78,7 @@ def test_a_wrong_version_or_path_is_named(web: Machine, target: str, why: str) -
         web.wait_for_poll(timeout=0)
 
 
-def test_several_mistakes_are_counted_and_the_most_frequent_is_told(
+def test_of_several_mistakes_the_most_frequent_is_described_and_the_others_counted(
     service: Service, web: Machine
 ) -> None:
     ask(web, f"{EVENTS}?api-version=2020-07-01", {})
@@ -89,7 +89,7 @@ def test_several_mistakes_are_counted_and_the_most_frequent_is_told(
     assert "1 other mistake" in text
 
 
-def test_a_client_that_asks_for_something_else_is_told_so(web: Machine) -> None:
+def test_requests_for_other_paths_are_reported(web: Machine) -> None:
     ask(web, "/latest/meta-data/spot/instance-action", {}, 2)
     why = r"all refused \(404 ×2\): none of them was GET /metadata/scheduledevents$"
     with pytest.raises(RefusedError, match=why):
@@ -103,13 +103,13 @@ def test_a_fault_that_answered_is_named(service: Service, web: Machine) -> None:
         web.wait_for_poll(timeout=0)
 
 
-def test_who_polls_as_another_machine_is_named(machines: Group, web: Machine) -> None:
+def test_polls_as_another_machine_are_reported(machines: Group, web: Machine) -> None:
     ask(machines[1], f"{EVENTS}?api-version=2020-07-01", {"Metadata": "true"})
     with pytest.raises(RefusedError, match=r"http://.*came from web_1"):
         web.wait_for_poll(timeout=0)
 
 
-def test_without_any_request_nothing_is_said_about_refusals(service: Service, web: Machine) -> None:
+def test_without_requests_no_refusals_are_reported(service: Service, web: Machine) -> None:
     assert refused_requests(service._session.verdict(), "web_0") == ""
     with pytest.raises(RefusedError, match=r"use http://.*\?$"):
         web.wait_for_poll(timeout=0)
@@ -126,7 +126,7 @@ def driven(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
 
 
-def test_what_needs_asyncio_says_so_in_a_coroutine_of_trio(service: Service, web: Machine) -> None:
+def test_async_verbs_are_refused_under_trio(service: Service, web: Machine) -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request"}
 
@@ -141,7 +141,7 @@ def test_what_needs_asyncio_says_so_in_a_coroutine_of_trio(service: Service, web
     asyncio.run(service.to_thread(service.clock.play, "1m"))
 
 
-def test_play_does_not_block_the_loop_of_trio(
+def test_a_synchronous_play_under_trio_is_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = SimpleNamespace(lowlevel=SimpleNamespace(in_trio_run=lambda: True))

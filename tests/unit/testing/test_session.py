@@ -13,7 +13,7 @@ from forewarn.testing.session import caller_id, requesting
 MANY = 20  # threads or tasks, one after the other
 
 
-def test_no_thread_is_taken_for_one_that_has_ended() -> None:
+def test_a_new_thread_is_not_confused_with_one_that_has_ended() -> None:
     """The system gives the number of a thread that has ended to the next one."""
     ids: list[str] = []
     for _ in range(MANY):
@@ -23,7 +23,7 @@ def test_no_thread_is_taken_for_one_that_has_ended() -> None:
     assert len(set(ids)) == MANY
 
 
-def test_no_task_is_taken_for_one_that_has_ended() -> None:
+def test_a_new_task_is_not_confused_with_one_that_has_ended() -> None:
     async def identify() -> str:
         assert caller_id() == caller_id()
         return caller_id()

@@ -63,7 +63,7 @@ def lines(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(lines(), max_size=8))
-def test_whatever_is_said_can_be_heard_and_told(said: list[dict[str, Any]]) -> None:
+def test_any_lines_give_a_verdict(said: list[dict[str, Any]]) -> None:
     observer = Observer()
     for line in said:
         observer.add(line)
@@ -72,7 +72,7 @@ def test_whatever_is_said_can_be_heard_and_told(said: list[dict[str, Any]]) -> N
     assert repr(verdict)
 
 
-def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
+def test_memory_for_hostile_requests_is_bounded() -> None:
     world = World()
     for n in range(300):
         world.ask(
@@ -98,7 +98,7 @@ def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
     assert "\x1b" not in str(verdict)
 
 
-def test_a_body_that_is_too_large_to_look_at_is_passed_over(
+def test_a_too_large_body_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(exchanges, "MAX_BODY", 100)
@@ -109,7 +109,7 @@ def test_a_body_that_is_too_large_to_look_at_is_passed_over(
     assert rules(world.verdict()) == set()
 
 
-def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
+def test_the_oldest_finished_events_are_forgotten_first_with_a_remark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observed, "MAX_COURSES", 10)
@@ -126,7 +126,7 @@ def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     assert re.match("41 courses .* 10 ", remark)
 
 
-def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
+def test_courses_of_affected_machines_replace_those_of_onlookers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observed, "MAX_COURSES", 10)
@@ -141,7 +141,7 @@ def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
     assert verdict.course("web_1", last).concerned
 
 
-def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
+def test_an_approval_by_a_machine_beyond_the_limit_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observed, "MAX_COURSES", 1)
@@ -152,7 +152,7 @@ def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
     assert (course.machine, course.approved_by) == ("web_0", "web_1")
 
 
-def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_beyond_the_limit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed, "MAX_EVENTS", 5)
     world = World()
     for _ in range(50):
@@ -160,7 +160,7 @@ def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.M
     assert len(world.verdict().courses) == 5
 
 
-def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_machines_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed, "MAX_CLIENTS", 3)
     world = World()
     for n in range(10):
@@ -179,7 +179,7 @@ def test_a_hundred_documents_are_not_all_remembered() -> None:
     assert seen.unchanged("2020-07-01", '"0"') is None
 
 
-def test_strangers_are_counted_and_machines_known_by_their_address() -> None:
+def test_unknown_callers_are_counted_and_machines_identified_by_address() -> None:
     world = World()
     for address in ("10.0.0.1", "192.0.2.1"):
         said: dict[str, Any] = {"from": address}
@@ -190,7 +190,7 @@ def test_strangers_are_counted_and_machines_known_by_their_address() -> None:
     assert re.match("1 request .*no machine", remark)
 
 
-def test_beginning_anew_keeps_what_is_going_on_and_holds_nothing_against_anybody() -> None:
+def test_forgetting_keeps_active_events_and_drops_complaints() -> None:
     world = World()
     over = world.raise_("Freeze", "web_0", notice=1)
     world.poll()

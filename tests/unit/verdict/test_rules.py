@@ -189,7 +189,7 @@ def preview(service: Service) -> None:
         (preview, "preview-version", "a preview"),
     ],
 )
-def test_what_is_done_wrong_is_told_and_nothing_else(
+def test_each_mistake_is_reported_by_its_rule_alone(
     service: Service, does: Callable[[Service], None], rule: str, message: str
 ) -> None:
     does(service)
@@ -212,7 +212,7 @@ def test_what_is_done_wrong_is_told_and_nothing_else(
         ("/metadata/scheduled-events", HEADER, "wrong-path"),
     ],
 )
-def test_a_client_whose_requests_are_all_refused_is_blamed_for_that_alone(
+def test_a_client_whose_requests_are_all_refused_has_only_that_complaint(
     target: str, headers: dict[str, str], rule: str
 ) -> None:
     with Service(FLEET) as service:
@@ -235,7 +235,7 @@ def test_the_events_of_a_client_whose_requests_are_all_refused_are_not_held_agai
         assert verdict.course("web_0", event).excuse.endswith("refused")
 
 
-def test_a_client_that_is_refused_once_is_still_blamed_for_what_it_missed(
+def test_a_client_that_is_refused_once_has_complaints_for_missed_events(
     service: Service,
 ) -> None:
     no_header(service)
@@ -244,7 +244,7 @@ def test_a_client_that_is_refused_once_is_still_blamed_for_what_it_missed(
     assert rules == {"missing-header", "clock-passed"}
 
 
-def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) -> None:
+def test_a_correct_client_has_its_course_and_no_complaints(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     visible = service.clock.now.timestamp()
     service.clock.advance("2s")
@@ -270,7 +270,7 @@ def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) 
     assert (course.ending, course.in_time, course.polls) == ("finished", True, 2)
 
 
-def test_an_operator_is_named_as_who_approved(service: Service) -> None:
+def test_an_operator_is_named_as_the_approver(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.document("web_0")
     service._session.run(service._session.node.platform.approve(event.id, "alice"))
@@ -287,7 +287,7 @@ def test_a_pause_that_was_prepared_for_may_be_brought_on(service: Service) -> No
     assert service.verdict().complaints == ()
 
 
-def test_a_pause_of_nobody_knows_how_long_is_worth_a_note(service: Service) -> None:
+def test_approving_a_freeze_of_unknown_duration_is_a_note(service: Service) -> None:
     event = service.schedule("Freeze", "web_0", duration=-1)
     service.document("web_0")
     service.approve("web_0", event.id)
@@ -295,7 +295,7 @@ def test_a_pause_of_nobody_knows_how_long_is_worth_a_note(service: Service) -> N
     assert (note.rule, note.severity) == ("approved-freeze", NOTE)
 
 
-def test_a_withdrawal_that_nobody_was_shown_is_not_ignored(service: Service) -> None:
+def test_a_withdrawal_that_was_not_shown_yet_is_not_ignored(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     service.document("web_0")
     service.cancel(event)
@@ -303,7 +303,7 @@ def test_a_withdrawal_that_nobody_was_shown_is_not_ignored(service: Service) -> 
     assert service.verdict().ok
 
 
-def test_what_a_fault_did_is_not_held_against_whoever_met_it(service: Service) -> None:
+def test_effects_of_faults_are_not_held_against_clients(service: Service) -> None:
     service.faults.add("gone", machine="web_0", times=2)
     assert [service.get("web_0").status for _ in range(3)] == [410, 410, 200]
     verdict = service.verdict()
@@ -312,7 +312,7 @@ def test_what_a_fault_did_is_not_held_against_whoever_met_it(service: Service) -
     assert verdict.conduct("web_0").statuses == {"200": 2, "410": 2}
 
 
-def test_how_a_machine_asks_is_told(service: Service) -> None:
+def test_the_conduct_of_a_machine_has_its_requests(service: Service) -> None:
     tag = service.get("web_0", headers={"User-Agent": "agent/1"}).headers["etag"]
     service.get("web_0", "2019-08-01", {"If-None-Match": tag, "User-Agent": "agent/2"})
     service.get("web_0", headers={"If-None-Match": tag, "User-Agent": "agent/2"})
@@ -324,21 +324,21 @@ def test_how_a_machine_asks_is_told(service: Service) -> None:
     assert conduct.every is not None
 
 
-def test_a_304_shows_what_still_stands(service: Service) -> None:
+def test_a_304_counts_as_seeing_the_document(service: Service) -> None:
     event = service.schedule("Reboot", "web_0")
     tag = service.get("web_0").headers["etag"]
     service.get("web_1", headers={"If-None-Match": tag})
     assert service.verdict().course("web_1", event).statuses == ("Scheduled",)
 
 
-def test_a_test_may_let_the_verdict_begin_anew(service: Service) -> None:
+def test_a_test_can_reset_the_verdict(service: Service) -> None:
     no_header(service)
     assert not service.verdict().ok
     service.reset_verdict()
     assert service.verdict().complaints == ()
 
 
-def test_every_rule_says_what_is_expected() -> None:
+def test_every_rule_describes_what_is_expected() -> None:
     for name, rule in RULES.items():
         assert rule.severity in (WRONG, NOTE), name
         assert rule.expects.endswith("."), name

@@ -28,7 +28,7 @@ def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
     assert {one.rule for one in world.verdict().wrong} == {"polls-too-seldom"}
 
 
-def test_polls_that_a_recorder_left_out_were_polls_all_the_same() -> None:
+def test_polls_that_a_recorder_left_out_count() -> None:
     world = World(spot=("web_0",))
     world.poll()
     for _ in range(5):
@@ -40,7 +40,7 @@ def test_polls_that_a_recorder_left_out_were_polls_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("same", [-1, 0.5, True, "59", None, 10**30])
-def test_a_count_of_polls_that_is_none_does_no_harm(same: object) -> None:
+def test_an_invalid_count_of_polls_is_ignored(same: object) -> None:
     world = World()
     world.poll(same=same)
     world.wait(1)
@@ -55,7 +55,7 @@ def test_polling_every_minute_is_enough_for_fifteen() -> None:
     assert world.verdict().ok
 
 
-def test_a_clock_that_is_wound_between_two_polls_says_nothing_about_how_often_one_asks() -> None:
+def test_advancing_the_clock_between_polls_does_not_count_as_polling_seldom() -> None:
     world = World(spot=("web_0",))
     world.raise_("Freeze", "web_0")
     for _ in range(10):
@@ -66,7 +66,7 @@ def test_a_clock_that_is_wound_between_two_polls_says_nothing_about_how_often_on
     assert world.verdict().conduct("web_0").on_clock == 600
 
 
-def test_a_program_whose_own_time_is_wound_may_ask_as_quickly_as_it_likes() -> None:
+def test_a_program_under_fake_time_may_poll_at_any_rate() -> None:
     world = World()
     for _ in range(1_000):
         world.poll()
@@ -75,7 +75,7 @@ def test_a_program_whose_own_time_is_wound_may_ask_as_quickly_as_it_likes() -> N
     assert rules(world.verdict()) == set()
 
 
-def test_a_thousand_polls_a_second_are_hammering() -> None:
+def test_a_thousand_polls_a_second_are_too_many() -> None:
     world = World()
     world.poll_for(20, every=0.01)
     (note,) = world.verdict().complaints
@@ -98,7 +98,7 @@ def test_long_polls_are_no_gaps() -> None:
     assert world.verdict().conduct("web_0").waits == 10
 
 
-def test_whoever_was_not_there_while_a_preempt_was_announced_has_never_seen_it() -> None:
+def test_a_client_that_did_not_poll_during_a_preempt_has_never_seen_it() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Preempt", "web_0")
@@ -112,7 +112,7 @@ def test_whoever_was_not_there_while_a_preempt_was_announced_has_never_seen_it()
 
 
 @pytest.mark.parametrize("polls_again", [True, False])
-def test_what_was_wound_past_one_who_polls_was_not_seen_and_that_is_no_success(
+def test_advancing_past_the_notice_of_a_polling_client_is_wrong(
     polls_again: bool,
 ) -> None:
     world = World()
@@ -129,7 +129,7 @@ def test_what_was_wound_past_one_who_polls_was_not_seen_and_that_is_no_success(
     assert "too late" in str(world.verdict())
 
 
-def test_a_poll_that_was_under_way_when_it_was_announced_has_not_seen_it() -> None:
+def test_a_poll_in_flight_during_the_announcement_has_not_seen_it() -> None:
     world = World()
     world.poll()
     asked, real_asked, before = world.t, world.real, world.document()
@@ -152,7 +152,7 @@ def test_a_poll_that_was_under_way_when_it_was_announced_has_not_seen_it() -> No
 
 
 @pytest.mark.parametrize("every", [1, 60, 300, 890])
-def test_winding_in_steps_that_let_it_poll_is_held_against_nobody(every: int) -> None:
+def test_advancing_in_steps_that_let_a_client_poll_is_no_complaint(every: int) -> None:
     world = World()
     world.poll()
     id = world.raise_("Freeze", "web_0")
@@ -164,7 +164,7 @@ def test_winding_in_steps_that_let_it_poll_is_held_against_nobody(every: int) ->
     assert world.verdict().course("web_0", id).in_time
 
 
-def test_what_was_wound_past_a_machine_that_never_polled_is_held_against_nobody() -> None:
+def test_advancing_past_a_machine_that_never_polled_is_excused() -> None:
     world = World()
     world.poll("web_1")
     id = world.raise_("Reboot", "web_0")
@@ -178,7 +178,7 @@ def test_what_was_wound_past_a_machine_that_never_polled_is_held_against_nobody(
     assert f"excused: {course.excuse}" in str(world.verdict())
 
 
-def test_an_event_that_was_announced_and_withdrawn_at_once_is_held_against_nobody() -> None:
+def test_an_event_withdrawn_at_once_is_no_complaint() -> None:
     world = World()
     world.poll()
     id = world.raise_("Reboot", "web_0")
@@ -194,7 +194,7 @@ def test_an_event_that_was_announced_and_withdrawn_at_once_is_held_against_nobod
         ({"status": None, "fault": "stall", "took": 8.0}, "its polls failed"),
     ],
 )
-def test_what_was_wound_past_one_whose_polls_failed_is_excused(
+def test_advancing_past_a_client_whose_polls_failed_is_excused(
     trouble: dict[str, object], excuse: str
 ) -> None:
     world = World()
@@ -208,7 +208,7 @@ def test_what_was_wound_past_one_whose_polls_failed_is_excused(
     assert world.verdict().course("web_0", id).excuse == excuse
 
 
-def test_what_was_wound_past_one_who_is_being_restarted_is_excused() -> None:
+def test_advancing_past_a_machine_that_is_being_restarted_is_excused() -> None:
     world = World()
     world.poll()
     first = world.raise_("Reboot", "web_0")
@@ -233,7 +233,7 @@ def test_a_machine_that_has_long_come_back_is_not_excused_by_its_restart() -> No
     assert [one.rule for one in world.verdict().about(second).wrong] == ["clock-passed"]
 
 
-def test_whoever_asks_only_when_it_has_started_is_late() -> None:
+def test_a_client_that_polls_only_after_the_start_is_late() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Preempt", "web_0")
@@ -245,7 +245,7 @@ def test_whoever_asks_only_when_it_has_started_is_late() -> None:
     assert (course.seen_after, course.statuses, course.in_time) == (31, ("Started",), False)
 
 
-def test_whoever_finds_it_started_by_somebody_elses_approval_is_not_late() -> None:
+def test_a_client_that_finds_an_event_started_by_another_approval_is_excused() -> None:
     world = World()
     world.poll("web_0")
     world.poll("web_1")
@@ -265,7 +265,9 @@ def test_whoever_finds_it_started_by_somebody_elses_approval_is_not_late() -> No
     [{"status": 429}, {"status": 500}, {"status": 200, "fault": "empty", "answer": ""}],
     ids=["429", "500", "fault"],
 )
-def test_whoever_asked_and_was_not_told_has_missed_nothing(trouble: dict[str, object]) -> None:
+def test_a_client_whose_answer_did_not_show_the_event_is_excused(
+    trouble: dict[str, object],
+) -> None:
     world = World()
     world.poll_for(5)
     world.raise_("Preempt", "web_0")
@@ -276,7 +278,7 @@ def test_whoever_asked_and_was_not_told_has_missed_nothing(trouble: dict[str, ob
     assert world.verdict().ok
 
 
-def test_whoever_hung_in_an_answer_that_never_came_has_missed_nothing() -> None:
+def test_a_client_waiting_for_an_answer_that_never_came_is_excused() -> None:
     world = World()
     world.poll_for(5)
     world.raise_("Preempt", "web_0")
@@ -285,7 +287,7 @@ def test_whoever_hung_in_an_answer_that_never_came_has_missed_nothing() -> None:
     assert rules(world.verdict()) == set()
 
 
-def test_whoever_is_being_restarted_cannot_ask() -> None:
+def test_a_machine_that_is_being_restarted_is_excused() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Reboot", "web_0")
@@ -322,9 +324,7 @@ def test_a_group_that_was_disabled_could_not_see_its_events() -> None:
 
 
 @pytest.mark.parametrize(("joined", "expected"), [(False, set()), (True, {"seen-late"})])
-def test_whoever_is_answered_by_a_node_apart_is_not_shown_everything(
-    joined: bool, expected: set[str]
-) -> None:
+def test_a_client_of_a_node_that_is_cut_off_is_excused(joined: bool, expected: set[str]) -> None:
     world = World()
     world.poll_for(5)
     world.tell("apart", host="rack-1", machines=["web_0"])
@@ -336,7 +336,7 @@ def test_whoever_is_answered_by_a_node_apart_is_not_shown_everything(
     assert rules(world.verdict()) == expected
 
 
-def test_whoever_is_cut_off_before_it_has_polled_again_is_excused() -> None:
+def test_a_client_cut_off_before_its_next_poll_is_excused() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Preempt", "web_0")
@@ -348,7 +348,7 @@ def test_whoever_is_cut_off_before_it_has_polled_again_is_excused() -> None:
     assert "its node" in world.verdict().course("web_0", id).excuse
 
 
-def test_silence_after_a_bad_answer_is_giving_up() -> None:
+def test_silence_after_an_error_is_giving_up() -> None:
     world = World()
     world.poll_for(5)
     world.poll(status=410, fault="gone")
@@ -359,7 +359,7 @@ def test_silence_after_a_bad_answer_is_giving_up() -> None:
     assert "fault 'gone' (a 410)" in complaint.message
 
 
-def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
+def test_waiting_a_minute_after_an_error_is_not_giving_up() -> None:
     world = World()
     world.poll_for(5)
     world.poll(status=410, fault="gone")
@@ -371,7 +371,7 @@ def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
     assert world.verdict().of("web_0").ok
 
 
-def test_silence_while_an_event_comes_is_wrong() -> None:
+def test_silence_while_an_event_is_announced_is_wrong() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Reboot", "web_0")
@@ -381,7 +381,7 @@ def test_silence_while_an_event_comes_is_wrong() -> None:
     assert (complaint.rule, complaint.severity, complaint.event) == ("stopped-polling", "wrong", id)
 
 
-def test_whoever_stops_before_an_event_starts_is_told_from_one_who_only_polled_too_late() -> None:
+def test_a_client_that_stopped_polling_is_distinguished_from_a_late_one() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Preempt", "web_0")
@@ -391,7 +391,7 @@ def test_whoever_stops_before_an_event_starts_is_told_from_one_who_only_polled_t
     assert re.search("since 2027-01-15 08:00:04Z,.*Preempt 00000000", complaint.message)
 
 
-def test_an_outage_is_nobodys_gap() -> None:
+def test_an_outage_is_not_a_gap_in_polling() -> None:
     world = World(spot=("web_0",))
     for _ in range(6):
         world.poll()
@@ -414,7 +414,7 @@ def test_going_on_through_429_is_wrong_and_slowing_down_is_not() -> None:
     assert (complaint.rule, complaint.machine) == ("ignored-throttling", "web_0")
 
 
-def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> None:
+def test_an_event_without_any_poll_is_wrong() -> None:
     world = World()
     event = world.raise_("Reboot", "web_0")
     assert world.verdict().ok, "a client may still begin to ask"
@@ -423,14 +423,14 @@ def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> 
     assert (complaint.rule, complaint.machine, complaint.event) == ("nobody-asked", "web_0", event)
 
 
-def test_that_nobody_asked_is_told_though_nobody_was_listening() -> None:
+def test_missing_polls_are_reported_for_disabled_groups_too() -> None:
     world = World()
     world.raise_("Reboot", "web_0", listed=False)
     world.wind(900)
     assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
 
 
-def test_several_events_that_nobody_saw_are_told_once() -> None:
+def test_several_events_without_any_poll_are_one_complaint() -> None:
     world = World()
     for machine in ("web_0", "web_1"):
         world.raise_("Reboot", machine)
@@ -438,7 +438,7 @@ def test_several_events_that_nobody_saw_are_told_once() -> None:
     assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
 
 
-def test_where_one_machine_asks_the_others_may_have_no_client() -> None:
+def test_machines_without_polls_are_no_complaint_if_one_of_the_group_polls() -> None:
     world = World()
     world.raise_("Reboot", "web_0")
     world.poll("web_1")
@@ -446,14 +446,14 @@ def test_where_one_machine_asks_the_others_may_have_no_client() -> None:
     assert world.verdict().ok
 
 
-def test_a_client_that_only_approves_has_not_asked() -> None:
+def test_an_approval_does_not_count_as_a_poll() -> None:
     world = World()
     event = world.raise_("Reboot", "web_0")
     world.approve("web_0", event)
     assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
 
 
-def test_after_forgetting_it_is_not_held_against_anybody_that_nobody_asked() -> None:
+def test_after_a_reset_missing_polls_are_no_complaint() -> None:
     world = World()
     world.raise_("Reboot", "web_0")
     world.wind(900)
@@ -467,7 +467,7 @@ def quickly(world: World, seconds: float, speed: float = 60) -> None:
     world.wind(seconds * speed)
 
 
-def test_on_a_clock_that_runs_faster_a_client_is_held_to_its_own_rate() -> None:
+def test_on_a_faster_clock_a_client_is_measured_by_its_own_rate() -> None:
     world = World()
     for _ in range(4):
         world.poll()
@@ -480,7 +480,7 @@ def test_on_a_clock_that_runs_faster_a_client_is_held_to_its_own_rate() -> None:
     assert world.verdict().ok, "fifteen minutes are plenty for one who asks every 20 s"
 
 
-def test_on_a_clock_that_runs_faster_one_who_stopped_looking_is_accused_all_the_same() -> None:
+def test_on_a_faster_clock_a_client_that_stopped_polling_is_reported() -> None:
     world = World()
     for _ in range(20):
         world.poll()
@@ -498,7 +498,7 @@ def given_up(world: World, **more: object) -> None:
     world.tell("unresponsive", real=world.real, machine="web_0", client="", **facts)
 
 
-def test_one_for_whom_the_clock_waited_in_vain_has_stopped() -> None:
+def test_a_client_that_was_given_up_has_stopped_polling() -> None:
     world = World()
     world.poll_for(5)
     given_up(world)
@@ -507,14 +507,14 @@ def test_one_for_whom_the_clock_waited_in_vain_has_stopped() -> None:
     assert re.search("until 2027-01-15 08:00:04Z .*waited 5 s", complaint.message)
 
 
-def test_one_that_may_have_been_the_test_itself_has_not() -> None:
+def test_a_caller_that_may_be_the_test_itself_has_not_stopped_polling() -> None:
     world = World()
     world.poll_for(5)
     given_up(world, by_itself=False)
     assert rules(world.verdict()) == set()
 
 
-def test_one_that_polls_again_was_only_slow() -> None:
+def test_a_client_that_polls_after_it_was_given_up_was_only_slow() -> None:
     world = World()
     world.poll_for(5)
     given_up(world)
@@ -524,7 +524,7 @@ def test_one_that_polls_again_was_only_slow() -> None:
     assert world.verdict().ok
 
 
-def test_another_program_that_polls_as_the_machine_does_not_hide_that_one_has_stopped() -> None:
+def test_a_second_client_of_the_machine_does_not_hide_that_one_has_stopped() -> None:
     world = World()
     world.poll_for(5)
     given_up(world)
@@ -532,7 +532,7 @@ def test_another_program_that_polls_as_the_machine_does_not_hide_that_one_has_st
     assert rules(world.verdict()) == {"stopped-polling"}
 
 
-def test_one_that_got_an_error_and_stopped_has_given_up() -> None:
+def test_a_client_that_stopped_after_an_error_has_given_up() -> None:
     world = World()
     world.poll_for(5)
     world.poll(status=500, fault="error")
@@ -542,7 +542,7 @@ def test_one_that_got_an_error_and_stopped_has_given_up() -> None:
     assert re.search(r"fault 'error' \(a 500\).*waited 5 s", complaint.message)
 
 
-def test_one_that_goes_on_though_it_gets_errors_has_not() -> None:
+def test_a_client_that_continues_despite_errors_has_not_given_up() -> None:
     world = World()
     world.poll_for(5)
     world.real += 4
@@ -552,7 +552,7 @@ def test_one_that_goes_on_though_it_gets_errors_has_not() -> None:
     assert rules(world.verdict()) == set()
 
 
-def test_one_whose_request_is_not_answered_cannot_poll() -> None:
+def test_a_client_whose_request_is_not_answered_is_excused() -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_("Reboot", "web_0")
@@ -562,7 +562,7 @@ def test_one_whose_request_is_not_answered_cannot_poll() -> None:
     assert "not answered" in world.verdict().course("web_0", id).excuse
 
 
-def test_one_that_waits_for_an_answer_instead_of_asking_again_has_no_time_out() -> None:
+def test_a_client_that_waits_forever_for_an_answer_has_no_timeout() -> None:
     world = World()
     world.poll_for(5)
     given_up(world, unanswered=True, fault="stalled")
@@ -571,7 +571,7 @@ def test_one_that_waits_for_an_answer_instead_of_asking_again_has_no_time_out() 
     assert " 5 s or more" in note.message
 
 
-def test_one_that_gives_up_a_request_has_a_time_out() -> None:
+def test_a_client_that_gives_up_a_request_has_a_timeout() -> None:
     world = World()
     world.poll_for(5)
     given_up(world, unanswered=True, fault="stalled")
@@ -580,7 +580,7 @@ def test_one_that_gives_up_a_request_has_a_time_out() -> None:
 
 
 @pytest.mark.parametrize("type", ["Reboot", "Redeploy", "Freeze"])
-def test_one_that_stops_with_its_machine_is_expected_back(type: str) -> None:
+def test_a_client_that_stops_with_its_machine_is_expected_back(type: str) -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_(type, "web_0")
@@ -597,7 +597,7 @@ def test_one_that_stops_with_its_machine_is_expected_back(type: str) -> None:
 
 
 @pytest.mark.parametrize("type", ["Preempt", "Terminate"])
-def test_one_whose_machine_is_gone_is_not(type: str) -> None:
+def test_a_client_whose_machine_was_deleted_is_not_expected_back(type: str) -> None:
     world = World()
     world.poll_for(5)
     id = world.raise_(type, "web_0")

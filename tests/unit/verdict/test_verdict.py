@@ -36,7 +36,7 @@ def world() -> World:
     return world
 
 
-def test_the_text_tells_what_was_wrong_first_and_then_everything(world: World) -> None:
+def test_the_text_begins_with_complaints(world: World) -> None:
     assert str(world.verdict()).splitlines() == [
         "verdict: 1 thing wrong, 1 note (2 machines, 1 event)",
         "  ✗ missing-header: web_0 at 2027-01-15 08:00:02Z",
@@ -60,7 +60,7 @@ def test_the_text_tells_what_was_wrong_first_and_then_everything(world: World) -
     ]
 
 
-def test_check_raises_with_the_whole_text(world: World) -> None:
+def test_check_raises_with_the_text(world: World) -> None:
     with pytest.raises(AssertionError, match="missing-header: web_0") as raised:
         world.verdict().check()
     assert str(raised.value) == str(world.verdict())
@@ -68,7 +68,7 @@ def test_check_raises_with_the_whole_text(world: World) -> None:
     assert fine.check() is fine
 
 
-def test_an_assertion_shows_what_matters_in_what_it_has_room_for(world: World) -> None:
+def test_the_repr_shows_the_first_complaint_and_is_short(world: World) -> None:
     verdict = world.verdict()
     assert repr(verdict).startswith(
         f"<Verdict: 1 wrong: missing-header by web_0: {verdict.wrong[0].message}; 2 machines, 1"
@@ -83,7 +83,7 @@ def test_an_assertion_shows_what_matters_in_what_it_has_room_for(world: World) -
     assert repr(Verdict()) == "<Verdict: nothing wrong; 0 machines, 0 events>"
 
 
-def test_a_verdict_can_be_narrowed_down(world: World) -> None:
+def test_a_verdict_can_be_filtered_by_machine_and_event(world: World) -> None:
     verdict = world.verdict()
     assert not verdict.of("web_0").ok
     assert verdict.of("web_1").ok
@@ -97,7 +97,7 @@ def test_a_verdict_can_be_narrowed_down(world: World) -> None:
         verdict.conduct("db")
 
 
-def test_what_is_not_in_a_verdict_is_refused_with_the_names_that_are(world: World) -> None:
+def test_unknown_names_are_refused_with_the_known_ones(world: World) -> None:
     verdict = world.verdict()
     assert verdict.machines == ("web_0", "web_1")
     (event,) = verdict.events
@@ -132,7 +132,7 @@ def test_junit_has_a_case_for_every_course_and_every_machine(world: World) -> No
     assert "send Metadata: true" in (failure.text or "")
 
 
-def test_junit_can_say_what_xml_cannot() -> None:
+def test_characters_that_xml_does_not_allow_are_escaped_in_junit() -> None:
     odd = "a\x00b\x1b<&\ud800"
     complaint = Complaint(rule="wrong-path", machine=odd, at=1e30, message=odd)
     made = junit(Verdict(complaints=(complaint,), remarks=(odd,), at=1e30))
@@ -149,7 +149,7 @@ def test_a_rule_that_does_not_exist_is_refused(world: World, rule: Any) -> None:
         world.verdict().without("forwarded", "missing-heder")  # type: ignore[arg-type]
 
 
-def test_one_refusal_is_told_once_however_often_it_came(world: World) -> None:
+def test_a_repeated_refusal_is_one_complaint(world: World) -> None:
     for number in range(30):
         world.ask("web_0", "GET", headers=(), status=400)
         world.ask("web_0", "GET", target="/metadata/scheduledevent?api-version=x", status=404)
@@ -161,12 +161,12 @@ def test_one_refusal_is_told_once_however_often_it_came(world: World) -> None:
     assert any("… unknown-approval: web_0: 17 more times" in line for line in lines)
 
 
-def test_json_goes_there_and_back(world: World) -> None:
+def test_a_verdict_survives_json(world: World) -> None:
     verdict = world.verdict()
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
 
 
-def test_recordings_tell_the_same_in_any_order(world: World, tmp_path: Path) -> None:
+def test_the_order_of_recordings_does_not_matter(world: World, tmp_path: Path) -> None:
     lines = [msgspec.json.encode(line) + b"\n" for line in world.lines]
     first, second = tmp_path / "one", tmp_path / "two"
     first.write_bytes(b"".join(lines[::2]) + b'{"kind":"exch')
@@ -184,13 +184,13 @@ def test_recordings_tell_the_same_in_any_order(world: World, tmp_path: Path) -> 
     ("seconds", "said"),
     [(0, "0 s"), (0.25, "0.25 s"), (119.5, "119.5 s"), (900, "15 min"), (5400, "1 h 30 min")],
 )
-def test_lengths_read_well(seconds: float, said: str) -> None:
+def test_durations_are_readable(seconds: float, said: str) -> None:
     assert length(seconds) == said
     assert length(-1) == "-1 s"
     assert moment(1e30) == "1e+30"
 
 
-def test_a_text_tells_of_so_many_complaints_and_counts_the_others() -> None:
+def test_the_text_limits_complaints_and_counts_the_others() -> None:
     found = Verdict(
         complaints=tuple(
             Complaint(rule="forwarded", machine=f"web_{n}", at=0.0, message="…") for n in range(60)
@@ -201,7 +201,7 @@ def test_a_text_tells_of_so_many_complaints_and_counts_the_others() -> None:
     assert "… of 60 complaints" in text
 
 
-def test_nothing_in_a_recording_acts_upon_a_terminal_or_forges_a_line(tmp_path: Path) -> None:
+def test_control_characters_of_a_recording_are_escaped(tmp_path: Path) -> None:
     bad = "\x1b[2Jweb\n✗ forged"
     event = {"EventId": bad, "EventStatus": "Scheduled", "EventType": bad, "EventSource": bad}
     shown = {"DocumentIncarnation": 1, "Events": [{**event, "Resources": [bad]}]}

@@ -109,7 +109,7 @@ SAMPLES: list[Callable[[Sample], None]] = [
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.__name__)
-def test_a_published_sample_does_nothing_wrong(
+def test_a_published_sample_has_no_wrong_complaints(
     service: Service, sample: Callable[[Sample], None]
 ) -> None:
     events = [
@@ -130,7 +130,7 @@ def test_a_published_sample_does_nothing_wrong(
     assert [complaint.rule for complaint in verdict.wrong] == []
 
 
-def test_a_short_freeze_that_is_approved_is_worth_a_word_and_no_more(service: Service) -> None:
+def test_approving_a_short_freeze_is_a_note(service: Service) -> None:
     service["web_0"].freeze(duration=5)
     advanced(Sample(service))
     verdict = service.verdict()

@@ -57,7 +57,7 @@ class Careful:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), events=st.booleans(), real=st.booleans(), winds=st.booleans())
-def test_whoever_behaves_well_is_not_accused(
+def test_a_well_behaved_client_has_no_complaints(
     seed: int, events: bool, real: bool, winds: bool
 ) -> None:
     chance = random.Random(seed)
@@ -94,7 +94,7 @@ def test_whoever_behaves_well_is_not_accused(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_documents_alone_tell_the_same_of_what_they_show(told: bool) -> None:
+def test_documents_alone_give_the_same_course(told: bool) -> None:
     world = World(events=told, real=False)
     world.poll("web_0")
     id = world.raise_("Reboot", "web_0")
@@ -115,7 +115,7 @@ def test_documents_alone_tell_the_same_of_what_they_show(told: bool) -> None:
     assert world.verdict().ok
 
 
-def test_an_approval_counts_from_the_start_that_it_brought_about() -> None:
+def test_an_approval_counts_from_the_start_it_causes() -> None:
     """Not from its answer, which comes a moment later."""
     world = World()
     world.poll()

@@ -20,7 +20,7 @@ from forewarn.testing.enclosure import diagnose, fake_time, loopback, program
 HEAD = "  sl  local_address rem_address   st\n"
 
 
-def test_what_listens_on_loopback_is_found() -> None:
+def test_listeners_on_loopback_are_found() -> None:
     with contextlib.ExitStack() as closing:
         one, wide, other = (
             closing.enter_context(socket.create_server((host, 0))).getsockname()
@@ -32,7 +32,7 @@ def test_what_listens_on_loopback_is_found() -> None:
 
 
 @pytest.mark.skipif(sys.byteorder != "little", reason="written on a little-endian machine")
-def test_only_what_listens_and_only_on_loopback_is_taken(tmp_path: Path) -> None:
+def test_connections_and_other_addresses_are_not_listeners_on_loopback(tmp_path: Path) -> None:
     (tmp_path / "tcp").write_text(
         HEAD
         + "   0: 0100007F:1538 00000000:0000 0A\n"
@@ -57,7 +57,7 @@ def test_only_what_listens_and_only_on_loopback_is_taken(tmp_path: Path) -> None
     }
 
 
-def test_only_name_servers_on_loopback_have_to_be_brought_along(tmp_path: Path) -> None:
+def test_only_name_servers_on_loopback_are_found(tmp_path: Path) -> None:
     conf = tmp_path / "resolv.conf"
     conf.write_text(
         "# one\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver x\noptions a\n"
@@ -87,18 +87,18 @@ def test_a_switch_that_forbids_namespaces_is_named(
     assert says in diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
-def test_a_container_is_told_what_to_be_started_with(tmp_path: Path) -> None:
+def test_the_explanation_in_a_container_names_the_missing_capability(tmp_path: Path) -> None:
     (tmp_path / ".dockerenv").touch()
     assert "--cap-add SYS_ADMIN" in diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
-def test_without_a_known_reason_the_kernels_own_is_said(tmp_path: Path) -> None:
+def test_without_a_known_reason_the_error_of_the_kernel_is_reported(tmp_path: Path) -> None:
     explanation = diagnose.explain(OSError(errno.EPERM, ""), tmp_path, tmp_path)
     assert os.strerror(errno.EPERM) in explanation
     assert "as root" in explanation
 
 
-def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_are_referred_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnose.platform_problem() == ""
     monkeypatch.setattr(system, "ON_LINUX", False)
     monkeypatch.setattr(sys, "platform", "darwin")
@@ -106,7 +106,7 @@ def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -
     assert re.search("Linux 5.3.*macOS.*container", problem)
 
 
-def test_a_library_that_is_not_there_is_said_with_what_to_install(
+def test_a_missing_library_is_reported_with_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(fake_time, "_DIRECTORIES", (str(tmp_path),))
@@ -136,7 +136,7 @@ def test_a_program_whose_clock_cannot_be_moved_is_known_by_its_file(
     assert says in str(program.fake_time_problem(str(script)))
 
 
-def test_what_is_no_program_is_left_to_whoever_runs_it(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_program_has_no_problem_with_its_clock(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("no")
     path.chmod(0o755)

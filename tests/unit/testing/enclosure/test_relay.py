@@ -75,7 +75,7 @@ def test_bytes_go_both_ways_and_a_connection_is_kept(line: Line) -> None:
             assert client.recv(100) == b"answer %d" % number
 
 
-def test_a_side_that_has_said_all_can_still_be_answered(line: Line) -> None:
+def test_a_half_closed_connection_still_receives_the_answer(line: Line) -> None:
     client, server = line.pair()
     with client, server:
         client.sendall(b"all I have to say")
@@ -86,7 +86,7 @@ def test_a_side_that_has_said_all_can_still_be_answered(line: Line) -> None:
         assert _rest(client) == b"and the answer"
 
 
-def test_the_servers_end_is_seen_while_the_client_goes_on(line: Line) -> None:
+def test_the_end_of_the_server_is_relayed_while_the_client_sends(line: Line) -> None:
     client, server = line.pair()
     with client, server:
         server.shutdown(socket.SHUT_WR)
@@ -106,7 +106,7 @@ def test_a_reset_is_a_reset_on_the_other_side(line: Line) -> None:
                 other.recv(1)
 
 
-def test_what_was_said_before_a_reset_is_heard(line: Line) -> None:
+def test_bytes_sent_before_a_reset_are_delivered(line: Line) -> None:
     client, server = line.pair()
     with client, server:
         client.sendall(b"?")
@@ -119,13 +119,13 @@ def test_what_was_said_before_a_reset_is_heard(line: Line) -> None:
         assert heard.endswith(b"half of i")
 
 
-def test_nobody_at_the_other_end_is_a_reset(line: Line) -> None:
+def test_a_connection_to_a_closed_port_is_reset(line: Line) -> None:
     line.server.close()
     with socket.socket() as caller, pytest.raises(ConnectionResetError):
         _call(caller, line)
 
 
-def test_whoever_does_not_read_slows_the_other_down(line: Line) -> None:
+def test_a_side_that_does_not_read_slows_the_other_side_down(line: Line) -> None:
     client, server = line.pair()
     with client, server:
         server.setblocking(False)
@@ -139,7 +139,7 @@ def test_whoever_does_not_read_slows_the_other_down(line: Line) -> None:
         assert len(_rest(client)) == sent
 
 
-def test_two_hundred_at_once(line: Line) -> None:
+def test_two_hundred_connections_are_relayed_at_once(line: Line) -> None:
     clients = [line.connect() for _ in range(200)]
     servers = [line.accept() for _ in range(200)]
     with contextlib.ExitStack() as closing:
@@ -152,7 +152,7 @@ def test_two_hundred_at_once(line: Line) -> None:
         assert [client.recv(10) for client in clients] == [b"to %d" % n for n in range(200)]
 
 
-def test_no_connection_is_held_after_its_end(line: Line) -> None:
+def test_connections_are_released_when_they_end(line: Line) -> None:
     for _ in range(20):
         client, server = line.pair()
         client.close()
@@ -165,7 +165,7 @@ def test_no_connection_is_held_after_its_end(line: Line) -> None:
         assert line.open_connections() == 1
 
 
-def test_without_descriptors_a_caller_is_turned_away_and_the_others_go_on(line: Line) -> None:
+def test_without_descriptors_a_new_connection_is_closed_and_the_others_continue(line: Line) -> None:
     client, server = line.pair()
     kept, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     waiting = [socket.socket() for _ in range(2)]
@@ -187,7 +187,7 @@ def test_without_descriptors_a_caller_is_turned_away_and_the_others_go_on(line: 
                 caller.close()
 
 
-def test_questions_by_datagram_are_answered_to_whoever_asked(line: Line) -> None:
+def test_a_datagram_is_answered_to_its_sender(line: Line) -> None:
     with contextlib.ExitStack() as closing:
         server, inside, one, two = (
             closing.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

@@ -33,7 +33,7 @@ def machine(arm: Arm, verb: str = "") -> str:
     return f"{place}/providers/Microsoft.Compute/virtualMachines/jumpbox{verb}{VERSION}"
 
 
-def test_an_operation_goes_on_as_the_clock_does(service: Service) -> None:
+def test_an_operation_progresses_with_the_clock(service: Service) -> None:
     asks, arm = api(service.arm), service.arm
     assert asks.get(machine(arm)).json()["name"] == "jumpbox"
     started = asks.call("POST", machine(arm, "/restart"))
@@ -51,7 +51,7 @@ def test_an_operation_goes_on_as_the_clock_does(service: Service) -> None:
     assert status() == "Succeeded"
 
 
-def test_it_is_only_answered_with_its_own_certificate_and_not_after_the_end() -> None:
+def test_arm_answers_only_with_its_own_certificate_and_only_while_the_service_runs() -> None:
     with Service(arm=True) as service:
         arm = service.arm
         strangers = Api(arm.url, "x", tls=ssl.create_default_context())
@@ -64,7 +64,7 @@ def test_it_is_only_answered_with_its_own_certificate_and_not_after_the_end() ->
         strangers.get(machine(arm))
 
 
-def test_credentials_have_the_form_that_azure_core_wants(service: Service) -> None:
+def test_credentials_have_the_form_of_azure_core(service: Service) -> None:
     sync, later = service.arm.credential, service.arm.async_credential
 
     async def awaited() -> list[Any]:
@@ -83,7 +83,7 @@ def test_credentials_have_the_form_that_azure_core_wants(service: Service) -> No
         assert (token.token, token.token_type, token.refresh_on) == ("local", "Bearer", None)
 
 
-def test_who_has_not_asked_for_it_is_told_how(service: Service) -> None:
+def test_arm_of_a_service_without_it_is_refused_with_how_to_enable_it(service: Service) -> None:
     del service
     with Service() as other, pytest.raises(RefusedError, match=r"use Service\(arm=True\)"):
         _ = other.arm
@@ -91,7 +91,7 @@ def test_who_has_not_asked_for_it_is_told_how(service: Service) -> None:
         _ = Service(arm=True).arm
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "installed", lambda extra: extra != "server")
     with pytest.raises(extras.MissingExtraError, match=r"arm=True\) needs .*'forewarn\[server\]'"):
         Service(arm=True)

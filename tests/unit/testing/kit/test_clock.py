@@ -28,7 +28,7 @@ def service() -> Iterator[Service]:
 
 @pytest.mark.parametrize("wind", [Clock.advance, Clock.play])
 @pytest.mark.parametrize("by", ["15m", 900, 900.0, "PT15M", timedelta(minutes=15)])
-def test_it_goes_as_far_as_it_is_told(
+def test_advance_moves_the_clock_by_the_duration(
     service: Service, wind: Callable[[Clock, str | float | timedelta], bool], by: str
 ) -> None:
     begun = service.clock.now
@@ -42,7 +42,9 @@ def test_it_goes_as_far_as_it_is_told(
 
 
 @pytest.mark.parametrize("wind", [Clock.advance, Clock.play])
-def test_it_stops_where_one_has_waited_for(service: Service, wind: Callable[..., bool]) -> None:
+def test_advance_stops_when_its_condition_is_met(
+    service: Service, wind: Callable[..., bool]
+) -> None:
     event = service.schedule("Reboot", "web_0")
     assert wind(service.clock, "1h", until=lambda: event.status == "Started")
     assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
@@ -63,7 +65,9 @@ def test_it_stops_where_one_has_waited_for(service: Service, wind: Callable[...,
         (timedelta(seconds=-1), "negative: -1 day, 23:59:59"),
     ],
 )
-def test_what_is_no_duration_moves_nothing(service: Service, by: str, says: str) -> None:
+def test_an_invalid_duration_is_refused_and_moves_nothing(
+    service: Service, by: str, says: str
+) -> None:
     begun = service.clock.now
     for verb in (service.clock.advance, service.clock.play, service.clock.interrupt):
         with pytest.raises(RefusedError, match=says):
@@ -71,13 +75,13 @@ def test_what_is_no_duration_moves_nothing(service: Service, by: str, says: str)
     assert service.clock.now == begun
 
 
-def test_it_goes_no_further_than_dates_do(service: Service) -> None:
+def test_the_clock_does_not_move_beyond_the_last_date(service: Service) -> None:
     for verb in (service.clock.advance, service.clock.play, service.clock.interrupt):
         with pytest.raises(RefusedError, match="beyond the year 9000"):
             verb(timedelta(days=366 * 7_000))
 
 
-def test_real_time_is_nobodys_to_move() -> None:
+def test_a_clock_in_real_time_cannot_be_moved() -> None:
     with Service(SAMPLE, real_time=True) as service:
         clock = service.clock
         assert service.document("web_0")["Events"] == []
@@ -94,7 +98,7 @@ def test_real_time_is_nobodys_to_move() -> None:
                 verb()
 
 
-def test_a_clock_that_runs_by_itself_shows_everything_to_whoever_polls(service: Service) -> None:
+def test_a_running_clock_shows_every_stage_to_clients_that_poll(service: Service) -> None:
     with Client(service, "web_0") as client:
         service.schedule("Reboot", "web_0")
         service.clock.resume(speed=36_000)
@@ -118,7 +122,7 @@ def test_a_clock_that_is_paused_stands_still(service: Service) -> None:
     assert service.clock.now == stood + timedelta(seconds=1)
 
 
-def test_pausing_does_not_wait_for_whoever_is_waited_for(service: Service) -> None:
+def test_pausing_does_not_wait_for_a_silent_client(service: Service) -> None:
     guest(service, "web_0")
     service.schedule("Reboot", "web_0")
     service.clock.resume(speed=1_000)
@@ -132,7 +136,7 @@ def test_pausing_does_not_wait_for_whoever_is_waited_for(service: Service) -> No
     assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
 
 
-def test_a_clock_that_runs_can_be_wound_as_well(service: Service) -> None:
+def test_a_running_clock_can_be_advanced(service: Service) -> None:
     begun = service.clock.now
     service.clock.resume(speed=100)
     service.clock.advance("1h")
@@ -141,7 +145,7 @@ def test_a_clock_that_runs_can_be_wound_as_well(service: Service) -> None:
 
 
 @pytest.mark.parametrize("speed", [0, -1, 86_401, float("inf"), float("nan")])
-def test_a_speed_that_no_clock_has_is_refused(service: Service, speed: float) -> None:
+def test_an_invalid_speed_is_refused(service: Service, speed: float) -> None:
     service.clock.resume(speed=2)
     with pytest.raises(RefusedError, match="must be above 0 and at most 86400, not"):
         service.clock.resume(speed=speed)
@@ -172,7 +176,7 @@ def test_a_service_stops_while_its_clock_runs() -> None:
     assert virtual_time.speed == 0
 
 
-def test_a_client_in_the_tests_own_loop_sees_everything_too() -> None:
+def test_a_client_in_the_event_loop_of_the_test_sees_every_stage() -> None:
     statuses: list[list[EventStatus]] = []
     done = asyncio.Event()
 
@@ -202,7 +206,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", CLOCK_PAGE.read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_what_the_page_shows_is_so(code: str) -> None:
+def test_the_tests_of_the_page_pass(code: str) -> None:
     names: dict[str, Any] = {}
     exec(code, names)
     (test,) = (value for name, value in names.items() if name.startswith("test_"))

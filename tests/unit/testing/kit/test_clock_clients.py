@@ -33,7 +33,7 @@ def web(service: Service) -> Group:
     return service.scale_set("web", 3)
 
 
-def test_play_stops_where_one_has_waited_for_though_it_is_a_client_that_starts_it(
+def test_play_stops_at_its_condition_if_a_client_brings_it_about(
     service: Service, web: Group
 ) -> None:
     event = web[0].restart()
@@ -44,7 +44,7 @@ def test_play_stops_where_one_has_waited_for_though_it_is_a_client_that_starts_i
         assert client.statuses[-1] == ["Started"]
 
 
-def test_during_a_play_it_is_started_though_a_client_was_quicker_than_its_notice(
+def test_during_finds_the_event_started_if_a_client_approves_it_early(
     service: Service, web: Group
 ) -> None:
     event = web[0].restart()
@@ -56,9 +56,7 @@ def test_during_a_play_it_is_started_though_a_client_was_quicker_than_its_notice
         assert client.statuses[-1] == []
 
 
-def test_a_threaded_client_that_does_it_right_has_a_clean_verdict(
-    service: Service, web: Group
-) -> None:
+def test_a_correct_threaded_client_has_a_clean_verdict(service: Service, web: Group) -> None:
     event = web[0].restart()
     with Client(service, "web_0", act=Client.approve):
         service.clock.play("25m")
@@ -67,7 +65,7 @@ def test_a_threaded_client_that_does_it_right_has_a_clean_verdict(
     assert (course.approved_by, course.started_by, course.in_time) == ("web_0", "approval", True)
 
 
-def test_a_threaded_client_that_does_it_wrong_is_told_so(service: Service, web: Group) -> None:
+def test_a_faulty_threaded_client_is_reported(service: Service, web: Group) -> None:
     with Client(service, "web_0", act=Client.approve):
         event = web[0].freeze()
         service.clock.play("25m")
@@ -75,9 +73,7 @@ def test_a_threaded_client_that_does_it_wrong_is_told_so(service: Service, web: 
     assert (complaint.rule, complaint.machine) == ("approved-freeze", "web_0")
 
 
-def test_one_that_waits_for_documents_and_approves_them_late_is_in_time(
-    service: Service, web: Group
-) -> None:
+def test_a_long_polling_client_that_approves_late_is_in_time(service: Service, web: Group) -> None:
     """Being shown it was all that it was waited for once; it still had to do something."""
     enough = threading.Event()
     thought = threading.Event()
@@ -111,9 +107,7 @@ def test_one_that_waits_for_documents_and_approves_them_late_is_in_time(
     assert event.started_at < event.not_before
 
 
-def test_a_play_does_not_stand_in_the_way_of_the_loop_that_its_client_runs_in(
-    service: Service, web: Group
-) -> None:
+def test_play_does_not_block_the_event_loop_of_its_client(service: Service, web: Group) -> None:
     event = web[0].restart()
 
     async def test() -> None:
@@ -129,7 +123,7 @@ def test_a_play_does_not_stand_in_the_way_of_the_loop_that_its_client_runs_in(
 
 
 @pytest.mark.parametrize("real_time", [False, True])
-def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> None:
+def test_wait_for_poll_waits_for_the_first_poll_of_a_new_client(real_time: bool) -> None:
     with Service(real_time=real_time) as service:
         web = service.scale_set("web", 2)
         if not real_time:
@@ -142,7 +136,7 @@ def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> Non
         web[0].wait_for_poll(timeout=0)
 
 
-def test_waiting_for_a_client_does_not_block_the_loop_that_it_may_run_in(service: Service) -> None:
+def test_waiting_for_a_client_inside_an_event_loop_is_refused(service: Service) -> None:
     scenario = service.load_scenario("user-reboot")
     machine = scenario.machine
 
@@ -158,7 +152,9 @@ def test_waiting_for_a_client_does_not_block_the_loop_that_it_may_run_in(service
     asyncio.run(test())
 
 
-def test_events_that_are_never_started_at_once_are_refused(service: Service, web: Group) -> None:
+def test_during_refuses_events_that_are_never_started_together(
+    service: Service, web: Group
+) -> None:
     soon, late = web[0].restart(), web[1].schedule("Reboot", notice="2h")
     with (
         pytest.raises(RefusedError, match=f"{soon.id} was over.*{late.id}"),

@@ -46,14 +46,14 @@ def waited_for(service: Service) -> set[str]:
     return {machine for machine, _ in catch_up(service)._owed}
 
 
-def test_whoever_polls_sees_every_stage(service: Service) -> None:
+def test_a_client_that_polls_sees_every_stage(service: Service) -> None:
     with Client(service, "web_0") as client:
         service.schedule("Reboot", "web_0")
         service.clock.play("25m")
         assert client.statuses == WHOLE_LIFE
 
 
-def test_all_machines_of_the_group_see_it_and_others_have_nothing_to_see(service: Service) -> None:
+def test_all_machines_of_the_group_see_the_event_and_no_others(service: Service) -> None:
     with (
         Client(service, "web_0") as one,
         Client(service, "web_3") as another,
@@ -65,7 +65,7 @@ def test_all_machines_of_the_group_see_it_and_others_have_nothing_to_see(service
         assert elsewhere.statuses == [[]]
 
 
-def test_whoever_is_told_304_in_between_sees_every_stage(service: Service) -> None:
+def test_a_client_that_sends_etags_sees_every_stage(service: Service) -> None:
     with Client(service, "web_0", conditional=True) as client:
         service.schedule("Reboot", "web_0")
         service.clock.play("25m")
@@ -85,7 +85,7 @@ def test_a_client_that_approves_what_it_sees_is_in_time(service: Service) -> Non
     assert started.started_at < started.not_before
 
 
-def test_a_version_that_hides_an_event_is_waited_for_all_the_same(service: Service) -> None:
+def test_a_client_whose_version_hides_the_event_is_waited_for(service: Service) -> None:
     with Client(service, "web_0", version="2017-08-01") as old, Client(service, "web_1") as new:
         service.schedule("Preempt", "web_2")
         service.clock.play("10m")
@@ -94,7 +94,7 @@ def test_a_version_that_hides_an_event_is_waited_for_all_the_same(service: Servi
     assert waited_for(service) == set()
 
 
-def test_whoever_no_longer_polls_is_not_waited_for_in_the_end(service: Service) -> None:
+def test_a_client_that_stopped_polling_is_not_waited_for_forever(service: Service) -> None:
     guest(service, "web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
@@ -103,7 +103,7 @@ def test_whoever_no_longer_polls_is_not_waited_for_in_the_end(service: Service) 
     assert (service.clock.now - before).total_seconds() == 25 * 60
 
 
-def test_one_who_is_silent_does_not_keep_others_from_seeing_everything(service: Service) -> None:
+def test_a_silent_client_does_not_keep_others_from_seeing_every_stage(service: Service) -> None:
     guest(service, "web_1")
     with Client(service, "web_0") as client:
         service.schedule("Reboot", "web_0")
@@ -111,7 +111,7 @@ def test_one_who_is_silent_does_not_keep_others_from_seeing_everything(service: 
         assert client.statuses == WHOLE_LIFE
 
 
-def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -> None:
+def test_requests_of_the_test_itself_are_not_waited_for(service: Service) -> None:
     service.document("web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
@@ -122,7 +122,7 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     assert service._session.run(catch_up(service).caught_up(Patience(0.5, caller=caller_id())))
 
 
-def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
+def test_a_request_of_the_test_does_not_count_as_seen_by_the_client(service: Service) -> None:
     guest(service, "web_0")
     service.schedule("Reboot", "web_0")
     for _ in range(3):
@@ -131,9 +131,7 @@ def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_whoever_waits_for_the_next_document_sees_every_stage(
-    service: Service, known: bool
-) -> None:
+def test_a_long_polling_client_sees_every_stage(service: Service, known: bool) -> None:
     """Be it that it began long ago: it is there, and is answered at once."""
     statuses: list[list[str]] = []
     enough = threading.Event()
@@ -167,7 +165,7 @@ def test_whoever_waits_for_the_next_document_sees_every_stage(
     assert not waits()
 
 
-def test_whoever_waits_for_the_next_document_listens_however_long_it_has(
+def test_a_long_polling_client_is_never_considered_silent(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guest(service, "web_0")
@@ -192,7 +190,7 @@ def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
     assert set(catch_up(service)._polls) == {"jumpbox"}
 
 
-def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
+def test_an_evicted_machine_is_not_waited_for(service: Service) -> None:
     with Client(service, "web_2") as client, Client(service, "web_0") as other:
         service["web_2"].evict()
         service.clock.play("10m")
@@ -202,7 +200,7 @@ def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
     assert "web_2" not in catch_up(service)._polls
 
 
-def test_a_group_that_is_told_nothing_is_not_waited_for(service: Service) -> None:
+def test_a_disabled_group_is_not_waited_for(service: Service) -> None:
     guest(service, "web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
@@ -210,7 +208,7 @@ def test_a_group_that_is_told_nothing_is_not_waited_for(service: Service) -> Non
     assert waited_for(service) == set()
 
 
-def test_what_others_bring_about_meanwhile_is_waited_for_as_well(service: Service) -> None:
+def test_changes_made_by_other_threads_during_a_play_are_waited_for(service: Service) -> None:
     """The operator approves while the clock is played; the client misses nothing of it."""
     approved: list[Any] = []
 
@@ -228,7 +226,7 @@ def test_what_others_bring_about_meanwhile_is_waited_for_as_well(service: Servic
         assert client.statuses == WHOLE_LIFE
 
 
-def test_two_who_play_at_once_take_turns(service: Service) -> None:
+def test_two_plays_at_once_take_turns(service: Service) -> None:
     begun = service.clock.now
     with Client(service, "web_0") as client:
         service.schedule("Reboot", "web_0")
@@ -239,7 +237,7 @@ def test_two_who_play_at_once_take_turns(service: Service) -> None:
     assert 25 <= (service.clock.now - begun).total_seconds() / 60 <= 45
 
 
-def test_whoever_plays_while_the_service_stops_is_told_so() -> None:
+def test_a_play_during_which_the_service_stops_is_refused() -> None:
     with ExitStack() as later, Service(SAMPLE) as service:
         guest(service, "web_0")
         service.schedule("Reboot", "web_0")
@@ -301,11 +299,11 @@ def lives(wind: str, seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_played_ends_as_what_is_wound(seed: int) -> None:
+def test_play_and_advance_lead_to_the_same_state(seed: int) -> None:
     assert lives("play", seed) == lives("advance", seed)
 
 
-def test_what_a_fault_has_spoiled_was_not_fetched(service: Service) -> None:
+def test_an_answer_spoiled_by_a_fault_does_not_count_as_seen(service: Service) -> None:
     with Client(service, "web_0") as client:
         service.faults.add("error", machine="web_0", times=3)
         service.schedule("Reboot", "web_0")
@@ -314,7 +312,9 @@ def test_what_a_fault_has_spoiled_was_not_fetched(service: Service) -> None:
         assert client.answers.count(500) == 3
 
 
-def test_one_who_is_only_told_rubbish_is_not_waited_for_in_the_end(service: Service) -> None:
+def test_a_client_that_only_gets_invalid_answers_is_not_waited_for_forever(
+    service: Service,
+) -> None:
     with Client(service, "web_0") as client:
         service.faults.add("empty", machine="web_0")
         service.schedule("Reboot", "web_0")

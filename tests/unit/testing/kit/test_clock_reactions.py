@@ -96,7 +96,9 @@ def test_a_client_that_prepares_in_the_background_is_not_overtaken(
         assert not service.verdict().complaints
 
 
-def test_a_client_that_needs_longer_is_told_how_long_it_had(service: Service, web: Group) -> None:
+def test_a_client_without_time_to_react_is_noted_with_its_time(
+    service: Service, web: Group
+) -> None:
     with Client(service, "web_0"):
         web[0].wait_for_poll()
         web[0].restart()
@@ -106,7 +108,7 @@ def test_a_client_that_needs_longer_is_told_how_long_it_had(service: Service, we
     assert "of real time" in note.message
 
 
-def test_what_is_too_late_has_no_effect_and_is_noted(service: Service, web: Group) -> None:
+def test_a_late_approval_has_no_effect_and_is_noted(service: Service, web: Group) -> None:
     """Nobody has approved the event, and the machine has not seen yet that it has started."""
     guest(service, "web_0")
     event = web[0].restart()
@@ -117,7 +119,9 @@ def test_what_is_too_late_has_no_effect_and_is_noted(service: Service, web: Grou
     assert rules == ["late-approval"]
 
 
-def test_each_event_gets_its_time_once(service: Service, web: Group, patience: Patience) -> None:
+def test_each_event_is_given_its_reaction_time_once(
+    service: Service, web: Group, patience: Patience
+) -> None:
     with Client(service, "web_0"):
         web[0].wait_for_poll()
         event = web[0].schedule("Reboot", notice="1h")
@@ -131,7 +135,7 @@ def test_each_event_gets_its_time_once(service: Service, web: Group, patience: P
     assert sum(waited[1:]) < 0.5 * 19
 
 
-def test_nobody_waits_for_the_reaction_of_a_test_or_of_a_bystander(
+def test_reactions_of_the_test_and_of_unaffected_machines_are_not_waited_for(
     service: Service, web: Group
 ) -> None:
     with Client(service, "web_1"):
@@ -144,7 +148,7 @@ def test_nobody_waits_for_the_reaction_of_a_test_or_of_a_bystander(
         assert guard.monotonic() < start + LONG / 2
 
 
-def test_whoever_is_ready_is_waited_for_no_longer(service: Service, web: Group) -> None:
+def test_a_client_that_reported_ready_is_not_waited_for(service: Service, web: Group) -> None:
     def report(client: Client, document: Any) -> None:
         for event in document["Events"]:
             if event["EventStatus"] == "Scheduled":
@@ -160,7 +164,9 @@ def test_whoever_is_ready_is_waited_for_no_longer(service: Service, web: Group) 
 
 
 @pytest.mark.parametrize("approve", [False, True])
-def test_a_client_may_be_faster_than_the_test(service: Service, web: Group, approve: bool) -> None:
+def test_a_client_may_approve_while_the_test_starts_the_event(
+    service: Service, web: Group, approve: bool
+) -> None:
     """A client that nobody waits for may approve at any time; nothing is refused because of it."""
     for _ in range(20):
         event = web[0].restart()
@@ -170,7 +176,7 @@ def test_a_client_may_be_faster_than_the_test(service: Service, web: Group, appr
         assert event.over
 
 
-def test_a_caller_is_shown_what_happened_before_the_clock_moves_on(
+def test_a_callable_client_is_called_after_every_change_before_the_clock_moves(
     service: Service, web: Group
 ) -> None:
     """An approval that nobody has waited for starts the event: the clock does not pass its end."""
@@ -190,7 +196,7 @@ def test_a_caller_is_shown_what_happened_before_the_clock_moves_on(
     assert event.status == "Started"
 
 
-def test_a_caller_that_changes_something_at_every_look_is_not_stuck(
+def test_a_callable_client_that_changes_something_at_every_call_does_not_block(
     service: Service, web: Group
 ) -> None:
     event = web[0].schedule("Reboot", notice="1h")

@@ -162,7 +162,7 @@ def test_a_slow_client_is_waited_for_and_not_accused(service: Service, web: Grou
         assert client.statuses[-1] == ["Scheduled"]
 
 
-def test_whoever_polls_again_after_it_was_given_up_was_only_slow(
+def test_a_client_that_polls_again_after_it_was_given_up_is_not_accused(
     service: Service, web: Group
 ) -> None:
     held = threading.Event()
@@ -201,7 +201,7 @@ def test_the_test_that_sends_requests_of_its_own_is_not_a_client_that_stopped(
     service.verdict().check()
 
 
-def test_whoever_only_looked_in_once_may_be_gone(service: Service, web: Group) -> None:
+def test_a_caller_that_polled_once_is_not_accused(service: Service, web: Group) -> None:
     with beside(lambda: service.document("web_1")):
         pass
     event = web[0].freeze()
@@ -264,7 +264,7 @@ def test_a_client_that_dies_of_an_error_is_found(service: Service, web: Group) -
     assert "fault 'error'" in complaint.message
 
 
-def test_inside_an_event_loop_nothing_waits_and_what_was_passed_is_told(
+def test_advance_in_an_event_loop_does_not_wait_and_missed_events_are_reported(
     service: Service, web: Group
 ) -> None:
     event = web[0].freeze()
@@ -295,7 +295,7 @@ def test_inside_an_event_loop_nothing_waits_and_what_was_passed_is_told(
     asyncio.run(test())
 
 
-def test_a_client_that_the_test_calls_step_by_step_costs_no_time(
+def test_a_client_called_step_by_step_is_not_waited_for(
     service: Service, web: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its requests come over a socket, and yet they are the test's own."""

@@ -24,7 +24,7 @@ def web(service: Service) -> Group:
     return service.scale_set("web", 3, update_domains=2)
 
 
-def test_an_event_is_as_it_is_now(service: Service, web: Group) -> None:
+def test_an_event_shows_its_current_state(service: Service, web: Group) -> None:
     event = web[0].restart()
     assert (event.status, event.over, event.started_at, event.approved_by) == (
         *("Scheduled", False),
@@ -57,7 +57,7 @@ def test_an_event_is_cancelled_before_it_starts_and_finished_after(web: Group) -
     assert struck.finish("it was quick").status == "Finished"
 
 
-def test_the_same_event_is_equal_whoever_hands_it_out(service: Service, web: Group) -> None:
+def test_the_same_event_from_different_calls_is_equal(service: Service, web: Group) -> None:
     event = web[0].restart()
     assert web[0].restart() == event, "a second restart is the same event"
     assert {event, *web.events, *service.events} == {event}
@@ -68,7 +68,7 @@ def test_the_same_event_is_equal_whoever_hands_it_out(service: Service, web: Gro
         event.domain  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_inside_during_it_is_started_and_afterwards_gone(service: Service, web: Group) -> None:
+def test_during_an_event_it_is_started_and_afterwards_over(service: Service, web: Group) -> None:
     begun = service.clock.now
     with service.during(web[0].restart()) as event:
         assert service.clock.now == begun + timedelta(minutes=15)
@@ -78,7 +78,7 @@ def test_inside_during_it_is_started_and_afterwards_gone(service: Service, web: 
     assert service.clock.now == begun + timedelta(minutes=25)
 
 
-def test_during_approves_instead_of_waiting_if_it_is_told_to(service: Service, web: Group) -> None:
+def test_during_with_approve_does_not_wait_for_not_before(service: Service, web: Group) -> None:
     begun = service.clock.now
     with service.during(web[0].restart(), approve=True) as event:
         assert (service.clock.now, event.approved_by) == (begun, "operator")
@@ -87,14 +87,16 @@ def test_during_approves_instead_of_waiting_if_it_is_told_to(service: Service, w
     assert event.over
 
 
-def test_a_block_that_fails_leaves_everything_as_it_was(service: Service, web: Group) -> None:
+def test_a_failing_during_block_leaves_the_event_started(service: Service, web: Group) -> None:
     event = web[0].restart()
     with pytest.raises(ZeroDivisionError), service.during(event):
         1 / 0  # noqa: B018
     assert event.status == "Started"
 
 
-def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web: Group) -> None:
+def test_an_event_that_does_not_start_is_refused_with_what_holds_it(
+    service: Service, web: Group
+) -> None:
     blocking, waiting = web[0].freeze(), web[1].freeze()
     blocking.approve()
     with (
@@ -106,7 +108,7 @@ def test_what_does_not_start_is_refused_with_what_holds_it(service: Service, web
     assert waiting.status == "Started", "it was approved, and now nothing holds it"
 
 
-def test_what_is_over_does_not_start_again(service: Service, web: Group) -> None:
+def test_an_event_that_is_over_cannot_be_started(service: Service, web: Group) -> None:
     event = web[0].restart().cancel()
     with pytest.raises(RefusedError, match="it is over"):
         event.until_started()
@@ -128,7 +130,7 @@ class Stubborn(SimulatedDriver):
         return Unknown(CONSOLE)
 
 
-def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
+def test_an_event_that_does_not_end_is_refused_with_what_it_waits_for() -> None:
     with Service(driver=Stubborn(ImpactJournal(), lambda length: length)) as service:
         event = service.machine("jumpbox").restart()
         with (
@@ -139,12 +141,12 @@ def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
         assert event.finish("it is done").over
 
 
-def test_during_wants_to_know_which(service: Service) -> None:
+def test_during_without_an_event_is_refused(service: Service) -> None:
     with pytest.raises(RefusedError, match="no event given"):
         service.during()
 
 
-def test_real_time_cannot_be_wound() -> None:
+def test_during_in_real_time_is_refused() -> None:
     with Service(real_time=True) as service:
         event = service.machine("jumpbox").restart()
         with pytest.raises(RefusedError, match="real"), service.during(event):

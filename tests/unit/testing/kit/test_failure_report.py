@@ -19,7 +19,7 @@ def test_polls_that_show_nothing_new_are_counted() -> None:
     assert re.search("web_0 .*2 more times", polled)
 
 
-def test_the_whole_life_of_an_event_is_told_with_when() -> None:
+def test_the_report_has_every_step_of_an_event_with_its_time() -> None:
     with Service() as service:
         web = service.scale_set("web", 1)[0]
         event = web.schedule("Freeze")
@@ -42,7 +42,7 @@ def test_the_whole_life_of_an_event_is_told_with_when() -> None:
     assert story[-1].endswith("group web is disabled")
 
 
-def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
+def test_control_characters_in_the_report_are_escaped() -> None:
     with Service() as service:
         web = service.scale_set("web", 1)[0]
         web.request("GET", "/\x1b[2J")
@@ -52,7 +52,7 @@ def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
     assert "\x1b" not in story
 
 
-def test_of_a_long_story_the_end_is_kept() -> None:
+def test_a_long_report_keeps_its_end() -> None:
     story = FailureReport()
     for n in range(MAX_LINES + 5):
         story.add({"kind": "disabled", "t": float(n), "group": f"g{n}"})
@@ -61,7 +61,7 @@ def test_of_a_long_story_the_end_is_kept() -> None:
     assert lines[-1].endswith(f"group g{MAX_LINES + 4} is disabled")
 
 
-def test_a_test_in_which_nothing_happened_says_so() -> None:
+def test_the_report_of_a_test_without_requests_is_not_empty() -> None:
     assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
         assert "front=True" in service.report()

@@ -39,7 +39,7 @@ def test_a_scale_set_is_its_machines_by_number_and_by_name(service: Service) -> 
     assert web[2].instance("compute")["vmScaleSetName"] == "web"
 
 
-def test_what_is_said_of_a_group_is_so_of_its_machines(service: Service) -> None:
+def test_properties_of_a_group_apply_to_its_machines(service: Service) -> None:
     web = service.scale_set(
         "web",
         4,
@@ -59,7 +59,7 @@ def test_what_is_said_of_a_group_is_so_of_its_machines(service: Service) -> None
     assert group.labels == {"tier": "web"}
 
 
-def test_machines_are_spread_over_five_domains_if_none_are_said(service: Service) -> None:
+def test_machines_are_spread_over_five_domains_by_default(service: Service) -> None:
     domains = [machine._record.update_domain for machine in service.scale_set("web", 7)]
     assert domains == [0, 1, 2, 3, 4, 0, 1]
 
@@ -82,7 +82,9 @@ def test_every_kind_of_group_names_its_machines_as_the_cloud_does(service: Servi
     }
 
 
-def test_a_group_said_again_with_more_machines_grows_and_the_others_stay(service: Service) -> None:
+def test_a_group_defined_again_with_more_machines_grows_and_keeps_the_others(
+    service: Service,
+) -> None:
     web = service.scale_set("web", 2, update_domains=1, terminate_notice="5m")
     event = web[0].restart()
     before = [machine._record for machine in web]
@@ -102,19 +104,19 @@ def test_a_large_scale_set_is_several_placement_groups(service: Service) -> None
     assert len(big.evict()) == len(big.events) == 250
 
 
-def test_a_group_listens_from_the_start_unless_it_is_said_not_to(service: Service) -> None:
+def test_a_group_is_enabled_from_the_start_unless_disabled(service: Service) -> None:
     asleep = service.scale_set("asleep", 1, enabled=False)[0]
     assert asleep.restart().status == "Started", "nobody has asked, so nobody is told"
     assert service.scale_set("awake", 1)[0].restart().status == "Scheduled"
 
 
-def test_one_host_may_be_said_without_a_list(service: Service) -> None:
+def test_one_host_may_be_given_without_a_list(service: Service) -> None:
     web = service.scale_set("web", 2, hosts="rack-1", auto_approve="Reboot")
     assert [machine.host for machine in web] == ["rack-1", "rack-1"]
     assert web[0].restart().status == "Started"
 
 
-def test_hosts_may_stand_empty(service: Service) -> None:
+def test_hosts_may_have_no_machines(service: Service) -> None:
     spare, other = service.hosts("spare", "other")
     assert (spare.machines, spare.health) == ([], "healthy")
     assert service.hosts("spare")[0].name == "spare"
@@ -125,7 +127,7 @@ def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedError]:
     return pytest.raises(RefusedError, match=words)
 
 
-def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
+def test_invalid_groups_are_refused_and_change_nothing(service: Service) -> None:
     service.scale_set("web", 3, hosts=["rack-1"])
     before = service._session.node.fleet_apply.current()
     with refused(service, "with delete"):
@@ -157,7 +159,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
     assert service._session.node.fleet_apply.current() == before
 
 
-def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion(service: Service) -> None:
     with refused(service, "no machine 'web_0': .*none yet"):
         service["web_0"]
     service.scale_set("web", 2, hosts=["rack-1"])

@@ -42,7 +42,7 @@ def test_an_async_client_polls_and_approves_as_the_machine(web: Group) -> None:
     assert event.approved_by == "web_1"
 
 
-def test_an_answer_is_byte_for_byte_what_a_socket_would_have_said(web: Group) -> None:
+def test_an_answer_in_process_is_byte_for_byte_that_of_a_socket(web: Group) -> None:
     async def ask(transport: httpx.ASGITransport | None, url: str) -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
             return await client.get(url, headers=[("metadata", "true"), ("If-None-Match", "0")])
@@ -87,7 +87,7 @@ def test_a_client_in_the_test_s_own_loop_sees_the_whole_life_while_the_clock_pla
     assert seen == [[], ["Scheduled"], ["Started"], []]
 
 
-def test_a_server_that_starts_and_stops_it_is_answered(web: Group) -> None:
+def test_lifespan_messages_are_answered_and_websockets_refused(web: Group) -> None:
     said: list[str] = []
 
     async def live() -> None:
@@ -107,7 +107,9 @@ def test_a_server_that_starts_and_stops_it_is_answered(web: Group) -> None:
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-def test_a_sync_play_in_a_loop_says_what_to_do_instead(service: Service, web: Group) -> None:
+def test_a_synchronous_play_in_an_event_loop_is_refused_with_the_alternative(
+    service: Service, web: Group
+) -> None:
     async def story() -> None:
         with pytest.raises(Exception, match="use 'async with'"):
             web[0].restart().until_started(play=True)
@@ -115,7 +117,7 @@ def test_a_sync_play_in_a_loop_says_what_to_do_instead(service: Service, web: Gr
     asyncio.run(story())
 
 
-def test_whoever_hangs_up_before_all_is_said_has_said_nothing(service: Service, web: Group) -> None:
+def test_a_request_disconnected_before_its_end_has_no_effect(service: Service, web: Group) -> None:
     heard = iter(
         [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
     )

@@ -18,7 +18,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def test_every_verb_raises_the_event_that_the_cloud_would(service: Service) -> None:
+def test_every_verb_raises_the_event_of_azure(service: Service) -> None:
     web = service.scale_set("web", 6, terminate_notice="5m")
     spot = service.scale_set("spot", 1, spot=True)
     happened = [
@@ -45,7 +45,7 @@ def test_every_verb_raises_the_event_that_the_cloud_would(service: Service) -> N
     assert service.events == happened
 
 
-def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
+def test_event_types_are_read_in_any_case_and_unknown_values_refused(
     service: Service,
 ) -> None:
     web = service.scale_set("web", 1)[0]
@@ -65,7 +65,7 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
         web.evict()
 
 
-def test_reading_what_a_machine_is_shown_is_no_poll(service: Service) -> None:
+def test_reading_the_document_of_a_machine_is_not_a_poll(service: Service) -> None:
     web = service.scale_set("web", 2)
     event = web[0].restart()
     assert web[1].events == web.events == [event]
@@ -74,7 +74,7 @@ def test_reading_what_a_machine_is_shown_is_no_poll(service: Service) -> None:
     assert event.seen_by == {"web_1": service.clock.now}
 
 
-def test_a_machine_asks_exactly_as_it_is_told_to(service: Service) -> None:
+def test_a_machine_sends_exactly_the_request_it_is_given(service: Service) -> None:
     web = service.scale_set("web", 2)
     event = web[0].restart()
     assert web[0].get("2017-08-01").json()["Events"][0]["Resources"] == ["web_0"]
@@ -90,7 +90,7 @@ def test_a_machine_asks_exactly_as_it_is_told_to(service: Service) -> None:
     assert web[1].post(b'{"StartRequests":[{"EventId":"nobody knows"}]}').status == 400
 
 
-def test_a_machine_says_that_it_is_ready_and_takes_it_back(service: Service) -> None:
+def test_a_machine_reports_ready_and_withdraws_it(service: Service) -> None:
     web = service.scale_set("web", 2)
     event = web[0].restart()
     web[0].report_ready(event, "drained")
@@ -132,7 +132,7 @@ def test_a_group_is_evicted_or_scaled_in_as_one(service: Service) -> None:
     assert [e.resources for e in sql.schedule("Freeze")] == [("sql-0",), ("sql-1",)]
 
 
-def test_a_host_is_worked_on_once_for_all_that_are_on_it(service: Service) -> None:
+def test_maintenance_of_a_host_is_carried_out_once_for_all_its_machines(service: Service) -> None:
     service.scale_set("web", 2, hosts=["rack-1", "rack-2"])
     service.machine("jumpbox", hosts=["rack-1"])
     rack = service.host("rack-1")
@@ -166,7 +166,7 @@ def test_a_host_is_emptied_degrades_fails_and_is_repaired(service: Service) -> N
         spare.maintain("x")  # type: ignore[arg-type]
 
 
-def test_where_a_program_finds_its_machine_is_in_its_environment(service: Service) -> None:
+def test_the_environment_of_a_program_has_the_address_of_its_machine(service: Service) -> None:
     web = service.scale_set("web", 2)
     assert web[1].env == {"FOREWARN_METADATA": web[1].url}
     if has_many_loopback_addresses():

@@ -29,7 +29,7 @@ def threads() -> int:
     return sum(thread.name == "forewarn" for thread in threading.enumerate())
 
 
-def test_before_it_has_started_it_says_how_it_is_started() -> None:
+def test_a_service_used_before_its_start_is_refused() -> None:
     service = Service()
     for use in (
         lambda: service.scale_set("web", 1),
@@ -42,7 +42,7 @@ def test_before_it_has_started_it_says_how_it_is_started() -> None:
             use()
 
 
-def test_after_it_has_stopped_it_says_so() -> None:
+def test_a_service_used_after_its_end_is_refused() -> None:
     with Service() as service:
         web = service.scale_set("web", 1)
         event = web[0].restart()
@@ -62,7 +62,7 @@ def test_after_it_has_stopped_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-def test_it_ends_with_its_block_however_that_is_left(error: type[BaseException]) -> None:
+def test_the_service_stops_however_its_block_is_left(error: type[BaseException]) -> None:
     before = threads()
     service = Service(sockets=True)
     with pytest.raises(error), service:
@@ -73,7 +73,7 @@ def test_it_ends_with_its_block_however_that_is_left(error: type[BaseException])
 @pytest.mark.parametrize(
     "part", ["forewarn.node.node.make_driver", "forewarn.testing.kit.service.FailureReport"]
 )
-def test_it_ends_if_it_cannot_start(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_cannot_start_stops(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError("no")
 
@@ -84,7 +84,7 @@ def test_it_ends_if_it_cannot_start(part: str, monkeypatch: pytest.MonkeyPatch) 
     assert threads() == before
 
 
-def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
+def test_an_interrupt_ends_a_wait() -> None:
     with Service() as service:
         begun, ended = threading.Event(), threading.Event()
 
@@ -111,7 +111,7 @@ def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
         assert ended.wait(30), "nobody waits for it any more, so it does not go on"
 
 
-def test_several_live_at_once_and_know_nothing_of_each_other() -> None:
+def test_several_services_at_once_are_independent() -> None:
     with Service(sockets=True) as one, Service(SAMPLE, sockets=True) as two:
         one.scale_set("web", 1)[0].restart()
         assert one["web_0"].url != two["web_0"].url
@@ -120,7 +120,7 @@ def test_several_live_at_once_and_know_nothing_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("verb", ["document", "restart", "advance", "verdict"])
-def test_threads_that_ask_while_it_stops_are_told_so(verb: str) -> None:
+def test_requests_of_other_threads_while_the_service_stops_are_refused(verb: str) -> None:
     failed: list[BaseException] = []
 
     def ask() -> None:
@@ -150,7 +150,7 @@ def test_threads_that_ask_while_it_stops_are_told_so(verb: str) -> None:
     assert {type(error) for error in failed} == {RefusedError}
 
 
-def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> None:
+def test_the_last_result_of_a_loop_is_delivered_before_the_loop_stops() -> None:
     loop = asyncio.new_event_loop()
 
     async def last() -> str:
@@ -162,13 +162,13 @@ def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> Non
     assert waiting.result(30) == "done"
 
 
-def test_from_its_own_thread_it_does_not_wait_for_itself() -> None:
+def test_a_call_from_the_own_thread_of_the_service_is_refused() -> None:
     with Service() as service, pytest.raises(RefusedError, match="own thread"):
         service._session.call(service._session.settle)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
+def test_a_forked_process_cannot_use_the_service() -> None:
     with Service() as service:
         service.machine("jumpbox")
         reading, writing = os.pipe()
@@ -194,7 +194,7 @@ def forget(things: list[Service]) -> None:
     gc.collect()
 
 
-def test_one_that_was_forgotten_is_told_of() -> None:
+def test_a_service_that_was_never_stopped_is_warned_about() -> None:
     before = threads()
     service = Service().__enter__()
     thread = service._session._thread
@@ -207,7 +207,7 @@ def test_one_that_was_forgotten_is_told_of() -> None:
     assert threads() == before
 
 
-def test_sockets_are_there_as_soon_as_somebody_wants_them() -> None:
+def test_sockets_are_opened_when_an_address_is_first_asked_for() -> None:
     with Service() as service:
         web = service.scale_set("web", 2)
         event = web[0].restart()
@@ -222,9 +222,7 @@ def test_sockets_are_there_as_soon_as_somebody_wants_them() -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_machines_that_come_later_are_listened_to_as_well(
-    at_once: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machines_added_later_get_sockets(at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the system allows no socket for all of loopback."""
     monkeypatch.delattr(socket, "SO_BINDTODEVICE", raising=False)
     with Service(sockets=at_once) as service:
@@ -239,7 +237,7 @@ def test_machines_that_come_later_are_listened_to_as_well(
         assert service.scale_set("late", 3)[2].document()["Events"] == []
 
 
-def test_the_control_api_is_let_in_once_whoever_asks_for_it() -> None:
+def test_the_control_api_is_started_once() -> None:
     with Service() as service:
         with ThreadPoolExecutor(4) as threads:
             found = set(threads.map(lambda _: service.control_url, range(4)))
@@ -251,7 +249,7 @@ def test_the_control_api_is_let_in_once_whoever_asks_for_it() -> None:
             assert json.load(answer)["metadata"] == url
 
 
-def test_what_the_kit_records_is_honest(tmp_path: Path) -> None:
+def test_recordings_of_the_kit_pass_the_judge(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     with Service(record=trace) as service:
         web = service.scale_set("web", 3, hosts=["rack-1", "rack-2"], terminate_notice="5m")
@@ -279,13 +277,13 @@ class AnUnittest(unittest.TestCase):
         self.assertIn(event, web[1].events)  # noqa: PT009 - as one writes it there
 
 
-def test_any_other_runner_will_do() -> None:
+def test_the_kit_works_with_unittest() -> None:
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(AnUnittest).run(result)
     assert (result.testsRun, result.errors, result.failures) == (1, [], [])
 
 
-def test_a_start_that_is_interrupted_leaves_nothing_behind() -> None:
+def test_an_interrupted_start_leaves_no_thread_behind() -> None:
     service = Service()
     begun = threading.Event()
 

@@ -130,7 +130,7 @@ def test_a_client_with_the_real_address_reaches_the_machine(
     assert list(event.seen_by) == [machine.name] == ["web_1"]
 
 
-def test_outside_everything_is_as_it_was(web: Group) -> None:
+def test_sockets_outside_the_block_are_not_redirected(web: Group) -> None:
     before = socket.socket.connect, socket.socket.connect_ex
     with web[0].inside():
         assert socket.socket.connect is not before[0]
@@ -140,7 +140,7 @@ def test_outside_everything_is_as_it_was(web: Group) -> None:
     assert not {"connect", "connect_ex"} & set(vars(socket.socket))
 
 
-def test_what_somebody_else_has_put_there_is_put_back(
+def test_a_patch_of_another_library_is_restored(
     web: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -157,9 +157,7 @@ def test_what_somebody_else_has_put_there_is_put_back(
     assert asked == [place_of(web[0])], "and it was asked for the machine, not for the real address"
 
 
-def test_the_event_loop_of_windows_is_redirected_as_well(
-    web: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_proactor_event_loop_is_redirected(web: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     class Proactor:
         def connect(self, connection: socket.socket, address: Any) -> Any:
             return address
@@ -188,7 +186,7 @@ def test_connections_to_elsewhere_go_there(web: Group) -> None:
         right.close()
 
 
-def test_nothing_is_let_out_to_another_port_of_the_real_address(web: Group) -> None:
+def test_connections_to_other_ports_of_the_real_address_are_refused(web: Group) -> None:
     with web[0].inside(), socket.socket() as line:
         with pytest.raises(ConnectionRefusedError, match="on port 80 only, not 8080"):
             line.connect(("169.254.169.254", 8080))
@@ -198,20 +196,20 @@ def test_nothing_is_let_out_to_another_port_of_the_real_address(web: Group) -> N
 @pytest.mark.parametrize(
     "host", [b"169.254.169.254", "2852039166", "0xa9.254.43518", "0251.0376.0251.0376"]
 )
-def test_the_real_address_is_known_however_it_is_written(web: Group, host: Any) -> None:
+def test_the_real_address_is_recognized_in_any_notation(web: Group, host: Any) -> None:
     with web[0].inside(), socket.socket() as connection:
         connection.connect((host, 80))
         assert connection.getpeername() == place_of(web[0])
 
 
-def test_the_innermost_machine_is_the_one(web: Group) -> None:
+def test_nested_blocks_use_the_innermost_machine(web: Group) -> None:
     with web[0].inside():
         with web[1].inside():
             assert name() == "web_1"
         assert name() == "web_0"
 
 
-def test_a_thread_that_the_client_starts_is_inside_too(web: Group) -> None:
+def test_threads_started_inside_a_block_are_redirected(web: Group) -> None:
     said: list[str] = []
     with web[2].inside():
         thread = threading.Thread(target=lambda: said.append(name()))
@@ -220,7 +218,7 @@ def test_a_thread_that_the_client_starts_is_inside_too(web: Group) -> None:
     assert said == ["web_2"]
 
 
-def test_every_thread_can_be_inside_a_machine_of_its_own(web: Group) -> None:
+def test_threads_can_be_inside_different_machines(web: Group) -> None:
     together = threading.Barrier(3, timeout=30)
     said: dict[str, str] = {}
 
@@ -238,7 +236,7 @@ def test_every_thread_can_be_inside_a_machine_of_its_own(web: Group) -> None:
     assert said == {"web_0": "web_0", "web_1": "web_1", "web_2": "web_2"}
 
 
-def test_tasks_of_one_loop_are_each_inside_their_own(web: Group) -> None:
+def test_tasks_of_one_loop_can_be_inside_different_machines(web: Group) -> None:
     async def live(machine: Machine, all_are_in: asyncio.Barrier) -> str:
         with machine.inside():
             await all_are_in.wait()
@@ -254,7 +252,7 @@ def test_tasks_of_one_loop_are_each_inside_their_own(web: Group) -> None:
     assert asyncio.run(together()) == ["web_0", "web_1", "web_2"]
 
 
-def test_a_thread_that_could_be_inside_either_is_refused(web: Group) -> None:
+def test_a_thread_with_several_possible_machines_is_refused(web: Group) -> None:
     refusals: list[str] = []
 
     def ask() -> None:
@@ -270,7 +268,7 @@ def test_a_thread_that_could_be_inside_either_is_refused(web: Group) -> None:
     assert "web_0, web_1" in refusals[0]
 
 
-def test_a_block_is_entered_once(web: Group) -> None:
+def test_a_block_cannot_be_entered_twice(web: Group) -> None:
     inside = web[0].inside()
     with inside, pytest.raises(RefusedError, match=r"call inside\(\) for another one"):
         inside.__enter__()

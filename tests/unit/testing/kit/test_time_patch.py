@@ -28,7 +28,7 @@ def now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - what is patched
 
 
-def test_it_is_the_services_at_once_and_after_every_move(service: Service) -> None:
+def test_patched_time_follows_the_clock_of_the_service(service: Service) -> None:
     service.clock.advance("1.234567s")
     with service.clock.patch():
         assert now() == service.clock.now
@@ -46,7 +46,7 @@ def test_it_is_the_services_at_once_and_after_every_move(service: Service) -> No
     assert abs((now() - service.clock.now).total_seconds()) > 1
 
 
-def test_it_is_the_same_as_the_date_of_an_answer(service: Service) -> None:
+def test_patched_time_equals_the_date_of_an_answer(service: Service) -> None:
     with service.clock.patch():
         service.clock.advance("90s")
         answer = service.get("web_0")
@@ -71,7 +71,7 @@ def test_a_clock_that_runs_by_itself_is_followed(service: Service) -> None:
         assert now() == service.clock.now
 
 
-def test_other_threads_see_it_as_well(service: Service) -> None:
+def test_other_threads_see_the_patched_time(service: Service) -> None:
     found: list[datetime] = []
     with service.clock.patch():
         thread = threading.Thread(target=lambda: found.append(now()))
@@ -80,7 +80,7 @@ def test_other_threads_see_it_as_well(service: Service) -> None:
     assert found == [service.clock.now]
 
 
-def test_what_measures_is_left_alone(service: Service) -> None:
+def test_monotonic_clocks_are_not_patched(service: Service) -> None:
     """A timeout is a timeout: loops, locks and sockets have to go on as before."""
     before = time.monotonic(), time.perf_counter()
     with service.clock.patch():
@@ -97,7 +97,7 @@ def test_the_time_zone_stays_the_same(service: Service) -> None:
         assert (time.tzname, os.environ.get("TZ"), time.localtime(0)) == before
 
 
-def test_identifiers_that_have_the_time_in_them_have_this_one(service: Service) -> None:
+def test_uuids_contain_the_patched_time(service: Service) -> None:
     with service.clock.patch():
         made = uuid.uuid1()
         since = (service.clock.now - datetime(1582, 10, 15, tzinfo=UTC)).total_seconds()
@@ -113,7 +113,7 @@ def test_a_test_that_fails_leaves_time_as_it_was(service: Service) -> None:
         assert now() == service.clock.now
 
 
-def test_one_at_a_time(service: Service) -> None:
+def test_only_one_service_can_patch_the_time(service: Service) -> None:
     says = "Python's time follows a service's clock already"
     with Service(SAMPLE) as other, service.clock.patch():
         other.clock.advance("1h")
@@ -127,7 +127,7 @@ def test_one_at_a_time(service: Service) -> None:
         assert now() == service.clock.now
 
 
-def test_it_may_outlive_the_service() -> None:
+def test_patched_time_may_outlive_the_service() -> None:
     with Service(SAMPLE) as service:
         patch = service.clock.patch()
         patch.__enter__()
@@ -137,7 +137,7 @@ def test_it_may_outlive_the_service() -> None:
     assert now() != stopped_at
 
 
-def test_over_a_function_and_over_one_that_is_awaited(service: Service) -> None:
+def test_patch_decorates_functions_and_coroutines(service: Service) -> None:
     @service.clock.patch()
     def called(by: str) -> datetime:
         service.clock.advance(by)
@@ -156,7 +156,7 @@ def test_over_a_function_and_over_one_that_is_awaited(service: Service) -> None:
     assert called("15m") == service.clock.now
 
 
-def test_over_sockets_nothing_is_confused_by_it() -> None:
+def test_requests_over_sockets_work_under_patched_time() -> None:
     with Service(SAMPLE, sockets=True) as service, service.clock.patch():
         for _ in range(3):
             service.clock.advance("30d")
@@ -164,7 +164,7 @@ def test_over_sockets_nothing_is_confused_by_it() -> None:
             assert parsedate_to_datetime(service.get("web_0").headers["date"]) == now()
 
 
-def test_without_time_machine_it_says_what_to_install(
+def test_without_time_machine_patching_is_refused_with_the_package_to_install(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "time_machine", None)

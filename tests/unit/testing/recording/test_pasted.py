@@ -113,13 +113,13 @@ def test_a_document_is_found_in_any_shape(shape: str) -> None:
         ("at 2023-06-30 21:45:16 it said:\n\n", 900),
     ],
 )  # fmt: skip
-def test_the_time_is_taken_from_what_stands_before(before: str, seconds: float) -> None:
+def test_the_time_is_read_from_the_text_before_the_document(before: str, seconds: float) -> None:
     lines = read_text(before + LINE).lines
     assert DUE - lines[-1]["t"] == pytest.approx(seconds)
     assert lines[-1]["asked"] == lines[-1]["t"]
 
 
-def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
+def test_without_a_time_the_minimum_notice_is_assumed_and_noted() -> None:
     found = read_text(f"first\n{LINE}")
     assert DUE - found.lines[-1]["t"] == 15 * 60
     assert "asked" not in found.lines[-1]  # so that nothing is held against anybody for it
@@ -127,7 +127,7 @@ def test_without_a_time_the_promised_notice_is_assumed_and_said() -> None:
     assert re.match("line 2: .*minimum notice", note)
 
 
-def test_a_time_inside_another_document_is_nobodys() -> None:
+def test_a_time_inside_another_document_is_not_used() -> None:
     twice = f"2023-06-30T21:45:16Z {LINE} {compact(document(8, started(EVENT)))}"
     first, second = read_text(twice).lines[1:]
     assert "asked" in first
@@ -135,13 +135,13 @@ def test_a_time_inside_another_document_is_nobodys() -> None:
     assert second["t"] == DUE
 
 
-def test_a_large_and_hostile_text_is_looked_through_all_the_same() -> None:
+def test_a_large_and_hostile_text_is_searched() -> None:
     for piece in ('{"Events":[', "{'Events': \"", '"Events":' + " " * 500, ": " * 50, "> " * 50):
         assert read_pasted(piece * 5_000).lines == ()
     assert read_pasted(" " * 500_000 + LINE + "," + " " * 500_000).lines
 
 
-def test_a_whole_life_in_a_thread_becomes_a_scenario() -> None:
+def test_a_pasted_thread_becomes_a_scenario() -> None:
     thread = "\n".join(
         [
             "We poll every second, and got, in this order:",
@@ -183,7 +183,7 @@ def test_documents_without_times_are_put_in_the_order_of_their_incarnation() -> 
     assert times == [DUE - 900, DUE, DUE + 60]
 
 
-def test_versions_are_told_by_keys_and_previews_by_their_times() -> None:
+def test_versions_are_recognized_by_keys_and_previews_by_times() -> None:
     preview = {**OLD, "Resources": ["_sample_4"], "NotBefore": "2018-01-24T21:20:44Z"}
     targets = [
         read_text(compact(document(192, event))).lines[-1]["target"].partition("=")[2]
@@ -194,7 +194,7 @@ def test_versions_are_told_by_keys_and_previews_by_their_times() -> None:
     assert scenario.under_test == ("sample_4",)
 
 
-def test_what_cannot_be_used_is_named_with_its_line() -> None:
+def test_unusable_documents_are_named_with_their_line() -> None:
     bad = {**EVENT, "EventStatus": "Completed"}
     thread = f'words\n{compact(document(1, bad))}\n{{"DocumentIncarnation":3,"Events":[ …\n{LINE}\n'
     found = read_text(thread)
@@ -203,14 +203,14 @@ def test_what_cannot_be_used_is_named_with_its_line() -> None:
     assert [json.loads(one["answer"])["DocumentIncarnation"] for one in found.lines[1:]] == [1, 7]
 
 
-def test_a_redacted_name_gets_one_that_can_be_used() -> None:
+def test_a_redacted_machine_name_is_replaced() -> None:
     found = read_text(compact(document(7, {**EVENT, "Resources": ["<redacted>", "web 2"]})))
     text = scenario_text(found.lines)
     assert re.search("'<redacted>' .*'machine-0'", text)
     assert parse(text).steps[0].entry.machines == ["machine-0", "machine-1"]
 
 
-def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> None:
+def test_a_paste_with_assumed_times_breaks_no_rule() -> None:
     elided = {key: value for key, value in EVENT.items() if key != "ResourceType"}
     thread = "\n".join([compact(document(9, started(EVENT))), compact(document(7, elided))])
     found = read_text(thread)
@@ -218,13 +218,13 @@ def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> No
     assert any("not checked" in note for note in found.notes)
 
 
-def test_a_paste_that_proves_something_is_held_against_the_service() -> None:
+def test_a_paste_with_recorded_times_can_break_a_rule() -> None:
     other = {**EVENT, "Resources": ["somebody-else"]}
     found = read_text(f"{LINE}\n{compact(document(8, other))}")
     assert [finding.rule for finding in judge(found.lines).findings] == ["changed-facts"]
 
 
-def test_a_text_is_a_scenario_by_its_file(tmp_path: Path) -> None:
+def test_a_text_file_with_documents_can_be_used_as_a_scenario(tmp_path: Path) -> None:
     thread = tmp_path / "thread.md"
     thread.write_text(f"look:\n```\n{PRETTY}\n```\n")
     assert find(thread).name == "thread"

@@ -74,7 +74,7 @@ def said(body: bytes, second: int = 1_700_000_000) -> bytes:
     return head.encode() + body
 
 
-def test_what_is_new_is_written_and_the_rest_once_a_minute(
+def test_changed_documents_are_written_and_others_once_a_minute(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tape = Tape()
@@ -115,7 +115,7 @@ def test_times_are_those_of_the_services_clock(service: Service) -> None:
     assert abs(steps[0]["seconds"] - 900) < 2
 
 
-def test_a_clock_is_known_better_with_every_answer() -> None:
+def test_every_answer_narrows_the_offset_of_the_clock() -> None:
     ticking = ServerClock(offset=1000.0)
     assert ticking.learn(None, 5.0, 5.1) == 0.0
     assert ticking.learn("nonsense", 5.0, 5.1) == 0.0
@@ -146,7 +146,7 @@ FAULTS: dict[FaultKind, tuple[int | None, str | None]] = {
 }
 
 
-def test_every_fault_is_survived_recorded_as_it_was_and_a_fault_again(service: Service) -> None:
+def test_every_fault_is_recorded_and_replayed(service: Service) -> None:
     tape = Tape()
     made = recorder(service.url("web_0"), tape, timeout=2.0)
     service.schedule("Reboot", "web_1", description="Host server is undergoing maintenance.")
@@ -166,7 +166,7 @@ def test_every_fault_is_survived_recorded_as_it_was_and_a_fault_again(service: S
     assert [step.entry.type for step in scenario.steps if step.verb == "schedule"] == ["Reboot"]
 
 
-def test_a_slow_answer_is_waited_for_and_is_a_fault_again(service: Service) -> None:
+def test_a_slow_answer_is_recorded_and_replayed(service: Service) -> None:
     lines = [
         {"kind": "exchange", "t": 130.0, "asked": 10.0, "machine": "web_0", "method": "GET"}
         | {"target": "/metadata/scheduledevents?api-version=2020-07-01", "status": 200}
@@ -257,13 +257,13 @@ def test_an_answer_that_trickles_is_given_up_in_time() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}", "cut"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_brought_home_as_such(answer: bytes, trouble: str) -> None:
+def test_an_invalid_answer_is_recorded_as_a_failure(answer: bytes, trouble: str) -> None:
     with answering(answer) as (url, _):
         brought = Endpoint(url).get("/", 5.0)
     assert (brought.status, brought.failure) == (None, trouble)
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_a_refused_connection_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     answer = Endpoint(f"127.0.0.1:{port}").get("/", 1.0)
@@ -273,12 +273,12 @@ def test_nobody_there_is_said_so() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://x", "ftp://x", "http://", "http://u:p@x", "http://x:y"])
-def test_what_is_no_endpoint_is_refused(url: str) -> None:
+def test_an_invalid_endpoint_is_refused(url: str) -> None:
     with pytest.raises(BadUrl):
         Endpoint(url)
 
 
-def test_changes_are_told_in_sentences(service: Service) -> None:
+def test_live_text_describes_changes_of_documents(service: Service) -> None:
     telling, tape = LiveText(), Tape()
     made = recorder(service.url("web_0"), tape)
     assert telling.changes(made.poll()) == ["document 1, no events"]
@@ -297,7 +297,7 @@ def test_changes_are_told_in_sentences(service: Service) -> None:
     ]
 
 
-def test_it_ends_when_it_is_quiet_again(service: Service) -> None:
+def test_a_recording_ends_when_no_events_are_left(service: Service) -> None:
     made, ending = recorder(service.url("web_0"), Tape()), Ending(when_quiet=True)
     made.poll()
     assert not ending.reached(made, 0.0)
@@ -312,7 +312,7 @@ def test_it_ends_when_it_is_quiet_again(service: Service) -> None:
 # The file.
 
 
-def test_a_torn_line_is_taken_away_and_the_rest_gone_on_with(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_removed_and_the_recording_continued(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with RecordingFile(path) as keeping:
         assert not keeping.appending
@@ -327,7 +327,7 @@ def test_a_torn_line_is_taken_away_and_the_rest_gone_on_with(tmp_path: Path) -> 
     assert read([path]).unreadable == 0
 
 
-def test_who_goes_on_tells_of_later_times(service: Service) -> None:
+def test_a_continued_recording_has_later_times(service: Service) -> None:
     """Though the clock stands still, and is only known to a second."""
     tape = Tape()
     for _ in range(4):
@@ -340,7 +340,7 @@ def test_who_goes_on_tells_of_later_times(service: Service) -> None:
     assert times == sorted(set(times))
 
 
-def test_a_file_that_is_no_recording_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my only copy")
     with pytest.raises(RecordingFileError, match="not a recording"):
@@ -348,7 +348,7 @@ def test_a_file_that_is_no_recording_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "my only copy"
 
 
-def test_two_do_not_record_into_one_file(tmp_path: Path) -> None:
+def test_two_recorders_cannot_write_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with (
         RecordingFile(path),
@@ -357,7 +357,7 @@ def test_two_do_not_record_into_one_file(tmp_path: Path) -> None:
         RecordingFile(path)
 
 
-def test_no_room_is_said_so() -> None:
+def test_a_full_disk_is_reported() -> None:
     with (
         RecordingFile(Path("/dev/full")) as keeping,
         pytest.raises(RecordingFileError, match="No space"),

@@ -120,7 +120,7 @@ def documents(lines: Sequence[Mapping[str, Any]]) -> set[tuple[Any, ...]]:
     derandomize=True,
 )
 @given(st.lists(deeds, min_size=1, max_size=12))
-def test_a_recorded_life_is_lived_again(life: list[Deed]) -> None:
+def test_a_recording_can_be_replayed_as_a_scenario(life: list[Deed]) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "life.jsonl"
         with Service(record=path) as service:
@@ -147,7 +147,7 @@ def test_a_recorded_life_is_lived_again(life: list[Deed]) -> None:
 STEP = 5  # seconds between two looks
 
 
-def test_what_only_a_client_saw_is_enough(tmp_path: Path) -> None:
+def test_a_recording_of_a_client_alone_can_be_replayed(tmp_path: Path) -> None:
     """Without a word of the service's own: neither its fleet, nor approvals, nor what it knows."""
     path = tmp_path / "seen.jsonl"
     with Service(record=path) as service:

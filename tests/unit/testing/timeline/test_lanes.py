@@ -57,7 +57,7 @@ def test_a_real_service_is_followed_from_the_announcement_to_the_end() -> None:
     )
 
 
-def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_it() -> None:
+def test_an_approval_is_reported_together_with_the_start_it_causes() -> None:
     """The request is complete only when it has been answered, and that is after the commit."""
     changes: list[str] = []
     with Service() as service:
@@ -72,7 +72,7 @@ def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_
     assert [id for _, id in of(lanes, "web_1").approvals] == [event.id]
 
 
-def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
+def test_an_approval_that_has_to_wait_is_reported_once_at_its_own_time() -> None:
     waited = step("start", 60, approved=T + 20, approved_by="web_1")
     lanes = Lanes.of([step("raise", 0), approval("web_1", 20, REBOOT), waited])
     announced, approved, started = (text for _, text in lanes.picture().latest_changes)
@@ -83,7 +83,7 @@ def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
     assert (unheard.approved, unheard.approved_by) == (T + 20, "web_1")
 
 
-def test_an_approval_is_when_the_service_says_and_not_when_it_was_answered() -> None:
+def test_the_time_of_an_approval_is_that_of_the_service() -> None:
     started = step("start", 20.5, approved=T + 20.5, approved_by="web_1")
     lanes = Lanes.of([step("raise", 0), started, approval("web_1", 20.75, REBOOT)])
     seen = only(lanes).sighting("web_1")
@@ -114,7 +114,7 @@ def test_a_service_that_is_not_observed_cannot_be_watched() -> None:
         watch(service)
 
 
-def test_without_the_services_own_words_the_documents_tell_the_course() -> None:
+def test_without_event_lines_the_course_is_read_from_documents() -> None:
     lanes = Lanes.of(
         [
             poll("web_0", 0),
@@ -130,7 +130,7 @@ def test_without_the_services_own_words_the_documents_tell_the_course() -> None:
     assert happening.not_before == T + 900
 
 
-def test_an_event_that_is_gone_before_its_time_was_withdrawn() -> None:
+def test_an_event_that_disappears_before_not_before_was_withdrawn() -> None:
     lanes = Lanes.of([poll("web_0", 10, shown()), poll("web_0", 20)])
     assert only(lanes).ending == "withdrawn"
 
@@ -150,23 +150,23 @@ def test_another_groups_document_does_not_end_an_event() -> None:
     assert only(Lanes.of([poll("web_0", 1, shown()), poll("db_0", 2)])).ended is None
 
 
-def test_the_previews_underscore_is_no_part_of_a_name() -> None:
+def test_the_underscore_of_the_preview_is_removed_from_names() -> None:
     lanes = Lanes.of([poll("web_0", 1, shown(machines=["_web_0"]), version="2017-03-01")])
     assert only(lanes).machines == ("web_0",)
     assert [lane.machine for lane in lanes.picture().lanes] == ["web_0"]
 
 
-def test_lines_of_a_file_may_stand_in_any_order() -> None:
+def test_lines_may_be_in_any_order() -> None:
     lines = [step("raise", 0), poll("web_0", 5, shown()), step("start", 900), step("finish", 990)]
     assert Lanes.of(reversed(lines)).picture().events == Lanes.of(lines).picture().events
 
 
-def test_an_event_that_nobody_could_see_is_visible_from_when_it_is_listed() -> None:
+def test_an_unlisted_event_becomes_visible_when_it_is_listed() -> None:
     lanes = Lanes.of([step("raise", 0, listed=False), step("list", 60)])
     assert only(lanes).visible == T + 60
 
 
-def test_an_operators_approval_is_nobodys_on_a_lane() -> None:
+def test_an_approval_by_an_operator_is_on_no_lane() -> None:
     by = {"kind": "approval", "t": T + 5, "event": REBOOT, "by": "operator"}
     lanes = Lanes.of([step("raise", 0), by])
     assert (only(lanes).approved_by, of(lanes, "web_0").approvals) == ("operator", ())
@@ -211,13 +211,13 @@ def test_the_times_in_which_a_node_is_cut_off_are_on_the_lanes_of_its_machines()
     assert "╲ node cut off" in timeline_text(lanes, width=80)
 
 
-def test_a_step_of_the_clock_shows_as_time_that_was_lost() -> None:
+def test_a_clock_step_is_shown_as_an_outage() -> None:
     lines = [{"kind": "up", "t": T}, {"kind": "step", "t": T + 100, "seconds": 40.0}]
     (away,) = Lanes.of(lines).picture().outages
     assert (away.start, away.end) == (T + 60, T + 100)
 
 
-def test_a_caller_is_known_by_its_address() -> None:
+def test_callers_are_identified_by_address() -> None:
     line = poll("", 5)
     lanes = Lanes.of([fleet(web=["web_0", "web_1"]), {**line, "from": "10.0.0.1"}])
     assert of(lanes, "web_1").polls == 1
@@ -228,7 +228,7 @@ def test_unknown_callers_share_one_lane() -> None:
     assert of(Lanes.of([fleet(web=["web_0"]), *asked]), "unknown callers").polls == 5
 
 
-def test_many_polls_are_gathered_and_none_is_lost() -> None:
+def test_polls_are_grouped_and_counted() -> None:
     lanes = Lanes()
     for at in range(2_000):
         lanes.add(poll("web_0", at))
@@ -238,7 +238,7 @@ def test_many_polls_are_gathered_and_none_is_lost() -> None:
     assert (lane.ticks[0].start, lane.ticks[-1].end) == (T, T + 1_999)
 
 
-def test_the_oldest_event_that_is_over_is_forgotten_and_that_is_said() -> None:
+def test_the_oldest_finished_event_is_dropped_and_counted() -> None:
     lanes = Lanes()
     lanes.add(step("raise", 0, "PENDING"))
     for at in range(limits.MAX_EVENTS + 9):
@@ -257,7 +257,7 @@ def test_machines_and_onlookers_are_bounded() -> None:
     assert len(only(lanes).sightings) == limits.MAX_OTHER_MACHINES + 1
 
 
-def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -> None:
+def test_machines_beyond_the_limit_are_counted_separately_from_quiet_ones() -> None:
     names = [f"m{at}" for at in range(limits.MAX_LANES + 500)]
     picture = Lanes.of([fleet(web=names)]).picture()
     assert picture.dropped_machines == 500
@@ -274,7 +274,7 @@ def test_marks_are_bounded_and_all_are_counted() -> None:
     assert sum(mark.count for mark in marks) == limits.MAX_MARKS * 3
 
 
-def test_every_change_is_told_in_words_as_it_comes() -> None:
+def test_every_change_is_described_when_it_happens() -> None:
     told: list[tuple[float, str]] = []
     lanes = Lanes(on_change=lambda t, says: told.append((t, says)))
     machines = {"host": "rack-1", "machines": ["web_0"]}
@@ -298,14 +298,14 @@ def test_every_change_is_told_in_words_as_it_comes() -> None:
     assert lanes.picture().latest_changes == tuple(told)
 
 
-def test_what_is_announced_is_in_sight_and_time_goes_on_without_lines() -> None:
+def test_the_picture_extends_to_announced_events_and_the_current_time() -> None:
     lanes = Lanes.of([step("raise", 0)])
     lanes.passed(T + 30)
     picture = lanes.picture()
     assert (picture.now, picture.ends) == (T + 30, T + 900)
 
 
-def test_days_of_waiting_are_folded_and_minutes_stay_long() -> None:
+def test_long_waits_are_folded() -> None:
     week, due = 7 * 86_400, T + 7 * 86_400
     lines = [step("raise", 0, not_before=due), poll("web_0", 600)]
     lines += [step("start", week, not_before=due), step("finish", week + 600, not_before=due)]
@@ -323,7 +323,7 @@ def test_days_of_waiting_are_folded_and_minutes_stay_long() -> None:
     )
 
 
-def test_an_unannounced_delete_is_seen_by_what_was_done() -> None:
+def test_an_unannounced_delete_is_shown_by_its_impact() -> None:
     silent = {"kind": "unannounced", "t": T, "event": FREEZE, "group": "web", "machines": ["web_3"]}
     done = {"kind": "impact", "t": T + 1, "event": FREEZE, "type": "Terminate"}
     over = {"kind": "over", "t": T + 30, "event": FREEZE}
@@ -332,7 +332,7 @@ def test_an_unannounced_delete_is_seen_by_what_was_done() -> None:
     assert happening.ended == T + 30
 
 
-def test_nothing_heard_is_an_empty_picture() -> None:
+def test_a_timeline_without_lines_has_no_lanes() -> None:
     assert Lanes().picture() == Picture(begins=0.0, now=0.0, ends=0.0)
 
 
@@ -366,7 +366,7 @@ LIMITS = {
 }
 
 
-def test_every_limit_stands_in_the_documentation() -> None:
+def test_every_limit_is_documented() -> None:
     text = (ROOT / "docs" / "test" / "timeline.md").read_text().partition("\n## Limits\n")[2]
     rows = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", text, re.MULTILINE))
     modules = (limits, lines, axis, choose_lanes, strips, html_page)
@@ -395,7 +395,7 @@ def test_times_on_another_day_are_shown_with_their_date() -> None:
     assert re.search(r"^08:0\d:\d\d +", text, re.MULTILINE), text
 
 
-def test_a_refusal_that_is_repeated_is_told_once_with_a_count() -> None:
+def test_a_repeated_refusal_is_reported_once_with_a_count() -> None:
     told: list[str] = []
     with Service() as service:
         lanes = Lanes(lambda _, text: told.append(text))

@@ -80,7 +80,7 @@ lines = st.fixed_dictionaries(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(lines, max_size=8), st.integers(0, 220), names)
-def test_any_lines_make_a_picture(heard: list[dict[str, Any]], width: int, title: str) -> None:
+def test_any_lines_can_be_drawn(heard: list[dict[str, Any]], width: int, title: str) -> None:
     lanes = Lanes.of(heard)
     for one in ET.fromstring(svg(lanes, title=title).encode()).iter():
         assert min(float(one.get(side) or 1) for side in ("width", "height")) > 0

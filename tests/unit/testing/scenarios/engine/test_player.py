@@ -79,7 +79,7 @@ def test_a_client_sees_every_stage_of_what_a_timeline_does(service: Service) -> 
     assert times(result) == {"restart web_0": [10.0]}
 
 
-def test_lines_follow_what_becomes_of_events(service: Service) -> None:
+def test_lines_wait_for_stages_of_events(service: Service) -> None:
     result = play(
         service,
         """
@@ -119,7 +119,7 @@ expect:
     assert len(ids) == 3
 
 
-def test_a_line_whose_condition_never_comes_is_told(service: Service) -> None:
+def test_a_line_whose_condition_is_never_met_fails_the_run(service: Service) -> None:
     result = play(
         service,
         """
@@ -136,7 +136,7 @@ timeline:
     assert re.match("line 12: wait .*'restart'.*approved", wait)
 
 
-def test_a_scenario_ends_when_it_says_so(service: Service) -> None:
+def test_a_scenario_ends_at_its_ends(service: Service) -> None:
     result = play(
         service,
         """
@@ -155,7 +155,7 @@ ends: 16m30s
     assert re.match("line 12: wait .*20 min.*ended before", at)
 
 
-def test_what_the_service_refuses_fails_the_run_in_its_words(service: Service) -> None:
+def test_a_refusal_of_the_service_fails_the_run(service: Service) -> None:
     result = play(
         service,
         """
@@ -190,7 +190,7 @@ expect:
     assert result.check().ok
 
 
-def test_one_machine_is_waited_for_about_what_it_is_shown(service: Service) -> None:
+def test_a_line_can_wait_until_one_machine_has_seen_an_event(service: Service) -> None:
     result = play(
         service,
         """
@@ -204,7 +204,7 @@ expect: [{event: update, withdrawn: {within: 1m}}]
     assert result.check().ok, "of the two events of the host, db sees one"
 
 
-def test_a_rollout_goes_by_one_name_until_it_is_over(service: Service) -> None:
+def test_the_name_of_a_rollout_covers_all_its_events(service: Service) -> None:
     result = play(
         service,
         """
@@ -220,7 +220,7 @@ expect:
     assert times(result)["wait"] == [60 + 3 * 20 * 60 + 3 * 2 * 60]
 
 
-def test_every_other_thing_that_can_be_done(service: Service) -> None:
+def test_every_other_verb_can_be_played(service: Service) -> None:
     result = play(
         service,
         """
@@ -274,7 +274,7 @@ timeline:
     assert service.faults.list() == []
 
 
-def test_expectations_tell_who_did_what_and_when(service: Service) -> None:
+def test_failed_expectations_name_machine_and_time(service: Service) -> None:
     result = play(
         service,
         """
@@ -321,7 +321,7 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
     assert all("web_0 never saw" in one.message for one in result.expectations)
 
 
-def test_one_that_asks_late_is_told_how_late(service: Service) -> None:
+def test_a_client_that_polls_late_fails_with_how_late_it_was(service: Service) -> None:
     def client() -> None:
         if service.clock.now.minute >= 15:
             Client(service)()
@@ -341,7 +341,7 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
     assert re.search("web_0 saw .*15 min.* 5 s", seen.message)
 
 
-def test_complaints_fail_unless_they_are_allowed(service: Service) -> None:
+def test_complaints_fail_the_run_unless_allowed(service: Service) -> None:
     result = play(
         service,
         """
@@ -354,7 +354,7 @@ expect: [no-complaints, {complaints: [missing-header]}]
     assert [one.ok for one in result.expectations] == [False, True]
 
 
-def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
+def test_without_a_poll_nothing_is_played(service: Service) -> None:
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
     result = service.play_scenario(parse(text), first_poll_timeout=0.05)
     [failure] = result.failures
@@ -363,7 +363,7 @@ def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
     assert service.events == []
 
 
-def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
+def test_a_client_whose_requests_are_refused_fails_with_the_reason() -> None:
     class Headless:
         def start(self, session: Session) -> None:
             assert isinstance(session, Requests)
@@ -385,7 +385,7 @@ def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
     assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
 
 
-def test_junit_has_a_test_for_each_expectation(service: Service) -> None:
+def test_junit_has_a_case_for_each_expectation(service: Service) -> None:
     result = play(
         service,
         """
@@ -439,7 +439,7 @@ expect: [{event: restart, approved: {within: 1m}}, {event: restart, finished: tr
     assert client[0].saw[0] == ("Reboot", "Scheduled")
 
 
-def test_an_async_client_is_played_to_from_its_own_loop() -> None:
+def test_an_async_client_shares_its_loop_with_the_play() -> None:
     async def test() -> Result:
         scenario = parse(HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]")
         async with Service(scenario.fleet) as service:
@@ -469,7 +469,7 @@ expect:
 """
 
 
-def test_the_trace_has_the_result(service: Service) -> None:
+def test_the_trace_ends_with_the_result(service: Service) -> None:
     result = play(service, FAILS)
     line = result.lines[-1]
     assert (line["kind"], line["scenario"], line["ok"]) == ("scenario", "trial", False)
@@ -480,7 +480,7 @@ def test_the_trace_has_the_result(service: Service) -> None:
     assert "scenario trial failed" in service.report()
 
 
-def test_a_scenario_without_expectations_says_that_it_expects_nothing(service: Service) -> None:
+def test_a_scenario_without_expectations_passes_with_a_note(service: Service) -> None:
     result = play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
     assert result.ok
     assert re.match("scenario trial: passed, .*expects nothing", str(result))
@@ -491,7 +491,7 @@ def test_a_scenario_without_expectations_says_that_it_expects_nothing(service: S
     assert "it expects nothing" in skipped.get("message", "")
 
 
-def test_a_scenario_that_could_not_be_played_failed_whatever_it_expects(service: Service) -> None:
+def test_a_scenario_that_could_not_be_played_has_failed(service: Service) -> None:
     result = service.play_scenario(parse(HEAD + FAILS), first_poll_timeout=0.05)
     assert not result.ok
     assert str(result).startswith("scenario trial: failed")
@@ -525,7 +525,7 @@ def test_polls_since_a_scenario_was_loaded_count_as_first_polls() -> None:
     assert not result.problems, "it has polled before"
 
 
-def test_an_approval_that_was_refused_is_the_reason_why_nobody_approved(service: Service) -> None:
+def test_a_refused_approval_is_named_when_an_approval_is_missing(service: Service) -> None:
     def client() -> None:
         if service.get("web_0").json()["Events"]:
             service.post("web_0", b'{"StartRequests": 1}')

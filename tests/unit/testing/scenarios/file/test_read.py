@@ -62,7 +62,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
-def test_a_scenario_is_read_with_the_line_of_everything() -> None:
+def test_every_part_of_a_scenario_has_its_line() -> None:
     scenario = scenarios.parse(SPOT)
     assert scenario.under_test == ("web_0",)
     assert [(step.line, step.verb) for step in scenario.steps] == [
@@ -196,7 +196,7 @@ BY_MEANING = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "says"), BY_SHAPE + BY_MEANING)
-def test_what_is_wrong_is_said_with_its_line(right: str, wrong: str, says: str) -> None:
+def test_a_mistake_is_reported_with_its_line(right: str, wrong: str, says: str) -> None:
     assert SPOT.count(right) == 1, right
     with pytest.raises(ScenarioError, match=rf"^file\.yaml:.*{says}"):
         scenarios.parse(SPOT.replace(right, wrong), "file.yaml")
@@ -219,7 +219,7 @@ def test_the_schema_refuses_what_the_reader_refuses(
         (SPOT.replace("ends: 30m", "about: again"), "29: about: .*twice"),
     ],
 )
-def test_a_text_that_is_no_scenario_is_refused(text: str, says: str) -> None:
+def test_a_text_that_is_not_a_scenario_is_refused(text: str, says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         scenarios.parse(text, "file.yaml")
 
@@ -234,7 +234,7 @@ def test_lines_that_wait_for_each_other_are_refused() -> None:
         scenarios.parse(text)
 
 
-def test_a_text_is_read_for_lines_once_however_many_there_are(
+def test_the_text_is_scanned_for_lines_only_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = yaml.safe_load(SPOT)
@@ -254,7 +254,7 @@ def test_a_text_is_read_for_lines_once_however_many_there_are(
     assert len({one.line for one in read.expectations}) == 904
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_name_used_twice_is_refused() -> None:
     twice = SPOT.replace(
         "  - at: 1m", "  - {at: 2m, do: evict, machine: web_1, name: eviction}\n  - at: 1m"
     )
@@ -262,13 +262,13 @@ def test_a_name_is_given_once() -> None:
         scenarios.parse(twice)
 
 
-def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeline_with_too_many_lines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_STEPS", 4)
     with pytest.raises(ScenarioError, match="at most 4 steps"):
         scenarios.parse(SPOT)
 
 
-def test_a_file_that_is_too_large_or_not_there_is_refused(
+def test_a_missing_or_too_large_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ScenarioError, match=rf"nowhere\.yaml: {os.strerror(errno.ENOENT)}"):
@@ -284,7 +284,7 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(
 
 
 @pytest.mark.parametrize("name", scenarios.names())
-def test_every_shipped_scenario_is_what_its_schema_says(
+def test_every_shipped_scenario_matches_the_schema(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
     scenario = scenarios.find(name)
@@ -302,12 +302,12 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         scenarios.find(file)
 
 
-def test_an_unknown_scenario_is_told_which_there_are() -> None:
+def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ScenarioError, match="did you mean 'spot-eviction'"):
         scenarios.find("spot-evction")
 
 
-def test_the_schema_accepts_every_way_to_say_something(
+def test_the_schema_accepts_every_notation(
     validator: jsonschema.Draft202012Validator,
 ) -> None:
     validator.validate(yaml.safe_load(SPOT))
@@ -350,7 +350,7 @@ def test_the_schema_accepts_every_way_to_say_something(
     assert {step.verb for step in read.steps} == VERBS.keys()
 
 
-def test_the_published_schema_is_this_one() -> None:
+def test_the_published_schema_is_current() -> None:
     assert (DOCS / "reference" / "scenario.schema.json").read_text() == scenarios.schema_text()
 
 
@@ -377,7 +377,7 @@ ends: never
 """
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
+def test_all_mistakes_are_reported_in_the_order_of_their_lines() -> None:
     with pytest.raises(ScenarioError) as refused:
         parse(MANY_MISTAKES, "file.yaml")
     places = [problem.split(": ")[:2] for problem in refused.value.problems]
@@ -407,7 +407,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
     assert str(refused.value).splitlines() == list(refused.value.problems)
 
 
-def test_what_refers_to_a_wrong_entry_is_not_accused() -> None:
+def test_a_reference_to_a_wrong_entry_is_not_reported() -> None:
     text = """\
 scenario: one
 fleet: {groups: [{name: web, kind: scale-set, machines: 3}]}
@@ -420,7 +420,7 @@ expect: [{event: restart, in-time: true}]
     assert "'restartt'" in str(refused.value)
 
 
-def test_what_refers_to_machines_of_a_wrong_fleet_is_not_accused() -> None:
+def test_a_reference_to_machines_of_a_wrong_fleet_is_not_reported() -> None:
     text = """\
 scenario: one
 fleet: {groups: [{name: web, kind: scale, machines: 3}]}
@@ -434,7 +434,7 @@ expect: [{event: restart, approved: {by: web_0}}]
     assert problem.startswith("line 2: fleet.groups[0].kind: ")
 
 
-def test_a_file_that_is_wrong_from_end_to_end_is_not_told_for_ever() -> None:
+def test_the_number_of_reported_mistakes_is_limited() -> None:
     line = "  - {at: 10s, do: restart, machine: nobody}\n"
     head = "scenario: one\nfleet: {groups: [{name: web, kind: scale-set, machines: 3}]}\n"
     with pytest.raises(ScenarioError) as refused:
@@ -445,13 +445,13 @@ def test_a_file_that_is_wrong_from_end_to_end_is_not_told_for_ever() -> None:
 
 @pytest.mark.parametrize("key", ["scenario", "fleet", "timeline"])
 @pytest.mark.parametrize("value", ["null", "7", "[]", "{}", "[[]]", "text"])
-def test_whatever_a_key_holds_reading_ends(key: str, value: str) -> None:
+def test_any_value_of_a_key_is_read_or_refused(key: str, value: str) -> None:
     values = {"scenario": "one", "fleet": "{}", "timeline": "[]", key: value}
     with pytest.raises(ScenarioError):
         parse("".join(f"{name}: {text}\n" for name, text in values.items()))
 
 
-def test_all_mistakes_of_a_fleet_are_told_with_those_of_the_scenario() -> None:
+def test_all_mistakes_of_a_fleet_are_reported_with_those_of_the_scenario() -> None:
     text = (
         "scenario: x\nfleet:\n  groups:\n  - {name: g, kind: standalon, machines: []}\n"
         "  hostts: []\ntimeline:\n- {at: 1s, do: restrt, machine: g}\n"

@@ -59,21 +59,21 @@ COURSE = [
 ]
 
 
-def test_the_svg_shows_each_stretch_with_its_times() -> None:
+def test_the_svg_shows_each_period_with_its_times() -> None:
     drawn = svg(Lanes.of(COURSE))
     assert spans(drawn, "unseen") == [("2027-01-15 08:00:00Z", "2027-01-15 08:01:00Z")]
     assert spans(drawn, "seen") == [("2027-01-15 08:01:00Z", "2027-01-15 08:05:00Z")]
     assert spans(drawn, "started") == [("2027-01-15 08:05:00Z", "2027-01-15 08:10:00Z")]
 
 
-def test_a_stretch_is_as_long_as_its_share_of_the_time() -> None:
+def test_the_width_of_a_period_is_proportional_to_its_time() -> None:
     (started,) = elements(svg(Lanes.of(COURSE)), "started")[:1]
     whole = RIGHT - LEFT
     assert float(started.get("x") or 0) == pytest.approx(LEFT + whole * 300 / 1_200, abs=0.1)
     assert float(started.get("width") or 0) == pytest.approx(whole * 300 / 1_200, abs=0.1)
 
 
-def test_the_svg_says_in_words_what_its_colours_say() -> None:
+def test_the_svg_has_text_for_everything_shown_by_colour() -> None:
     drawn = svg(Lanes.of(COURSE), title="Two machines")
     assert "Reboot · approved by web_1" in words(drawn)
     assert {"Started", "Scheduled and seen", "first seen", "approved", "impact"} <= set(
@@ -85,7 +85,7 @@ def test_the_svg_says_in_words_what_its_colours_say() -> None:
     assert any("web_1 approved Reboot" in title for title in titles)
 
 
-def test_the_svg_can_be_read_aloud() -> None:
+def test_the_svg_has_an_accessible_title_and_description() -> None:
     root = ET.fromstring(svg(Lanes.of(COURSE), title="Two machines"))
     named = {one.get("id"): one.text or "" for one in root if one.get("id")}
     assert root.get("role") == "img"
@@ -106,11 +106,11 @@ def test_the_svg_can_be_read_aloud() -> None:
         ),
     ],
 )
-def test_a_bar_says_how_it_went(lines: list[Any], message: str) -> None:
+def test_a_bar_shows_how_its_event_ended(lines: list[Any], message: str) -> None:
     assert message in words(svg(Lanes.of(lines)))
 
 
-def test_faults_refusals_and_absences_have_signs_of_their_own() -> None:
+def test_faults_refusals_and_absences_have_their_own_signs() -> None:
     fault = {**poll("web_0", 20, status=410), "fault": "gone"}
     lines = [
         {"kind": "up", "t": T},
@@ -136,13 +136,13 @@ def test_the_time_in_which_a_node_is_cut_off_is_shaded_on_its_lane() -> None:
     assert "could not reach" in drawn
 
 
-def test_events_at_once_stand_one_above_the_other() -> None:
+def test_simultaneous_events_are_stacked() -> None:
     lines = [step("raise", 0), step("raise", 1, FREEZE, type="Freeze"), step("start", 100)]
     first, second = elements(svg(Lanes.of(lines)), "unseen")[:2]
     assert first.get("y") != second.get("y")
 
 
-def test_an_approval_and_an_impact_at_one_moment_are_both_to_be_seen() -> None:
+def test_an_approval_and_an_impact_at_the_same_time_are_both_visible() -> None:
     struck = {"kind": "impact", "t": T + 300, "event": REBOOT, "machines": ["web_0"]}
     drawn = svg(Lanes.of([*COURSE[:5], struck, *COURSE[6:]]))
     at = LEFT + (RIGHT - LEFT) * 300 / 1_200
@@ -150,7 +150,7 @@ def test_an_approval_and_an_impact_at_one_moment_are_both_to_be_seen() -> None:
     assert min(beside) < at - 5
 
 
-def test_hundreds_of_machines_are_a_picture_of_those_concerned() -> None:
+def test_a_drawing_of_hundreds_of_machines_shows_those_with_events() -> None:
     names = [f"web_{at}" for at in range(600)]
     lines = [fleet(web=names), *(poll(name, at) for at, name in enumerate(names))]
     lines += [step("raise", 700, machines=["web_17"]), step("start", 800, machines=["web_17"])]
@@ -161,7 +161,7 @@ def test_hundreds_of_machines_are_a_picture_of_those_concerned() -> None:
     assert "… and 599 quiet machines (599 polls)" in text(lanes)
 
 
-def test_a_storm_is_bounded() -> None:
+def test_the_size_of_a_drawing_is_bounded() -> None:
     names = [f"web_{at}" for at in range(1_500)]
     lines = [fleet(web=names)]
     for at, name in enumerate(names):
@@ -175,13 +175,13 @@ def test_a_storm_is_bounded() -> None:
     assert len(text(lanes).splitlines()) < MAX_DRAWN + 20
 
 
-def test_of_many_that_are_struck_the_one_that_asks_is_drawn() -> None:
+def test_among_many_affected_machines_the_one_that_polls_is_drawn() -> None:
     lines = [step("raise", 0, f"E{at}", machines=[f"m{at}"]) for at in range(300)]
     drawn = svg(Lanes.of([*lines, poll("m299", 5, status=304)]))
     assert [one.text for one in elements(drawn, "name")][:2] == ["m299", "m0"]
 
 
-def test_an_event_seen_the_moment_it_is_announced_has_a_bar() -> None:
+def test_an_event_seen_when_it_is_announced_has_a_bar() -> None:
     lanes = Lanes.of([step("raise", 0)])
     assert spans(svg(lanes), "unseen") == [("2027-01-15 08:00:00Z", "2027-01-15 08:00:00Z")]
     lanes.add(poll("web_0", 0, shown()))
@@ -206,7 +206,7 @@ class Page(HTMLParser):
         self.said.append(data)
 
 
-def test_the_page_needs_nothing_and_allows_nothing() -> None:
+def test_the_page_loads_nothing_and_runs_no_scripts() -> None:
     page = Page(html(Lanes.of(COURSE), Verdict(), "Two machines"))
     assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
     loading = {"href", "src", "style", "action", "xlink:href"}
@@ -256,7 +256,7 @@ def test_the_policy_names_exactly_the_styles_of_the_page() -> None:
     assert "<" not in "".join(styles)
 
 
-def test_the_page_tells_the_course_of_each_machine() -> None:
+def test_the_page_has_a_table_with_the_course_of_each_machine() -> None:
     said = Page(html(Lanes.of(COURSE))).said
     assert "08:01:00, after 1 min" in said
     assert "08:05:00, by web_1" in said
@@ -265,7 +265,7 @@ def test_the_page_tells_the_course_of_each_machine() -> None:
     assert "08:10:00, finished after 5 min" in said
 
 
-def test_the_page_says_who_never_saw_it() -> None:
+def test_the_page_shows_machines_that_never_saw_an_event() -> None:
     said = Page(html(Lanes.of([step("raise", 0), step("start", 900)]))).said
     assert "never" in said
 
@@ -280,7 +280,7 @@ def test_the_page_shows_the_verdict() -> None:
     assert "wrong" not in "".join(Page(html(Lanes.of(COURSE))).said).split("</style>")[-1][-500:]
 
 
-def test_hostile_names_are_only_names() -> None:
+def test_names_are_escaped_in_every_drawing() -> None:
     lines = [
         fleet(**{HOSTILE: [HOSTILE]}),
         step("raise", 0, HOSTILE, machines=[HOSTILE], type=HOSTILE, group=HOSTILE),
@@ -303,7 +303,7 @@ def test_hostile_names_are_only_names() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
-def test_the_terminals_picture_fits_and_says_the_same_at_any_width(width: int) -> None:
+def test_the_text_drawing_fits_any_width(width: int) -> None:
     said = text(Lanes.of(COURSE), width=width)
     lines = said.splitlines()
     assert max(cell_len(line) for line in lines) <= width
@@ -316,11 +316,11 @@ def test_the_terminals_picture_fits_and_says_the_same_at_any_width(width: int) -
     assert re.match("08:10:00  Reboot 28512AF7 .*web_0.* ended", lines[-1])
 
 
-def test_a_terminal_of_ascii_alone_gets_ascii_alone() -> None:
+def test_the_text_drawing_can_be_ascii_only() -> None:
     assert text(Lanes.of(COURSE), ascii_only=True).isascii()
 
 
-def test_names_of_broad_letters_keep_the_columns_straight() -> None:
+def test_wide_characters_in_names_keep_columns_aligned() -> None:
     wide = "日本語" * 20
     lanes = Lanes.of([poll(wide, 0), poll("web_0", 0), poll("web_0", 60), poll(wide, 60)])
     assert max(cell_len(line) for line in text(lanes, width=80).splitlines()) <= 80
@@ -332,7 +332,7 @@ def _console(height: int, **options: Any) -> tuple[Console, StringIO]:
     return Console(file=out, width=100, height=height, **options), out
 
 
-def test_the_live_picture_changes_with_what_is_heard() -> None:
+def test_the_live_drawing_changes_with_new_lines() -> None:
     lanes = Lanes()
     picture = live(lanes, title="live")
     console, out = _console(40)
@@ -350,7 +350,7 @@ def test_the_live_picture_changes_with_what_is_heard() -> None:
 
 
 @pytest.mark.parametrize("height", [10, 24, 40])
-def test_the_live_picture_fits_on_the_screen(height: int) -> None:
+def test_the_live_drawing_fits_the_screen(height: int) -> None:
     lanes = Lanes.of([step("raise", at, f"E{at}", machines=[f"m{at}"]) for at in range(100)])
     console, out = _console(height)
     console.print(live(lanes))
@@ -361,7 +361,7 @@ def test_the_live_picture_fits_on_the_screen(height: int) -> None:
     assert len(out.getvalue().splitlines()) > MAX_DRAWN
 
 
-def test_it_can_be_drawn_by_whoever_is_told_of_a_change() -> None:
+def test_lanes_can_be_drawn_in_a_change_callback() -> None:
     lanes: Lanes
     drawn: list[str] = []
     lanes = Lanes(on_change=lambda *_: drawn.append(text(lanes)))
@@ -370,7 +370,7 @@ def test_it_can_be_drawn_by_whoever_is_told_of_a_change() -> None:
     assert len(drawn) == 6
 
 
-def test_without_colours_the_shapes_remain() -> None:
+def test_without_colours_periods_differ_by_shape() -> None:
     coloured, with_colour = _console(40)
     plain, without = _console(40, no_color=True)
     coloured.print(live(Lanes.of(COURSE)))
@@ -418,7 +418,7 @@ FAILED = [
 ]
 
 
-def test_a_page_of_a_failed_scenario_begins_with_what_failed_and_praises_nothing() -> None:
+def test_a_page_of_a_failed_scenario_begins_with_the_failures() -> None:
     page = html(Lanes.of([*COURSE, result_line(*FAILED)]), verdict=Verdict())
     assert "result well" not in page
     assert re.search("✗ scenario trial failed: 1 of 2", page)
@@ -427,7 +427,7 @@ def test_a_page_of_a_failed_scenario_begins_with_what_failed_and_praises_nothing
     assert page.index("<figure") < page.index(f"<b>✓ {FAILED[0][0]}</b>")
 
 
-def test_mistakes_are_told_beside_a_failed_scenario() -> None:
+def test_complaints_are_shown_beside_a_failed_scenario() -> None:
     verdict = Verdict(
         complaints=(Complaint(rule="gave-up", machine="web_0", at=T, message="stopped"),)
     )
@@ -436,7 +436,7 @@ def test_mistakes_are_told_beside_a_failed_scenario() -> None:
     assert "result well" not in page
 
 
-def test_what_could_not_be_played_is_a_failure_too() -> None:
+def test_a_scenario_that_could_not_be_played_is_shown_as_failed() -> None:
     problem = "line 4: restart web_9 was refused"
     lanes = Lanes.of([*COURSE, result_line(ok=False, problems=[problem])])
     assert f"<b>✗ {problem}</b>" in html(lanes, verdict=Verdict())
@@ -444,7 +444,7 @@ def test_what_could_not_be_played_is_a_failure_too() -> None:
     assert "result well" not in html(lanes, verdict=Verdict())
 
 
-def test_a_scenario_that_expects_nothing_says_so() -> None:
+def test_a_scenario_without_expectations_is_shown_as_such() -> None:
     lanes = Lanes.of([*COURSE, result_line()])
     page = html(lanes)
     assert '<p class="result soft">scenario trial' in page
@@ -459,13 +459,13 @@ def test_a_scenario_that_passed_has_its_badge() -> None:
     assert "result wrong" not in page
 
 
-def test_a_line_without_a_result_is_no_success() -> None:
+def test_a_scenario_line_without_a_result_is_not_a_success() -> None:
     lanes = Lanes.of([*COURSE, {"kind": "scenario", "t": T + 1_100, "scenario": "trial"}])
     assert "scenario trial failed" in html(lanes, verdict=Verdict())
     assert "result well" not in html(lanes, verdict=Verdict())
 
 
-def test_every_drawing_of_a_failed_scenario_says_that_it_failed() -> None:
+def test_every_drawing_of_a_failed_scenario_shows_the_failure() -> None:
     lanes = Lanes.of([*COURSE, result_line(*FAILED)])
     [heading] = elements(svg(lanes), "failed")
     drawn = text(lanes).splitlines()
