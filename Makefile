@@ -4,6 +4,8 @@
 #   make test    everything that a change must pass
 #   make portable  the tests of what runs on macOS and Windows, without what those do not have
 #   make check   what to run after every change: lint, and the quick tests
+#   make stress  tests many times on a busy machine, to find those that depend on who comes first
+#                (FILES="tests/system/cli/test_dev.py …" TIMES=10 MINUTES=30 SEED=…)
 #   make lint    the part of it that only reads
 #   make conformance ENDPOINT=http://HOST:PORT    send requests to any endpoint, and hold it to the
 #                wire contract (forewarn conformance checks recordings instead)
@@ -35,7 +37,7 @@ CONFORMANCE_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev check conformance test tests portable-beside-tests portable packages lint fuzz bench docs screenshots dist deb rpm lock clean
+.PHONY: dev check conformance test tests portable-beside-tests portable stress packages lint fuzz bench docs screenshots dist deb rpm lock clean
 
 dev: $(VENV)/.server
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -56,6 +58,16 @@ portable-beside-tests: packages lint
 # What runs on macOS and Windows as well, without what those do not have.
 portable: $(VENV)/.ready
 	tools/portable-tests $(BIN)/pytest
+
+# What depends on who comes first, or on a number of seconds, fails here sooner than elsewhere.
+FILES ?=
+TIMES ?=
+MINUTES ?=
+SEED ?=
+LOAD ?=
+stress: packages $(CLIENTS)/.ready $(AZURE)/.ready $(AGENT_WHEELS)
+	@TIMES="$(TIMES)" MINUTES="$(MINUTES)" SEED="$(SEED)" LOAD="$(LOAD)" \
+		$(BIN)/python tools/stress-tests $(BIN)/pytest $(FILES)
 
 check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory lint

@@ -11,14 +11,14 @@ import json
 import os
 import random
 import sys
+import time  # noqa: TID251
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 TOOLS = str(Path(__file__).resolve().parent)
-LONGEST_SWITCH_INTERVAL = 0.005  # s; the one that Python has by itself
-SHORTEST_SWITCH_INTERVAL = 0.000_001  # s; nearly every bytecode
+SWITCH_INTERVALS = (0.005, 0.000_1, 0.000_01, 0.000_001)  # s; the first is Python's own
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,11 +30,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED",
         help="Shuffle files, the tests in them, and how often threads take turns.",
     )
+    group.addoption(
+        "--last-test",
+        metavar="TIME",
+        type=float,
+        help="Skip the tests that would begin after this time.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if seed := config.getoption("--shuffle"):
         config.pluginmanager.register(Shuffle(seed))
+    if last := config.getoption("--last-test"):
+        config.pluginmanager.register(LastTest(last))
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if TOOLS in python_path:  # put there by the runner, for this module to be found
         python_path.remove(TOOLS)
@@ -107,7 +115,7 @@ class Only:
 
 
 class Shuffle:
-    """Shuffles files and the tests in them; threads take turns at another pace in each test."""
+    """Shuffles files and the tests in them; threads take turns more or less often in each test."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
@@ -127,6 +135,17 @@ class Shuffle:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        pace = random.Random(f"{self._seed} {item.nodeid} pace").random()
-        ratio = SHORTEST_SWITCH_INTERVAL / LONGEST_SWITCH_INTERVAL
-        sys.setswitchinterval(LONGEST_SWITCH_INTERVAL * ratio**pace)
+        interval = random.Random(f"{self._seed} {item.nodeid} switch").choice(SWITCH_INTERVALS)
+        sys.setswitchinterval(interval)
+
+
+class LastTest:
+    """Skips the tests that would begin after a time."""
+
+    def __init__(self, last: float) -> None:
+        self._last = last
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        if time.time() > self._last:
+            pytest.skip("the time is over")

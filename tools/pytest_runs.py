@@ -25,6 +25,7 @@ TESTS_FAILED = 1  # pytest's exit status if there is nothing else to complain of
 UNSET = (
     *("PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"),
     *("TEST_PROCESSES", "TEST_IN_MEMORY", "TEST_BESIDE", "PYTEST_PROCESS"),
+    *("FILES", "TIMES", "MINUTES", "SEED", "LOAD"),
 )
 
 

@@ -5,92 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from helpers.paths import ROOT
 from helpers.patience import LIMIT, until
+from helpers.small_suite import SmallSuite
 
-PYTEST = Path(sys.executable).parent / "pytest"
 ALONE = "'PYTEST_PROCESS' not in os.environ"
-PRELUDE = """
-import os, pathlib, signal, subprocess, sys, time
-import pytest
-
-@pytest.fixture(autouse=True)
-def runs(request):
-    with open("runs", "a") as runs:
-        print(request.node.nodeid, file=runs)
-"""
-
-
-class Suite:
-    """A folder with tests, and a copy of the runner: what runs these tests locks its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "suite"
-        self.temporary = folder / "temporary"
-        self.tools = folder / "tools"
-        for path in (self.folder, self.temporary, self.tools):
-            path.mkdir()
-        for name in ("run-tests", "pytest_runs.py", "pytest_outcomes.py", "pytest_processes.py"):
-            shutil.copy(ROOT / "tools" / name, self.tools)
-        (self.folder / "pytest.ini").write_text(
-            "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n"
-        )
-        self.output = folder / "output"
-
-    def add(self, name: str, source: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(PRELUDE + source)
-
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
-        }
-        with self.output.open("wb") as output:
-            return subprocess.Popen(
-                [sys.executable, self.tools / "run-tests", PYTEST, *arguments],
-                cwd=self.folder,
-                env={
-                    **inherited,
-                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                    "TEST_PROCESSES": "2",
-                    "TMPDIR": str(self.temporary),
-                    **environment,
-                },
-                stdout=output,
-                stderr=output,
-            )
-
-    def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
-        """The exit status of the runner, and the lines that it has printed."""
-        status = self.start(*arguments, **environment).wait(LIMIT)
-        assert list(self.temporary.glob("tests.*")) == []
-        return status, self.lines()
-
-    def lines(self) -> list[str]:
-        return self.output.read_text().splitlines()
-
-    def runs(self) -> list[str]:
-        """The tests that were run, one after another."""
-        return (self.folder / "runs").read_text().splitlines()
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Suite:
-    return Suite(tmp_path)
+def suite(tmp_path: Path) -> SmallSuite:
+    return SmallSuite(tmp_path)
 
 
 def test_a_run_with_a_test_that_passes_only_alone_passes_and_ends_with_its_failure(
-    suite: Suite,
+    suite: SmallSuite,
 ) -> None:
     suite.add(
         "tests/system/test_dev.py",
@@ -107,7 +40,7 @@ def test_a_run_with_a_test_that_passes_only_alone_passes_and_ends_with_its_failu
     assert table[1:] == ["2", "tests/system/test_dev.py"]
 
 
-def test_tests_with_odd_names_are_run_again(suite: Suite) -> None:
+def test_tests_with_odd_names_are_run_again(suite: SmallSuite) -> None:
     names = ["a b", "x[y]::z", "ü/'\"$@", "-k", "c\nd"]
     suite.add(
         "tests/a b/test_é.py",
@@ -122,7 +55,7 @@ def test_tests_with_odd_names_are_run_again(suite: Suite) -> None:
     assert suite.runs()[5:] == suite.runs()[:2] == lines[-2:]
 
 
-def test_a_run_with_three_tests_that_pass_only_alone_fails(suite: Suite) -> None:
+def test_a_run_with_three_tests_that_pass_only_alone_fails(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         f"@pytest.mark.parametrize('value', range(3))\ndef test_a(value):\n    assert {ALONE}\n",
@@ -133,7 +66,7 @@ def test_a_run_with_three_tests_that_pass_only_alone_fails(suite: Suite) -> None
     assert len(suite.runs()) == 6
 
 
-def test_a_run_with_a_test_that_fails_alone_as_well_fails(suite: Suite) -> None:
+def test_a_run_with_a_test_that_fails_alone_as_well_fails(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         f"def test_a():\n    assert {ALONE}\n"
@@ -152,7 +85,7 @@ def test_a_run_with_a_test_that_fails_alone_as_well_fails(suite: Suite) -> None:
     assert lines[-6:-4] == ["passed only alone: 1", "test_a.py::test_a"]
 
 
-def test_what_does_not_depend_on_what_runs_beside_it_is_not_run_again(suite: Suite) -> None:
+def test_what_does_not_depend_on_what_runs_beside_it_is_not_run_again(suite: SmallSuite) -> None:
     folders = ["ports", "simulation", "unit/core", "wire"]
     for folder in (*folders, "system"):
         suite.add(f"tests/{folder}/test_a.py", f"def test_a():\n    assert {ALONE}\n")
@@ -163,7 +96,7 @@ def test_what_does_not_depend_on_what_runs_beside_it_is_not_run_again(suite: Sui
     assert len(suite.runs()) == 5
 
 
-def test_a_run_in_which_many_fail_fails_at_once(suite: Suite) -> None:
+def test_a_run_in_which_many_fail_fails_at_once(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         f"@pytest.mark.parametrize('value', range(11))\ndef test_a(value):\n    assert {ALONE}\n",
@@ -174,7 +107,7 @@ def test_a_run_in_which_many_fail_fails_at_once(suite: Suite) -> None:
     assert len(suite.runs()) == 11
 
 
-def test_a_test_that_ends_its_process_is_run_again(suite: Suite) -> None:
+def test_a_test_that_ends_its_process_is_run_again(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         f"def test_a():\n    {ALONE} or os._exit(1)\ndef test_b():\n    pass\n",
@@ -196,7 +129,7 @@ def test_a_test_that_ends_its_process_is_run_again(suite: Suite) -> None:
     ],
 )
 def test_a_run_that_is_not_whole_has_the_status_of_pytest(
-    suite: Suite, source: str, arguments: list[str], status: int
+    suite: SmallSuite, source: str, arguments: list[str], status: int
 ) -> None:
     suite.add("test_a.py", source)
     suite.add("broken.py", "def pytest_sessionstart():\n    raise RuntimeError('broken')\n")
@@ -205,7 +138,7 @@ def test_a_run_that_is_not_whole_has_the_status_of_pytest(
     assert "once more" not in "\n".join(lines)
 
 
-def test_what_tests_start_does_not_see_the_runner(suite: Suite) -> None:
+def test_what_tests_start_does_not_see_the_runner(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         "import json\n"
@@ -222,7 +155,7 @@ def test_what_tests_start_does_not_see_the_runner(suite: Suite) -> None:
     assert json.loads((suite.folder / "environment").read_text()).get("PYTHONPATH", "") == ""
 
 
-def test_what_failed_waits_for_runs_beside_it(suite: Suite) -> None:
+def test_what_failed_waits_for_runs_beside_it(suite: SmallSuite) -> None:
     suite.add("test_a.py", f"def test_a():\n    assert {ALONE}\n")
     waiting = "tools/run-tests: waiting for the tests beside these to end"
     with (suite.tools / "run-tests").open() as beside:
@@ -236,7 +169,7 @@ def test_what_failed_waits_for_runs_beside_it(suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_whoever_ends_the_runner_ends_its_tests(suite: Suite, ending: signal.Signals) -> None:
+def test_whoever_ends_the_runner_ends_its_tests(suite: SmallSuite, ending: signal.Signals) -> None:
     os.mkfifo(suite.folder / "started")
     suite.add(
         "test_a.py",
@@ -257,10 +190,10 @@ def test_whoever_ends_the_runner_ends_its_tests(suite: Suite, ending: signal.Sig
         assert started.read() == ""  # the process of the test has ended as well
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert list(suite.temporary.glob("tests.*")) == []
+    assert suite.left() == []
 
 
-def test_another_process_goes_on_with_the_file_of_one_that_was_killed(suite: Suite) -> None:
+def test_another_process_goes_on_with_the_file_of_one_that_was_killed(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         "def test_a():\n    os.kill(os.getpid(), signal.SIGKILL)\ndef test_b():\n    pass\n",
@@ -272,7 +205,7 @@ def test_another_process_goes_on_with_the_file_of_one_that_was_killed(suite: Sui
     assert {"test_a.py::test_b", "test_c.py::test_c"} <= set(suite.runs())
 
 
-def test_what_a_session_shares_is_made_once_by_each_process(suite: Suite) -> None:
+def test_what_a_session_shares_is_made_once_by_each_process(suite: SmallSuite) -> None:
     fixture = (
         "@pytest.fixture(scope='session')\n"
         "def shared():\n"
@@ -288,7 +221,7 @@ def test_what_a_session_shares_is_made_once_by_each_process(suite: Suite) -> Non
     assert len(processes) == len(set(processes)) <= 2
 
 
-def test_a_run_that_is_terminated_ends_what_its_tests_have_set_up(suite: Suite) -> None:
+def test_a_run_that_is_terminated_ends_what_its_tests_have_set_up(suite: SmallSuite) -> None:
     suite.add(
         "test_a.py",
         "@pytest.fixture\n"
