@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,11 @@ def runs(request):
     with open("runs", "a") as runs:
         print(request.node.nodeid, file=runs)
 """
+
+
+def heed_hangup() -> None:
+    """Also if these tests are run by nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class SmallSuite:
@@ -63,6 +69,7 @@ class SmallSuite:
                 },
                 stdout=output,
                 stderr=output,
+                preexec_fn=heed_hangup,
             )
 
     def run(
