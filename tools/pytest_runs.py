@@ -17,7 +17,7 @@ from types import FrameType
 TOOLS = Path(__file__).resolve().parent
 PLUGINS = ("-p", "pytest_outcomes", "-p", "pytest_processes")
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-TIDY_UP = 10.0  # s for pytest to end by itself after ctrl-C, which it has received, too
+TIDY_UP = 30.0  # s for pytest to end what tests have started; more than its processes have
 TESTS_FAILED = 1  # pytest's exit status if there is nothing else to complain of
 
 # Not for what the tests start: a test that runs make is not part of the make that runs the tests,

@@ -12,6 +12,10 @@ from pathlib import Path
 from helpers.paths import ROOT
 from helpers.patience import LIMIT
 
+TOOLS = (
+    *("run-tests", "stress-tests"),
+    *("pytest_runs.py", "pytest_outcomes.py", "pytest_processes.py"),
+)
 PYTEST = Path(sys.executable).parent / "pytest"
 PRELUDE = """
 import os, pathlib, signal, threading, time
@@ -38,7 +42,7 @@ class SmallSuite:
         self.tools = folder / "tools"
         for path in (self.folder, self.temporary, self.tools):
             path.mkdir()
-        for name in ("run-tests", "stress-tests", "pytest_runs.py", "pytest_outcomes.py", "pytest_processes.py"):
+        for name in TOOLS:
             shutil.copy(ROOT / "tools" / name, self.tools)
         (self.folder / "pytest.ini").write_text(
             "[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n"

@@ -71,7 +71,7 @@ def test_files_and_tests_are_shuffled_the_same_way_by_the_same_seed(suite: Small
             "@pytest.mark.parametrize('n', range(9))\ndef test_a(n):\n    pass\n",
         )
     for seed in (1, 2, 2):
-        assert suite.run(f"--shuffle={seed}")[0] == 0
+        assert suite.run(f"--shuffle={seed}", TEST_PROCESSES="1")[0] == 0
     runs = suite.runs()
     first, second, again = runs[:27], runs[27:54], runs[54:]
     assert first != second == again
