@@ -21,6 +21,7 @@ from forewarn.agent.state.store import StateStore, StateTaken, StateUnusable
 from forewarn.agent.telemetry.log import AgentLog, Log, secrets_in
 from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.client import AsyncClient, ClientError
+from forewarn.support import child_signals
 from forewarn.support.text import visible
 
 DRY_RUN = "--dry-run"
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> None:
         config = read(Path(file))
         for warning in config.warnings:
             _print_error(f"note: {warning}")
+        child_signals.catch_ignored()
         asyncio.run(run(config, dry_run=dry_run))
     except ConfigError as error:
         _fail(*error.problems)

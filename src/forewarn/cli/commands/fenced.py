@@ -14,6 +14,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from forewarn.support import child_signals
+
 # Exit codes, in the ranges of sysexits.h and of a shell.
 REFUSED = 77  # a call with a higher fence number came before; the command was not run
 UNUSABLE = 74  # the number could not be read or stored; the command was not run
@@ -101,6 +103,7 @@ def _execute(command: list[str], lock: int) -> NoReturn:
     """Become the command, which keeps the lock until it has ended."""
     os.set_inheritable(lock, True)
     sys.stdout.flush()
+    child_signals.reset()
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

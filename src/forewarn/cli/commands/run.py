@@ -22,6 +22,7 @@ from forewarn.cli import completion
 from forewarn.cli.commands.service_options import need_linux
 from forewarn.cli.output import Url, fail, print_notes, say, service
 from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.support import child_signals
 from forewarn.support.instants import from_datetime
 from forewarn.support.system import ON_LINUX
 from forewarn.testing.enclosure.messages import Network
@@ -86,15 +87,16 @@ def run(
         )
     with _exit_codes(), service(url) as client, ExitStack() as stack:
         target = _target(client, machine)
+        child_signals.catch_ignored()
         if not ON_LINUX:
             raise typer.Exit(_run_elsewhere(command, target))
         fake = _fake_time(client, command[0], stack) if fake_time else None
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         try:
             if netns:
-                process = _start_enclosed(command, target, network, fake, blocked, stack)
+                process = _start_enclosed(command, target, network, fake, stack)
             else:
-                process = _start_plain(command, target, fake, blocked)
+                process = _start_plain(command, target, fake)
         except OSError as error:
             _fail_to_start(command[0], error)
         if fake is not None:
@@ -175,7 +177,6 @@ def _start_enclosed(
     target: tuple[str, int],
     network: Network,
     fake: FakeTime | None,
-    blocked: set[signal.Signals | int],
     stack: ExitStack,
 ) -> subprocess.Popen[Any]:
     from forewarn.testing.enclosure import CannotEnclose, Enclosure
@@ -186,19 +187,16 @@ def _start_enclosed(
         fail(str(error))
     print_notes(enclosure.notes)
     env = fake.environment() if fake is not None else None
-    return enclosure.popen(command, env=env, blocked=blocked)
+    return enclosure.popen(command, env=env)
 
 
 def _start_plain(
-    command: Sequence[str],
-    target: tuple[str, int],
-    fake: FakeTime | None,
-    blocked: set[signal.Signals | int],
+    command: Sequence[str], target: tuple[str, int], fake: FakeTime | None
 ) -> subprocess.Popen[Any]:
     from forewarn.testing.enclosure import start
 
     env = _with_endpoint(fake.environment() if fake is not None else dict(os.environ), target)
-    return start.start(command, [], env=env, blocked=blocked)
+    return start.start(command, [], env=env)
 
 
 def _with_endpoint(env: dict[str, str], target: tuple[str, int]) -> dict[str, str]:

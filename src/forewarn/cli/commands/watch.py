@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forewarn.cli.output import fail, parsed, say
+from forewarn.support import child_signals
 from forewarn.support.text import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ def _connection_reports(client: Client) -> Iterator[None]:
 @contextmanager
 def _until_stopped() -> Iterator[None]:
     """End the block quietly on Ctrl-C or SIGTERM, which are the usual ways to end it."""
+    child_signals.catch_ignored()
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

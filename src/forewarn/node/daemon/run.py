@@ -25,6 +25,7 @@ from forewarn.service.telemetry import log as service_log
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
 from forewarn.store.port import CannotFollow, Deposed
+from forewarn.support import child_signals
 from forewarn.support.logs import logger
 from forewarn.support.process_mark import end_marked
 from forewarn.support.sd_notify import Notifier
@@ -51,6 +52,7 @@ async def run(
     notifier = Notifier.from_environment(os.environ, log.write)
     settings = loaded.settings if loaded is not None else None
     configure_log(settings)
+    child_signals.catch_ignored()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in STOPPED_BY:

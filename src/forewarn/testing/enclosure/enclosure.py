@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -82,16 +82,14 @@ class Enclosure:
         argv: Sequence[str | os.PathLike[str]],
         *,
         env: Mapping[str, str] | None = None,
-        blocked: Collection[int] | None = None,
         **details: Any,
     ) -> subprocess.Popen[Any]:
         """Start a program inside; like `subprocess.Popen`, and with the same further arguments.
 
-        `env` is its environment (by default ours), to which FOREWARN_METADATA is added. `blocked`
-        are the signals that are blocked in the program (by default those that are blocked now).
+        `env` is its environment (by default ours), to which FOREWARN_METADATA is added.
         """
         environment = {**(os.environ if env is None else env), "FOREWARN_METADATA": INSIDE}
-        return start.start(argv, self._namespaces, env=environment, blocked=blocked, **details)
+        return start.start(argv, self._namespaces, env=environment, **details)
 
     def close(self) -> None:
         """Terminate all programs inside, and wait until they have ended."""

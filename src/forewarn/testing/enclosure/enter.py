@@ -1,7 +1,7 @@
 """Enters namespaces and executes a program: a script that runs in a process of its own.
 
 `python -I -S enter.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: the namespaces (open files
-and their kinds), the signals to block, the library to preload, and the file descriptor on which a
+and their kinds), the signals to reset, the library to preload, and the file descriptor on which a
 failure is reported. It uses only the standard library, so that it starts quickly.
 """
 
@@ -18,12 +18,9 @@ def main(spec: dict[str, object], argv: list[str]) -> None:
     os.set_inheritable(report, False)  # closed by a successful exec
     try:
         _enter(spec["namespaces"])
-        for number in (
-            signal.SIGPIPE,
-            signal.SIGXFSZ,
-        ):  # Python ignores them, other programs do not
+        for number in spec["reset"]:  # type: ignore[attr-defined]
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, spec["blocked"])  # type: ignore[arg-type]
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if spec["preload"] is not None:
             os.environ["LD_PRELOAD"] = str(spec["preload"])
         os.execvp(argv[0], argv)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forewarn.support import child_signals
 from forewarn.testing.enclosure import enter
 
 _SCRIPT = str(Path(enter.__file__))
@@ -25,24 +25,18 @@ def start(
     namespaces: Sequence[tuple[int, int]],
     *,
     pass_fds: Collection[int] = (),
-    blocked: Collection[int] | None = None,
     env: Mapping[str, str] | None = None,
     **details: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a program. `namespaces` are open files and their kinds.
-
-    `blocked` are the signals that are blocked in the program; by default those blocked now.
-    """
+    """Start a program. `namespaces` are open files and their kinds."""
     command = [os.fspath(argument) for argument in argv]
     environment = dict(os.environ if env is None else env)
     preload = environment.pop("LD_PRELOAD", None)  # for the program, not for our script
-    if blocked is None:
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     reader_fd, report_fd = os.pipe()
     spec = {
         "namespaces": namespaces,
         "report": report_fd,
-        "blocked": sorted(map(int, blocked)),
+        "reset": child_signals.to_reset(),
         "preload": preload,
     }
     try:
