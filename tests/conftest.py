@@ -1,12 +1,16 @@
-"""For all tests: nothing is logged to the terminal, commands are made once, what takes longest goes
-first, and hypothesis keeps its own time."""
+"""For all tests: a known environment, nothing is logged to the terminal, commands are made once,
+what takes longest goes first, and hypothesis keeps its own time."""
 
 from __future__ import annotations
 
+import helpers.known_environment  # noqa: F401 - it is so from here on
+
+# isort: split
 import functools
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -126,6 +130,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # whatever is garbage of it by now as well: to find that takes longer
     gc.set_threshold(*GARBAGE)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Remove what a failed test has left open, of which its error has everything to say.
+
+    Otherwise it is found while another test runs, which would be blamed for it."""
+    failed_before = item.session.testsfailed
+    result = yield
+    if item.session.testsfailed > failed_before:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            if hasattr(sys, name):
+                delattr(sys, name)
+        complain, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = complain
+    return result
 
 
 @pytest.fixture(autouse=True)
