@@ -11,7 +11,6 @@ import contextlib
 import logging
 import socket
 import threading
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -549,6 +548,34 @@ def test_a_claim_at_every_statement_of_a_commit() -> None:
     assert statements > 7  # with its COMMIT
 
 
+OK, FAILED, NOT_CARRIED_OUT = (
+    psycopg.pq.ExecStatus.COMMAND_OK,
+    psycopg.pq.ExecStatus.FATAL_ERROR,
+    psycopg.pq.ExecStatus.PIPELINE_ABORTED,
+)
+
+
+def sent_together(connection: psycopg.Connection[Any], *statements: str) -> list[int]:
+    """Send statements in a pipeline, all of them before the first answer is read, and return how
+    each has ended."""
+    session = connection.pgconn
+    session.nonblocking = 0
+    session.enter_pipeline_mode()
+    for statement in statements:
+        session.send_query_params(statement.encode(), None)
+    session.pipeline_sync()
+    ends: list[int] = []
+    while (result := session.get_result()) is None or result.status != END_OF_PIPELINE:
+        if result is not None:  # which is between two answers
+            ends.append(result.status)
+    session.exit_pipeline_mode()
+    session.nonblocking = 1
+    return ends
+
+
+END_OF_PIPELINE = psycopg.pq.ExecStatus.PIPELINE_SYNC
+
+
 def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_nothing(
     url: str,
 ) -> None:
@@ -556,15 +583,13 @@ def test_what_is_sent_after_a_fence_that_fails_is_not_carried_out_and_locks_noth
         first = node(url, "c1")
         async with opened(first):
             await take(first)
-            with psycopg.connect(url) as late, late.pipeline() as pipeline:
-
-                def write_late() -> None:  # whatever is the first to see that it fails
-                    late.execute(lease.FENCE, (first._lease.term - 1,))
-                    late.execute("INSERT INTO commits (seq, at, body) VALUES (1, 1, 'late')")
-                    pipeline.sync()
-
-                with pytest.raises(psycopg.errors.DivisionByZero):
-                    write_late()
+            with psycopg.connect(url) as late:
+                assert sent_together(
+                    late,
+                    "BEGIN",
+                    lease.FENCE.replace("%s", str(first._lease.term - 1)),
+                    "INSERT INTO commits (seq, at, body) VALUES (1, 1, 'late')",
+                ) == [OK, FAILED, NOT_CARRIED_OUT]
                 await put(first, "h1")
                 late.commit()  # which the server turns into a rollback
             assert numbers(url) == [1]
@@ -801,9 +826,14 @@ def test_a_first_start_without_its_standby_says_what_it_waits_for(
     urls = [server.new_state() for _ in range(30)]
 
     async def waiting_start() -> tuple[PostgresStore, asyncio.Task[None]]:
+        """A start that waits for another session first, and then for a standby."""
         while True:
             first = node(urls.pop(), "c1")
-            opening = asyncio.get_running_loop().create_task(first.open())
+            lines.clear()
+            with psycopg.connect(first.url) as other:
+                other.execute("SELECT pg_advisory_xact_lock(%s)", (database._LOCK,))
+                opening = asyncio.get_running_loop().create_task(first.open())
+                await until(lambda: bool(lines))
             while not opening.done() and not waits(first.url, "forewarn start"):
                 await guard.pause(0.01)
             if not opening.done():
@@ -811,25 +841,16 @@ def test_a_first_start_without_its_standby_says_what_it_waits_for(
             await first.close()  # the server has not read its setting yet
 
     async def body() -> None:
-        with capture_logs() as lines:
-            with server.without_standby():
-                first, opening = await waiting_start()
-                await asyncio.to_thread(timers[-1].function)
-            await opening
-            await first.close()
-        (line,) = lines
-        assert line["why"] == database._NO_STANDBY
+        with server.without_standby():
+            first, opening = await waiting_start()
+            await until(lambda: len(lines) > 1)
+        await opening
+        await first.close()
+        assert [line["why"] for line in lines[:2]] == [database._SLOW, database._NO_STANDBY]
 
-    timers: list[threading.Timer] = []
-
-    class HeldTimer(threading.Timer):
-        """A timer that runs when the test says so."""
-
-        def start(self) -> None:
-            timers.append(self)
-
-    monkeypatch.setattr(database, "threading", SimpleNamespace(Timer=HeldTimer))
-    run(body())
+    monkeypatch.setattr(database, "REPORT_AFTER", 0.1)
+    with capture_logs() as lines:
+        run(body())
 
 
 def test_a_clock_that_is_apart_from_the_databases_does_not_lead(

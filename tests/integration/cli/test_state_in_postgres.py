@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from forewarn.store.postgres import examine
 from forewarn.store.postgres.engine import PostgresStore
 from forewarn.support import guard
 from helpers import postgres
+from helpers.patience import LIMIT
 
 PASSWORD = "s3cret/of@all"
 WRITTEN = "s3cret%2Fof%40all"  # as it is written in a URL
@@ -97,7 +99,24 @@ def test_a_database_that_a_control_node_decides_with_is_refused_with_its_address
 def test_a_command_waits_for_an_abandoned_lease_whatever_the_databases_clock_shows(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline, "NOTE_AFTER", 0.1)
+    monkeypatch.setattr(offline, "NOTE_AFTER", 0.01)  # sooner than the database says who it is
+    noted = threading.Event()
+    lead, now, first_look = offline._lead, guard.boottime, guard.boottime()
+
+    async def lead_and_note(leadership: Any, notes: offline.Notes) -> None:
+        def note(lines: Sequence[str]) -> None:
+            notes(lines)
+            noted.set()
+
+        await lead(leadership, note)
+
+    monkeypatch.setattr(offline, "_lead", lead_and_note)
+
+    def boottime() -> float:
+        """The lease lasts until it is noted that it is waited for."""
+        return now() if noted.is_set() or now() > first_look + LIMIT else first_look
+
+    monkeypatch.setattr(guard, "boottime", boottime)
     done("token", "create", "alice", "--role", "admin", "--state", url)
     abandoned = (
         "UPDATE leader SET until = clock_timestamp() + interval '1 h', length = 0.5, name = 'c1',"

@@ -13,7 +13,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 from helpers.netns import needs_root
-from helpers.polls import until
+from helpers.patience import until
 from helpers.process import Running
 from helpers.running_agent import configured, running_agent
 from helpers.serve_process import FOREWARN, environment, running_service, write_settings

@@ -88,8 +88,11 @@ def _member() -> Member:
 async def _lead(leadership: Leadership, notes: Notes) -> None:
     """Take the lease of the control nodes for a moment. Raises StoreUnusable."""
     taking = guard.Tasks().start(leadership.take_at_once(), "lease")
-    await asyncio.wait([taking], timeout=NOTE_AFTER)
-    if not taking.done() and (leader := leadership.leader()):
+    leader = None
+    while not taking.done() and leader is None:  # the database may take its time to say who it is
+        await asyncio.wait([taking], timeout=NOTE_AFTER)
+        leader = leadership.leader()
+    if not taking.done() and leader is not None:
         notes(
             [f"'{leader.name}' may still decide with this state; waiting until its lease is over"]
         )

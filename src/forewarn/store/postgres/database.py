@@ -73,26 +73,32 @@ def prepare(url: str) -> None:
 
 @contextmanager
 def _reporting_if_slow(url: str) -> Iterator[None]:
-    """Log what the database waits for, once, if the block takes long. Nothing is given up: the
-    first COMMIT of a new state waits for its standby as every other one does."""
+    """Log what the database waits for, if the block takes long, and again if that changes. Nothing
+    is given up: the first COMMIT of a new state waits for its standby as every other one does."""
+    over = threading.Event()
 
     def report() -> None:
-        try:
-            with connect(url, "look") as connection:
-                waits_for_standby = connection.execute(_WAITS_FOR_STANDBY).fetchone()
-        except psycopg.Error as error:
-            why = first_line(error)
-        else:
-            why = _NO_STANDBY if waits_for_standby else _SLOW
-        log.warning("the database has not prepared the tables of the state yet", why=why)
+        logged = ""
+        while not over.wait(REPORT_AFTER):
+            why = _why_slow(url)
+            if why != logged and not over.is_set():
+                log.warning("the database has not prepared the tables of the state yet", why=why)
+                logged = why
 
-    timer = threading.Timer(REPORT_AFTER, report)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=report, name="slow start", daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
+
+
+def _why_slow(url: str) -> str:
+    try:
+        with connect(url, "look") as connection:
+            waits_for_standby = connection.execute(_WAITS_FOR_STANDBY).fetchone()
+    except psycopg.Error as error:
+        return first_line(error)
+    return _NO_STANDBY if waits_for_standby else _SLOW
 
 
 def check(url: str) -> None:
